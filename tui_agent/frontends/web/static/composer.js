@@ -1,19 +1,19 @@
-// Where one types: Enter sends, a `!` runs a command, what was sent before comes back with the arrow.
+// The message field: Enter sends, `!` runs a shell command, the up arrow recalls the last message.
 
 import { $, flash } from "./dom.js";
 import { post } from "./wire.js";
 
-const KEPT = "tui-agent-draft";
+const DRAFT_KEY = "tui-agent-draft";
 
 export class Composer {
-  constructor(say, busy) {
+  constructor(say, isBusy) {
     this.field = $("say");
     this.say = say;
-    this.busy = busy;
+    this.isBusy = isBusy;
     this.sent = [];
     this.at = 0;
     this.composing = false;
-    if (!this.field.value) this.field.value = kept();  // what was typed before the scripts were there is newer
+    if (!this.field.value) this.field.value = savedDraft();  // text typed before the scripts were loaded is newer
     this.field.addEventListener("input", () => this.changed());
     this.field.addEventListener("compositionstart", () => { this.composing = true; });
     this.field.addEventListener("compositionend", () => { this.composing = false; });
@@ -27,7 +27,7 @@ export class Composer {
     this.field.style.height = "auto";
     this.field.style.height = `${Math.min(this.field.scrollHeight, 220)}px`;
     $("send").disabled = !this.field.value.trim();
-    try { sessionStorage.setItem(KEPT, this.field.value); } catch { /* not kept */ }
+    try { sessionStorage.setItem(DRAFT_KEY, this.field.value); } catch { /* no storage */ }
   }
 
   key(event) {
@@ -38,7 +38,7 @@ export class Composer {
     } else if (event.key === "ArrowUp" && !this.field.value && this.sent.length) {
       event.preventDefault();
       this.put(this.sent[this.sent.length - 1]);
-    } else if (event.key === "Escape" && this.busy()) {
+    } else if (event.key === "Escape" && this.isBusy()) {
       post("/interrupt").catch((error) => this.say(error.message));
     }
   }
@@ -58,21 +58,21 @@ export class Composer {
       else await post("/chat", { message: text });
       this.sent.push(text);
     } catch (error) {
-      this.put([text, this.field.value].filter(Boolean).join("\n"));  // before what was typed since
+      this.put([text, this.field.value].filter(Boolean).join("\n"));  // in front of what was typed since
       this.say(error.message);
     }
   }
 
-  /** The first press asks, the second one does it. */
-  async clear(where, sure = false) {
-    if (!sure && !where.dataset.said) {
-      flash(where, "Clear?");
+  /** The first click asks for confirmation, the second one clears. */
+  async clear(clearButton, confirmed = false) {
+    if (!confirmed && !clearButton.dataset.said) {
+      flash(clearButton, "Clear?");
       return;
     }
     try { await post("/clear"); } catch (error) { this.say(error.message); }
   }
 }
 
-function kept() {
-  try { return sessionStorage.getItem(KEPT) ?? ""; } catch { return ""; }
+function savedDraft() {
+  try { return sessionStorage.getItem(DRAFT_KEY) ?? ""; } catch { return ""; }
 }

@@ -1,12 +1,11 @@
-// The exact change of a file, line by line with both numbers; a long one is unfolded step by step.
+// The diff of a file with line numbers; a long one is expanded in steps.
 
 import { el, button, plural } from "./dom.js";
 
-const AT_ONCE = 300;
+const ROWS_PER_STEP = 300;
 
 /**
- * Elements for a diff: what became of which file, and its lines. With `parts` its hunks can be taken one by one, and
- * their text changed. At least `least` rows of a long one are unfolded.
+ * Elements for a diff. With `parts` its hunks can be selected and edited. At least `least` rows of a long one are shown.
  */
 export function diff(change, parts = null, least = 0) {
   const words = { create: "New file", modify: "Change", delete: "Delete" };
@@ -20,28 +19,28 @@ export function diff(change, parts = null, least = 0) {
 }
 
 function more(body, rows, from, least = 0) {
-  const inner = body.querySelector(".rows") ?? body.appendChild(el("div", { class: "rows" }));
-  const next = Math.max(from + AT_ONCE, least);
-  const upto = next >= rows.length - 50 ? rows.length : next;
-  inner.append(...rows.slice(from, upto).map((one) => one()));
-  if (upto < rows.length) {
-    const rest = button(`Show ${plural(rows.length - upto, "more line")}`, () => { rest.remove(); more(body, rows, upto); }, { class: "more" });
-    inner.append(rest);
+  const list = body.querySelector(".rows") ?? body.appendChild(el("div", { class: "rows" }));
+  const next = Math.max(from + ROWS_PER_STEP, least);
+  const end = next >= rows.length - 50 ? rows.length : next;
+  list.append(...rows.slice(from, end).map((one) => one()));
+  if (end < rows.length) {
+    const rest = button(`Show ${plural(rows.length - end, "more line")}`, () => { rest.remove(); more(body, rows, end); }, { class: "more" });
+    list.append(rest);
   }
 }
 
-/** Each row as a function that makes it. */
+/** The rows, each as a function that creates it. */
 function lines(change, parts) {
   const rows = [];
-  let mine = [];  // the rows of the hunk
+  let mine = [];  // the rows of the current hunk
   let at = 0;
-  const row = (kind, before, after, sign, text, group = mine, place = at) => () => noted(group, el("div", { class: `row ${kind}${parts && !parts.taken.has(place) ? " out" : ""}` },
+  const row = (kind, before, after, sign, text, group = mine, place = at) => () => addToGroup(group, el("div", { class: `row ${kind}${parts && !parts.taken.has(place) ? " out" : ""}` },
     el("span", { class: "no", "aria-hidden": "true", text: before }), el("span", { class: "no", "aria-hidden": "true", text: after }),
     el("span", { class: "sign", text: sign }), el("span", { class: "line", text })));
   change.hunks.forEach((hunk, place) => {
     mine = [];
     at = place;
-    if (parts) rows.push(chooser(hunk, place, parts, mine));
+    if (parts) rows.push(hunkHeader(hunk, place, parts, mine));
     else if (place || hunk.old_start > 1) rows.push(row("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`));
     let before = hunk.old_start;
     let after = hunk.new_start;
@@ -56,13 +55,13 @@ function lines(change, parts) {
   return rows;
 }
 
-function noted(group, row) {
+function addToGroup(group, row) {
   group.push(row);
   return row;
 }
 
-/** The head of a hunk that can be left out or changed; `rows` are those below it, as far as they are shown. */
-function chooser(hunk, place, parts, rows) {
+/** The header of a hunk that can be skipped or edited; `rows` are its rows that are shown. */
+function hunkHeader(hunk, place, parts, rows) {
   return () => {
     const last = hunk.old_start + Math.max(hunk.old_count, 1) - 1;
     const about = [parts.many ? `part ${place + 1} of ${parts.count}` : "", hunk.old_count ? `lines ${hunk.old_start}–${last}` : ""].filter(Boolean).join(" · ");

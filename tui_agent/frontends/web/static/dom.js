@@ -1,8 +1,8 @@
-// Elements made of text nodes only: nothing that came from elsewhere is ever read as markup.
+// Helpers to create elements from text nodes: untrusted text is never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. `props`: `class`, `text`, `on` (events), anything else is an attribute. Children: nodes or strings. */
+/** Create an element. `props`: `class`, `text`, `on` (events), anything else is an attribute. Children: nodes or strings. */
 export function el(tag, props = {}, ...children) {
   const one = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -16,7 +16,7 @@ export function el(tag, props = {}, ...children) {
   return one;
 }
 
-/** One of the pictures of page.html. */
+/** An SVG symbol of page.html. */
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   const use = document.createElementNS(SVG, "use");
@@ -37,11 +37,11 @@ export function plural(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** How many characters of a long text the server did not tell; empty for none. */
-export function untold(text) { return /\n… ([\d,]+) more characters$/.exec(text ?? "")?.[1] ?? ""; }
+/** The number of characters that the server cut from a text, as formatted text; "" for none. */
+export function cutCount(text) { return /\n… ([\d,]+) more characters$/.exec(text ?? "")?.[1] ?? ""; }
 
 /** 1.2 s, 48 s, 3 min 5 s */
-export function spell(ms) {
+export function formatDuration(ms) {
   if (ms < 9950) return `${(ms / 1000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
@@ -56,7 +56,7 @@ export async function copy(text, where) {
   }
 }
 
-/** Say something on a button for a moment. */
+/** Show a message on a button for a moment. */
 export function flash(where, words) {
   if (where.dataset.said) return;
   where.dataset.said = words;

@@ -1,10 +1,10 @@
-// What is edited before it is decided: the summary that becomes memory, and the steps of a plan.
+// Editors of requests: the summary of a run, and the steps of a plan.
 
-import { el, button, icon, untold } from "./dom.js";
+import { el, button, icon, cutCount } from "./dom.js";
 import { field } from "./fields.js";
 import { needs } from "./transcript.js";
 
-/** The summary as fields; only what was touched is told. */
+/** The fields of a summary; only changes are sent. */
 export class SummaryEditor {
   constructor(offered, draft, changed) {
     this.offered = offered;
@@ -21,7 +21,7 @@ export class SummaryEditor {
     }
     this.start = this.decisions.length;
     this.node = el("div", { class: "fields" }, this.action.node, this.details.node,
-      untold(offered.details) ? el("p", { class: "hint", text: `${untold(offered.details)} characters of the details are hidden. Leave the placeholder to keep them.` }) : null, this.result.node, this.criteria(),
+      cutCount(offered.details) ? el("p", { class: "hint", text: `${cutCount(offered.details)} characters of the details are hidden. Leave the placeholder to keep them.` }) : null, this.result.node, this.criteria(),
       el("div", { class: "field" }, el("span", { class: "name", text: "Decisions" }), el("div", {}, this.list,
         button("Add a decision", () => { this.decide({}).title.field.focus(); this.touched(); }, { class: "quiet small" }))),
       ...[["Goal", offered.goal], ["Status", offered.status], ["Tools", (offered.tools ?? []).join(", ")]].filter(([, text]) => text)
@@ -37,7 +37,7 @@ export class SummaryEditor {
     return el("div", { class: "field" }, el("span", { class: "name", text: "Criteria" }), el("ul", { class: "ticks" }, rows));
   }
 
-  /** A row for a decision; `note` is what was offered. */
+  /** Add the row of a decision; `note` is the proposed one. */
   decide(now, note = null) {
     const kind = el("select", {}, el("option", { value: "", text: "Decided" }), el("option", { value: "no", text: "Rejected" }));
     const row = {
@@ -76,7 +76,7 @@ export class SummaryEditor {
 
   get rows() { return this.decisions.filter((one) => one.origin !== null || one.title.value.trim() || one.rationale.value.trim()); }
 
-  /** What was touched, for the server; null when nothing was. */
+  /** The changes for the server; null if there are none. */
   edit() {
     const edit = {};
     for (const name of ["action", "details", "result"]) if (this[name].changed) edit[name] = this[name].value;
@@ -91,12 +91,12 @@ export class SummaryEditor {
     return Object.keys(edit).length ? edit : null;
   }
 
-  /** Why it can't be kept as it stands; the field is shown. */
+  /** Why it can't be accepted, after focusing the field; "" if it can. */
   wrong() {
     if (!this.action.value.trim()) { this.action.wrong(); return "Enter what was done."; }
     const empty = this.rows.find((one) => !one.title.value.trim());
     if (empty) { empty.title.wrong(); return "Enter the decision, or remove it."; }
-    return said([this.action, this.details, this.result, ...this.rows.flatMap((one) => [one.title, one.rationale])], (one) => one.long());
+    return firstMessage([this.action, this.details, this.result, ...this.rows.flatMap((one) => [one.title, one.rationale])], (one) => one.long());
   }
 
   touched() {
@@ -113,7 +113,7 @@ export class SummaryEditor {
     this.fill(kept.decisions);
   }
 
-  /** As it was offered. */
+  /** Restore the proposal. */
   reset() {
     for (const name of ["action", "details", "result"]) this[name].put(this[name].start);
     for (const one of this.ticks) one.checked = one.defaultChecked;
@@ -135,8 +135,8 @@ export class SummaryEditor {
   }
 }
 
-/** The first that something is to be said about, and what. */
-function said(all, says) {
+/** The first message that `says` returns. */
+function firstMessage(all, says) {
   for (const one of all) {
     const words = says(one);
     if (words) return words;
@@ -146,7 +146,7 @@ function said(all, says) {
 
 const rejected = (row) => row.kind.value === "no";
 
-/** The steps of a plan as rows that are reworded, moved, left out and put back, with new ones among them. */
+/** The steps of a plan as rows that can be edited, moved, removed, restored and added. */
 export class PlanEditor {
   constructor(offered, draft, changed) {
     this.offered = offered;
@@ -252,7 +252,7 @@ export class PlanEditor {
 
   get kept() { return this.order.filter((row) => !row.gone && (row.origin !== null || row.description.value.trim() || row.expected.value.trim() || row.fallback.value.trim())); }
 
-  /** What was touched, for the server; null when nothing was. */
+  /** The changes for the server; null if there are none. */
   edit() {
     const rows = this.kept;
     const same = rows.length === this.offered.steps.length
@@ -272,7 +272,7 @@ export class PlanEditor {
     const empty = rows.find((row) => !row.description.value.trim());
     if (empty) { empty.description.wrong(); return "Enter what to do, or remove the step."; }
     const of = (row) => `step ${row.node.firstChild.textContent}`;
-    return said(rows, (row) => row.description.long() || said([row.expected, row.fallback], (one) => one.long(of(row)))) || this.check.long();
+    return firstMessage(rows, (row) => row.description.long() || firstMessage([row.expected, row.fallback], (one) => one.long(of(row)))) || this.check.long();
   }
 
   touched() {
@@ -289,7 +289,7 @@ export class PlanEditor {
     for (const one of kept.rows) this.add(one.origin, null, one);
   }
 
-  /** As it was proposed. */
+  /** Restore the proposal. */
   reset() {
     this.list.replaceChildren();
     this.rows.clear();
@@ -299,8 +299,8 @@ export class PlanEditor {
   }
 }
 
-/** Ctrl+Enter in an editor takes it as it stands. */
-export function quick(node, act) {
+/** Call `act` on Ctrl+Enter. */
+export function onCtrlEnter(node, act) {
   node.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); act(); }
   });

@@ -1,18 +1,18 @@
-// Fields that one types in: they grow with their text, know what was touched, and what is typed survives a reload.
+// Form fields: they grow with their text, know whether they were changed, and survive a reload.
 
 import { el, button, copy } from "./dom.js";
 
-const KEPT = "tui-agent-edit:";
-const LINE = 4000;  // characters of a field of one line, as the server counts them
-const TEXT = 64000;
-const GROWS = CSS.supports("field-sizing", "content");
+const DRAFT_PREFIX = "tui-agent-edit:";
+const LINE_MAX = 4000;  // characters of a single-line field, as counted by the server
+const TEXT_MAX = 64000;
+const AUTO_GROWS = CSS.supports("field-sizing", "content");
 
-/** What is typed about one thing, kept with the tab until it is used or put away. */
+/** A draft in the tab's session storage, until it is used or discarded. */
 export class Draft {
-  constructor(id) { this.key = KEPT + id; }
+  constructor(id) { this.key = DRAFT_PREFIX + id; }
 
-  /** The line of words beside it: an answer, or why not. */
-  get words() { return new Draft(`${this.key.slice(KEPT.length)}:words`); }
+  /** The draft of the answer or reason next to it. */
+  get words() { return new Draft(`${this.key.slice(DRAFT_PREFIX.length)}:words`); }
 
   get some() { return this.value !== null || this.words.value !== null; }
 
@@ -29,14 +29,14 @@ export class Draft {
     try {
       if (value === null) sessionStorage.removeItem(this.key);
       else sessionStorage.setItem(this.key, JSON.stringify(value));
-    } catch { /* not kept */ }
+    } catch { /* no storage */ }
   }
 }
 
 let count = 0;
 
 /**
- * A field with its label. `lines`: Enter makes a new line in it; without, Enter goes on to the next field.
+ * A field with its label. `lines`: Enter inserts a line break; otherwise it moves to the next field.
  * Returns { node, label, field, start, value, changed, put(text), wrong(), long() }.
  */
 export function field(name, start, { lines = false, hint = "", hidden = false } = {}) {
@@ -45,16 +45,16 @@ export function field(name, start, { lines = false, hint = "", hidden = false } 
   const label = el("label", { for: id, class: hidden ? "unseen" : null, text: name });
   const first = area.value;
   const grow = () => {
-    if (GROWS) return;
+    if (AUTO_GROWS) return;
     area.style.height = "auto";
     area.style.height = `${area.scrollHeight + 2}px`;
   };
-  if (!GROWS) new ResizeObserver(grow).observe(area);
+  if (!AUTO_GROWS) new ResizeObserver(grow).observe(area);
   area.addEventListener("input", () => { area.removeAttribute("aria-invalid"); grow(); });
   area.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || lines || event.isComposing || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    onward(area);
+    focusNext(area);
   });
   area.first = first;
   area.dataset.typed = name;
@@ -65,9 +65,9 @@ export function field(name, start, { lines = false, hint = "", hidden = false } 
     name(words) { label.textContent = area.dataset.typed = words; },
     put(text) { area.value = text; grow(); },
     wrong() { area.setAttribute("aria-invalid", "true"); area.focus(); },
-    /** Why it is too long to be taken, and the field is shown then; `of` is what it belongs to. */
+    /** Why the text is too long, after focusing the field; "" if it is not. `of` names what it belongs to. */
     long(of = "") {
-      const limit = lines ? TEXT : LINE;
+      const limit = lines ? TEXT_MAX : LINE_MAX;
       const count = area.value.length > limit && area.value !== first ? [...area.value].length : 0;
       if (count <= limit) return "";
       this.wrong();
@@ -76,12 +76,12 @@ export function field(name, start, { lines = false, hint = "", hidden = false } 
   };
 }
 
-function onward(area) {
+function focusNext(area) {
   const all = [...area.closest(".request").querySelectorAll("textarea, input, select")].filter((one) => one.offsetParent && !one.closest(".reason"));
   all[all.indexOf(area) + 1]?.focus();
 }
 
-/** Everything that was typed in the fields of a card and differs from what stood there, as text to copy. */
+/** The changed texts of all fields of a card, to be copied. */
 export function typed(card) {
   const said = [];
   for (const one of card.querySelectorAll("textarea, input[type=text]")) {
@@ -91,29 +91,29 @@ export function typed(card) {
   return said.join("\n\n");
 }
 
-/** A button that asks on the first click and acts on the second one. */
-export function twice(label, again, act, props = {}) {
+/** A button that asks for confirmation on the first click and acts on the second one. */
+export function confirmButton(label, again, act, props = {}) {
   let since = 0;
   let timer = 0;
-  const calm = () => { since = 0; clearTimeout(timer); one.textContent = label; one.classList.remove("armed"); };
+  const disarm = () => { since = 0; clearTimeout(timer); one.textContent = label; one.classList.remove("armed"); };
   const one = button(label, (event) => {
-    if (event.detail > 1) return;  // a double click is one
+    if (event.detail > 1) return;  // a double click counts once
     if (!since) {
       since = performance.now();
-      timer = setTimeout(calm, 5000);
+      timer = setTimeout(disarm, 5000);
       one.textContent = again;
       one.classList.add("armed");
     } else if (performance.now() - since > 400) {
-      calm();
+      disarm();
       act();
     }
   }, props);
-  one.addEventListener("blur", calm);
+  one.addEventListener("blur", disarm);
   return one;
 }
 
-/** What was typed and is not needed any more, to be read and copied until it is put away. */
-export function leftover(why, text, away) {
+/** Text that was not sent, to be copied until it is dismissed. */
+export function unsentText(why, text, away) {
   const area = el("textarea", { readonly: true, rows: String(Math.min(8, text.split("\n").length + 1)), "aria-label": "What you typed", text });
   const copier = button("Copy", () => copy(text, copier), { class: "small" });
   const one = el("section", { class: "leftover", role: "group", "aria-label": "Unsent text" },

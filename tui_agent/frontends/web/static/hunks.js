@@ -1,13 +1,13 @@
-// A change of a file before it is approved: which of its parts are taken, and what is made of their text.
+// A file edit before approval: selecting hunks and editing their text.
 
 import { el, button } from "./dom.js";
 import { diff } from "./diff.js";
-import { twice } from "./fields.js";
+import { confirmButton } from "./fields.js";
 import { post } from "./wire.js";
 
-/** What is approved is what is shown: text that was typed comes back as a difference first. */
+/** Only what is shown can be approved: edited text is shown as a diff first. */
 export class EditView {
-  /** `changed` is called whenever something else would be approved; `say` tells what went wrong. */
+  /** `changed` is called when the selection or text changes; `say` reports errors. */
   constructor(asked, draft, changed, say) {
     this.asked = asked;
     this.draft = draft;
@@ -18,10 +18,10 @@ export class EditView {
     this.many = Boolean(asked.action.parts) && this.count > 1;
     this.typable = Boolean(asked.action.parts) && this.count > 0;
     this.taken = new Set(Array(this.count).keys());
-    this.edits = new Map();  // place → the text that it shall have
-    this.fields = new Map();  // place → where it is typed
-    this.open = null;  // the place that is typed in
-    this.waits = false;  // what was typed is not shown yet
+    this.edits = new Map();  // index of a hunk → edited text
+    this.fields = new Map();  // index of a hunk → its text area
+    this.open = null;  // index of the hunk that is being edited
+    this.waits = false;  // edited text is not shown yet
     this.exact = false;
     this.top = 0;
     this.shown = el("div");
@@ -33,7 +33,7 @@ export class EditView {
 
   get whole() { return this.taken.size === this.count && !this.edits.size; }
 
-  /** Nothing can be approved while a text is typed: it was not seen as it would be made. */
+  /** Nothing can be approved while a hunk is being edited, since its diff has not been shown. */
   get ready() { return this.open === null && !this.waits && (!this.count || this.taken.size > 0); }
 
   get words() {
@@ -54,7 +54,7 @@ export class EditView {
     this.touched();
   }
 
-  /** The same with its secrets. */
+  /** Show the edit with its secrets. */
   async reveal(exact) {
     this.exact = true;
     this.offered = exact.diff;
@@ -62,7 +62,7 @@ export class EditView {
   }
 
   touched() {
-    const free = (place) => !this.fields.get(place)?.exact;  // what was revealed is not kept
+    const free = (place) => !this.fields.get(place)?.exact;  // revealed text is not stored
     const edits = Object.fromEntries([...this.edits].filter(([place]) => free(place)));
     const left = [...Array(this.count).keys()].filter((place) => !this.taken.has(place));
     const area = this.open === null ? null : this.fields.get(this.open);
@@ -73,7 +73,7 @@ export class EditView {
     this.changed();
   }
 
-  /** What was typed before the page was loaded anew. */
+  /** Restore what was typed before a reload. */
   async restore() {
     const kept = this.draft.value;
     if (!kept || kept.digest !== this.asked.digest || !this.typable) return;
@@ -84,14 +84,14 @@ export class EditView {
     if (kept.typed && this.open === null) this.type(kept.typed.place, kept.typed.text);
   }
 
-  // --- what is shown ---
+  // --- the diff ---
 
   paint(change) {
     const rows = this.shown.querySelectorAll(".row").length;
     this.shown.replaceChildren(diff(change, this.typable ? this : null, rows));
   }
 
-  /** The difference with all that was typed. Returns why it can't be had. */
+  /** Show the diff with all edits. Returns an error message, or "". */
   async show() {
     this.waits = true;
     this.changed();
@@ -100,14 +100,14 @@ export class EditView {
       const { diff: change } = this.edits.size ? await post("/part/typed", { id: this.asked.id, edits: Object.fromEntries(this.edits), exact: this.exact }) : { diff: this.offered };
       this.paint(change);
       const card = this.node.closest(".request");
-      if (card) card.dataset.since = String(performance.now());  // a click that was meant for what stood there before
+      if (card) card.dataset.since = String(performance.now());  // ignore clicks meant for what was there before
     } catch (error) { why = error.message; }
     this.waits = false;
     this.changed();
     return why;
   }
 
-  /** What was typed shall be shown once more; until it is, nothing of it is approved. */
+  /** Show the diff again; nothing can be approved until that succeeds. */
   async again() {
     const why = await this.show();
     if (!why) return;
@@ -115,12 +115,12 @@ export class EditView {
     this.changed();
     this.shown.prepend(el("div", { class: "choices" }, el("span", { class: "warning", text: `Your text can't be shown: ${why}` }),
       button("Try again", () => this.again()),
-      twice("Reset", "Discard your text?", () => { for (const place of [...this.edits.keys()]) this.put(place, this.fields.get(place).first); this.again(); })));
+      confirmButton("Reset", "Discard your text?", () => { for (const place of [...this.edits.keys()]) this.put(place, this.fields.get(place).first); this.again(); })));
   }
 
   // --- typing ---
 
-  /** What stands for a part at the moment. */
+  /** The current text of a hunk. */
   last(place) { return this.edits.get(place) ?? this.fields.get(place).first; }
 
   put(place, text) {
@@ -169,7 +169,7 @@ export class EditView {
     const hunk = this.offered.hunks[place];
     const use = button("Use this text", () => this.use(), { class: "primary" });
     const leave = button("Cancel", () => this.close(place));
-    const drop = twice("Cancel", "Discard your edits?", () => this.close(place));
+    const drop = confirmButton("Cancel", "Discard your edits?", () => this.close(place));
     const first = button("Reset", () => { area.value = area.first; this.buttons(); area.focus(); }, { class: "quiet" });
     this.buttons = () => {
       const typed = area.value !== this.last(place);
@@ -209,7 +209,7 @@ export class EditView {
     this.buttons();
   }
 
-  /** Back to the difference, as it was last shown; `seen` is what became of the part. */
+  /** Return to the diff; `seen`: scroll to the hunk. */
   close(place, seen = false) {
     const area = this.fields.get(place);
     area.value = this.last(place);

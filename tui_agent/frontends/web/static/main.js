@@ -1,9 +1,9 @@
-// Puts the page together: the stream goes in on one side, wishes go out on the other.
+// Connects the event stream and the controls of the page.
 
 import { $, el, button, copy, flash, plural } from "./dom.js";
 import { PlanPanel } from "./plan.js";
 import { Dock, approval, conflict, plan, question, summary } from "./requests.js";
-import { Transcript, planned } from "./transcript.js";
+import { Transcript, planView } from "./transcript.js";
 import { follow, post } from "./wire.js";
 import { Composer } from "./composer.js";
 
@@ -14,12 +14,12 @@ const ROLES = { dispatcher: "Classifying the request", planning: "Planning", rep
 
 const state = { busy: false, since: 0, doing: "", purpose: "", model: "", workspace: "", said: 0, shut: false };
 const transcript = new Transcript();
-const wide = matchMedia("(min-width: 62rem)");
+const isWide = matchMedia("(min-width: 62rem)");
 const plans = new PlanPanel(say, showPlan);
-const dock = new Dock($("dock"), say, tick);
+const dock = new Dock($("dock"), say, refreshStatus);
 const queue = new Map();
-const steps = new Map();  // node of a step → its number
-const asked = new Set();  // plans that somebody was asked about
+const steps = new Map();  // node of a step → number
+const plansAsked = new Set();  // plans that needed approval
 const composer = new Composer(say, () => state.busy);
 
 let hint = "";
@@ -27,11 +27,11 @@ let hintTimer = 0;
 function say(words) {
   hint = words;
   clearTimeout(hintTimer);
-  hintTimer = setTimeout(() => { hint = ""; tick(); }, 5000);
-  tick();
+  hintTimer = setTimeout(() => { hint = ""; refreshStatus(); }, 5000);
+  refreshStatus();
 }
 
-function tick() {
+function refreshStatus() {
   const seconds = Math.floor((Date.now() - state.since) / 1000);
   const line = hint || (dock.size ? "Waiting for you" : state.busy ? `${state.doing || "Working"}${seconds > 2 && seconds < 86400 ? ` · ${seconds} s` : ""}` : "");
   const activity = $("activity");
@@ -40,19 +40,19 @@ function tick() {
   $("stop").hidden = !state.busy;
   document.title = `${dock.size ? "● " : state.busy ? "… " : ""}${$("title").textContent} · tui-agent`;
 }
-setInterval(tick, 1000);
+setInterval(refreshStatus, 1000);
 
-function doing(words) {
+function setActivity(words) {
   state.doing = words;
-  tick();
+  refreshStatus();
 }
 
-function place() {
+function showWorkspace() {
   $("place").textContent = [state.workspace.replace(/^.*\/(?=[^/]+$)/, ""), state.model].filter(Boolean).join(" · ");
   $("place").title = state.workspace;
 }
 
-function modes(data) {
+function showModes(data) {
   $("mode").value = data.mode;
   $("approvals").value = data.approval_mode;
 }
@@ -62,21 +62,21 @@ function showQueue() {
     button("Withdraw", () => post("/withdraw", { id }).catch((error) => say(error.message)), { class: "quiet small" }))));
 }
 
-const take = {
+const handlers = {
   "session.opened": ({ data }) => {
     dock.clear();
     state.model = data.model;
     state.workspace = data.workspace;
-    place();
-    modes(data);
+    showWorkspace();
+    showModes(data);
     plans.session(data.id);
     if (data.resumed) transcript.divider("Session resumed");
     if (!data.trusted) say("This folder is not trusted yet.");
   },
-  "session.titled": ({ data }) => { $("title").textContent = data.title || "tui-agent"; tick(); },
-  "session.closed": () => { state.busy = false; dock.clear(); away("The session was closed and saved; tui-agent --continue resumes it."); state.shut = true; },
-  "mode.changed": ({ data }) => modes(data),
-  "model.changed": ({ data }) => { state.model = data.model; place(); },
+  "session.titled": ({ data }) => { $("title").textContent = data.title || "tui-agent"; refreshStatus(); },
+  "session.closed": () => { state.busy = false; dock.clear(); showConnection("The session was closed and saved; tui-agent --continue resumes it."); state.shut = true; },
+  "mode.changed": ({ data }) => showModes(data),
+  "model.changed": ({ data }) => { state.model = data.model; showWorkspace(); },
   "history.cut": () => transcript.divider("The older part of this session is not shown here"),
   "notice": ({ data }) => { transcript.notice(data.level, data.text); plans.told(data); },
   "user.said": ({ data }) => {
@@ -95,39 +95,39 @@ const take = {
     $("window").textContent = share === null ? "" : `${share}% of the model's window`;
   },
   "context.compacted": ({ data }) => { if (data.before) transcript.divider(`Earlier messages were summarized for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
-  "run.started": ({ at }) => { state.busy = true; state.since = Date.parse(at); doing("Working"); },
-  "run.ended": ({ data }) => { state.busy = false; transcript.finish(data); doing(""); },
-  "reply.started": ({ node, data }) => { state.purpose = data.purpose || data.role; transcript.begin(node, data.role); doing(ROLES[state.purpose] ?? "Connecting"); },
-  "reply.phase": ({ data }) => doing(ROLES[state.purpose] ?? [PHASES[data.phase], data.total ? `${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} tokens` : data.detail].filter(Boolean).join(" ")),
+  "run.started": ({ at }) => { state.busy = true; state.since = Date.parse(at); setActivity("Working"); },
+  "run.ended": ({ data }) => { state.busy = false; transcript.finish(data); setActivity(""); },
+  "reply.started": ({ node, data }) => { state.purpose = data.purpose || data.role; transcript.begin(node, data.role); setActivity(ROLES[state.purpose] ?? "Connecting"); },
+  "reply.phase": ({ data }) => setActivity(ROLES[state.purpose] ?? [PHASES[data.phase], data.total ? `${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} tokens` : data.detail].filter(Boolean).join(" ")),
   "text": ({ node, content }) => transcript.text(node, content),
   "reply.thought": ({ node, data }) => transcript.thought(node, data.text),
   "reply.ended": ({ node, data }) => { state.purpose = ""; transcript.ended(node, data); },
-  "retry.waiting": ({ data }) => doing(`${data.why} · retrying (${data.attempt} of ${data.of})`),
-  "tool": (told) => { transcript.tool(told.node, told); doing(told.title || told.name); },
+  "retry.waiting": ({ data }) => setActivity(`${data.why} · retrying (${data.attempt} of ${data.of})`),
+  "tool": (told) => { transcript.tool(told.node, told); setActivity(told.title || told.name); },
   "tool.output": ({ node, data }) => transcript.card(node)?.output(data.text),
-  "tool.finished": ({ node, data }) => { transcript.card(node)?.finish(data); doing("Working"); },
+  "tool.finished": ({ node, data }) => { transcript.card(node)?.finish(data); setActivity("Working"); },
   "file.changed": ({ node, data }) => transcript.changed(node, data.diff),
   "file.diagnosed": ({ node, data }) => { if (data.found.length) transcript.card(node)?.wrong(data.found); },
   "command.changed": ({ data }) => transcript.notice("info", `This command changed files; undo can't revert that: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
   "approval.asked": ({ data }) => dock.ask(data.id, approval(data, say)),
-  "approval.answered": ({ node, data }) => { dock.settle(data.id, why(data.answer.verdict)); transcript.card(node)?.decided(data.answer); },
+  "approval.answered": ({ node, data }) => { dock.settle(data.id, closedReason(data.answer.verdict)); transcript.card(node)?.decided(data.answer); },
   "approval.voided": ({ data }) => dock.voided(data.id, data.reason),
   "question.asked": ({ data }) => dock.ask(data.id, question(data)),
-  "question.answered": ({ data }) => { dock.settle(data.id, why(data.answer.verdict)); if (data.answer.verdict === "reply") transcript.notice("info", `You answered: ${data.answer.text}`); },
+  "question.answered": ({ data }) => { dock.settle(data.id, closedReason(data.answer.verdict)); if (data.answer.verdict === "reply") transcript.notice("info", `You answered: ${data.answer.text}`); },
   "plan.proposed": ({ data }) => {
     if (data.asks) {
-      asked.add(data.id);
-      dock.ask(data.id, plan(data, planned(data.plan), say));
+      plansAsked.add(data.id);
+      dock.ask(data.id, plan(data, planView(data.plan), say));
     } else if (!data.fallback) transcript.proposed(data);
   },
   "plan.reviewed": ({ data }) => {
-    dock.settle(data.id, why(data.answer.verdict));
-    if (asked.delete(data.id) && data.answer.verdict === "approve" && data.alternative === null) transcript.proposed({ plan: data.plan });
+    dock.settle(data.id, closedReason(data.answer.verdict));
+    if (plansAsked.delete(data.id) && data.answer.verdict === "approve" && data.alternative === null) transcript.proposed({ plan: data.plan });
   },
   "step.started": ({ node, data }) => { steps.set(node, data.step.number); transcript.step(data.step.number, "running"); },
   "step.finished": ({ node, data }) => transcript.step(steps.get(node), data.outcome, data.text),
   "summary.offered": ({ data }) => dock.ask(data.id, summary(data, say)),
-  "summary.settled": ({ data }) => { dock.settle(data.id, why(data.outcome)); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Added to the plan: ${data.summary.action}`); },
+  "summary.settled": ({ data }) => { dock.settle(data.id, closedReason(data.outcome)); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Added to the plan: ${data.summary.action}`); },
   "plan_doc.changed": ({ data }) => plans.changed(data),
   "plan_doc.conflict": ({ data }) => { dock.ask(data.id, conflict(data)); plans.conflict(); },
   "plan_doc.settled": ({ data }) => { dock.settle(data.id); if (data.id === "proposal") plans.settled(); },
@@ -140,14 +140,14 @@ const take = {
   },
 };
 
-/** Why a request closed that was not answered here. */
-function why(how) {
+/** The reason shown for a request that was not answered in this page. */
+function closedReason(how) {
   if (how === "withdrawn") return "The request was withdrawn.";
   if (how === "pending") return "Postponed: it is offered again at the next start.";
   return "This was decided elsewhere.";
 }
 
-// A key that is held down decides nothing, and does not go on with what it did in the next place.
+// Ignore Enter auto-repeat, so that a key held down decides nothing, except in multi-line fields.
 addEventListener("keydown", (event) => {
   if (!event.repeat || event.key !== "Enter") return;
   const types = event.target.matches?.("textarea.lines, textarea.doc") ? !event.ctrlKey && !event.metaKey : event.target === $("say") && event.shiftKey;
@@ -156,16 +156,16 @@ addEventListener("keydown", (event) => {
   event.stopPropagation();
 }, true);
 
-function away(words) {
+function showConnection(words) {
   $("away").textContent = words;
   $("away").hidden = !words;
 }
 
 follow(
-  (name, data) => { take[name]?.(data); },
+  (name, data) => { handlers[name]?.(data); },
   (word) => {
     if (state.shut) return;
-    away({ open: "", lost: "Connection lost; reconnecting…", shut: "This page is closed. Open it again with a new link from tui-agent." }[word]);
+    showConnection({ open: "", lost: "Connection lost; reconnecting…", shut: "This page is closed. Open it again with a new link from tui-agent." }[word]);
   },
 );
 
@@ -189,8 +189,8 @@ function showPlan(open) {
 }
 $("see-plan").addEventListener("click", () => showPlan(!document.body.classList.contains("with-plan")));
 $("hide-plan").addEventListener("click", () => showPlan(false));
-wide.addEventListener("change", () => showPlan(wide.matches || plans.editor !== null));
-showPlan(wide.matches || plans.editor !== null);
+isWide.addEventListener("change", () => showPlan(isWide.matches || plans.editor !== null));
+showPlan(isWide.matches || plans.editor !== null);
 plans.show();
 
 $("look").addEventListener("click", () => {

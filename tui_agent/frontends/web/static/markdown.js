@@ -1,7 +1,7 @@
-// Markdown as it streams in, made of elements and text nodes. Finished blocks are made once; only the last one grows.
+// Streaming Markdown as elements and text nodes. Finished blocks are created once; only the last one is updated.
 
 import { el, button, copy } from "./dom.js";
-import { paint } from "./highlight.js";
+import { highlight } from "./highlight.js";
 
 const FENCE = /^(\s{0,8})(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
@@ -11,9 +11,9 @@ const QUOTE = /^ {0,3}>\s?(.*)$/;
 const ROW = /^\s*\|?.*\|.*$/;
 const DASHES = /^\s*\|?\s*:?-{1,}:?\s*(\|\s*:?-{1,}:?\s*)*\|?\s*$/;
 const SAFE = /^(https?:\/\/|mailto:)/i;
-const PAINTED = 20000;
+const MAX_HIGHLIGHTED = 20000;
 
-/** A text that grows: `add(piece)`, at the end `set(whole)`. `node` is where it shows. */
+/** A growing text: `add(piece)`, finally `set(whole)`. `node` is its element. */
 export class Markdown {
   constructor() {
     this.node = el("div", { class: "prose" });
@@ -23,7 +23,7 @@ export class Markdown {
   _reset() {
     this.node.replaceChildren();
     this.source = "";
-    this._rest = "";      // of which no finished block was made yet
+    this._rest = "";      // text not yet in a finished block
     this._open = null;    // the element of the last, unfinished block
     this._fence = null;   // { mark, code, node } while a fence is open
     this._frame = 0;
@@ -35,7 +35,7 @@ export class Markdown {
     if (!this._frame) this._frame = requestAnimationFrame(() => { this._frame = 0; this._grow(false); });
   }
 
-  /** All of the text, once it is known. */
+  /** Set the complete text. */
   set(whole) {
     if (this._frame) cancelAnimationFrame(this._frame);
     this._frame = 0;
@@ -72,7 +72,7 @@ export class Markdown {
     this._open = null;
   }
 
-  /** Where the first block that is finished ends; null when there is none. */
+  /** The end of the first finished block; null if there is none. */
   _block(ended) {
     let at = 0;
     let some = false;
@@ -102,7 +102,7 @@ export class Markdown {
     this.node.append(el("div", { class: "code" }, head, el("pre", { tabindex: "0" }, code)));
   }
 
-  /** Takes the lines of an open fence; true when it was closed. */
+  /** Append lines to an open fence; true if it was closed. */
   _growFence(ended) {
     const fence = this._fence;
     const lines = this._rest.split("\n");
@@ -127,45 +127,45 @@ export class Markdown {
   _endFence() {
     const { code, language } = this._fence;
     code.normalize();
-    if (code.textContent.length < PAINTED) paint(code, language);
+    if (code.textContent.length < MAX_HIGHLIGHTED) highlight(code, language);
     this._fence = null;
   }
 }
 
 /** Elements for lines without fences. */
 function blocks(lines) {
-  const made = [];
+  const nodes = [];
   let at = 0;
   while (at < lines.length) {
     const line = lines[at];
     if (!line.trim()) { at++; continue; }
     const heading = HEADING.exec(line);
     if (heading) {
-      made.push(el(`h${Math.min(heading[1].length + 2, 6)}`, {}, inline(heading[2])));
+      nodes.push(el(`h${Math.min(heading[1].length + 2, 6)}`, {}, inline(heading[2])));
       at++;
     } else if (RULE.test(line)) {
-      made.push(el("hr"));
+      nodes.push(el("hr"));
       at++;
     } else if (QUOTE.test(line)) {
       const inside = [];
       while (at < lines.length && lines[at].trim()) inside.push((QUOTE.exec(lines[at++]) ?? [null, lines[at - 1]])[1]);
-      made.push(el("blockquote", {}, blocks(inside)));
+      nodes.push(el("blockquote", {}, blocks(inside)));
     } else if (ITEM.test(line)) {
       const end = until(lines, at, (one) => !one.trim());
-      made.push(list(lines.slice(at, end)));
+      nodes.push(list(lines.slice(at, end)));
       at = end;
     } else if (ROW.test(line) && at + 1 < lines.length && DASHES.test(lines[at + 1]) && lines[at + 1].includes("-")) {
       const end = until(lines, at, (one) => !one.includes("|"));
-      made.push(table(lines.slice(at, end)));
+      nodes.push(table(lines.slice(at, end)));
       at = end;
     } else {
       const starts = (one) => !one.trim() || HEADING.test(one) || QUOTE.test(one) || ITEM.test(one) || RULE.test(one);
       const end = Math.max(at + 1, until(lines, at + 1, starts));
-      made.push(el("p", {}, inline(lines.slice(at, end).join("\n"))));
+      nodes.push(el("p", {}, inline(lines.slice(at, end).join("\n"))));
       at = end;
     }
   }
-  return made;
+  return nodes;
 }
 
 function until(lines, from, stop) {
@@ -177,7 +177,7 @@ function until(lines, from, stop) {
 function list(lines) {
   const [, indent, mark] = ITEM.exec(lines[0]);
   const ordered = /\d/.test(mark);
-  const made = el(ordered ? "ol" : "ul", { start: ordered && parseInt(mark, 10) !== 1 ? parseInt(mark, 10) : null });
+  const nodes = el(ordered ? "ol" : "ul", { start: ordered && parseInt(mark, 10) !== 1 ? parseInt(mark, 10) : null });
   let item = null;
   let nested = [];
   const flush = () => {
@@ -185,18 +185,18 @@ function list(lines) {
     nested = [];
   };
   for (const line of lines) {
-    const found = ITEM.exec(line);
-    if (found && found[1].length <= indent.length + 1) {
+    const match = ITEM.exec(line);
+    if (match && match[1].length <= indent.length + 1) {
       flush();
-      const task = /^\[([ xX])\]\s+(.*)$/.exec(found[4]);
+      const task = /^\[([ xX])\]\s+(.*)$/.exec(match[4]);
       item = el("li", { class: task ? "task" : null });
       if (task) item.append(el("span", { class: task[1] === " " ? "box" : "box ticked", "aria-label": task[1] === " " ? "open" : "done" }), " ");
-      item.append(...inline(task ? task[2] : found[4]));
-      made.append(item);
+      item.append(...inline(task ? task[2] : match[4]));
+      nodes.append(item);
     } else nested.push(line);
   }
   flush();
-  return made;
+  return nodes;
 }
 
 function dedent(lines) {
@@ -214,30 +214,30 @@ function table(lines) {
 
 const INLINE = /(`+)([\s\S]*?[^`])\1(?!`)|!?\[([^\]\n]{0,500})\]\(\s*<?([^\s<>()]{1,2000}(?:\([^\s<>()]{0,200}\)[^\s<>()]{0,200})?)>?(?:\s+"[^"\n]{0,300}")?\s*\)|(\*\*|__)(?=\S)([\s\S]{1,2000}?\S)\5|(?<![\w*])([*_])(?=[^\s*_])([^\n]{0,1000}?[^\s*_])\7(?![\w*])|~~(?=\S)([^\n]{1,1000}?\S)~~|(https?:\/\/[^\s<>"'`\])]{1,2000})|\\([!-/:-@[-`{-~])/g;
 
-/** Nodes for a run of text. */
+/** Nodes for inline Markdown. */
 export function inline(text, depth = 0) {
-  const made = [];
+  const nodes = [];
   let at = 0;
-  for (const found of text.matchAll(INLINE)) {
-    if (found.index > at) made.push(document.createTextNode(text.slice(at, found.index)));
-    at = found.index + found[0].length;
-    const [all, , code, label, target, , strong, , soft, gone, bare, escaped] = found;
+  for (const match of text.matchAll(INLINE)) {
+    if (match.index > at) nodes.push(document.createTextNode(text.slice(at, match.index)));
+    at = match.index + match[0].length;
+    const [all, , code, label, target, , strong, , soft, gone, bare, escaped] = match;
     const within = (one) => (depth < 4 ? inline(one, depth + 1) : [document.createTextNode(one)]);
-    if (code !== undefined) made.push(el("code", { text: code.replace(/\n/g, " ").replace(/^ (.*\S.*) $/, "$1") }));
-    else if (target !== undefined) made.push(...link(all, label, target, within));
-    else if (strong !== undefined) made.push(el("strong", {}, within(strong)));
-    else if (soft !== undefined) made.push(el("em", {}, within(soft)));
-    else if (gone !== undefined) made.push(el("del", {}, within(gone)));
+    if (code !== undefined) nodes.push(el("code", { text: code.replace(/\n/g, " ").replace(/^ (.*\S.*) $/, "$1") }));
+    else if (target !== undefined) nodes.push(...link(all, label, target, within));
+    else if (strong !== undefined) nodes.push(el("strong", {}, within(strong)));
+    else if (soft !== undefined) nodes.push(el("em", {}, within(soft)));
+    else if (gone !== undefined) nodes.push(el("del", {}, within(gone)));
     else if (bare !== undefined) {
       const tail = /[.,;:!?]+$/.exec(bare)?.[0] ?? "";
-      made.push(anchor(bare.slice(0, bare.length - tail.length), [bare.slice(0, bare.length - tail.length)]), tail);
-    } else if (escaped !== undefined) made.push(document.createTextNode(escaped));
+      nodes.push(anchor(bare.slice(0, bare.length - tail.length), [bare.slice(0, bare.length - tail.length)]), tail);
+    } else if (escaped !== undefined) nodes.push(document.createTextNode(escaped));
   }
-  if (at < text.length) made.push(document.createTextNode(text.slice(at)));
-  return made;
+  if (at < text.length) nodes.push(document.createTextNode(text.slice(at)));
+  return nodes;
 }
 
-/** Only web and mail addresses can be opened, and where they lead is shown; pictures are never fetched. */
+/** Links to web and mail addresses, with their target shown; images are never loaded. */
 function link(all, label, target, within) {
   if (!SAFE.test(target)) return [document.createTextNode(all)];
   const picture = all.startsWith("!");

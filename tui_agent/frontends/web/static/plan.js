@@ -1,29 +1,29 @@
-// The plan document beside the conversation, as its text says; a proposal waits above it, and it can be edited.
+// The plan document next to the transcript, with a pending proposal above it and an editor.
 
 import { $, el, button, plural } from "./dom.js";
-import { Draft, leftover, twice } from "./fields.js";
+import { Draft, unsentText, confirmButton } from "./fields.js";
 import { changes } from "./changes.js";
 import { Markdown } from "./markdown.js";
 import { post } from "./wire.js";
 
-const NONE = /^\[(?:No |User will|Criteria will|Goal to be).*\]$/;
-const KEPT = "Not saved. Your text is still here.";
-const KNOWN = "plan_doc.";  // how the codes of notices about it begin
+const PLACEHOLDER = /^\[(?:No |User will|Criteria will|Goal to be).*\]$/;
+const NOT_SAVED = "Not saved. Your text is still here.";
+const NOTICE_PREFIX = "plan_doc.";  // prefix of the codes of notices about the document
 
 export class PlanPanel {
-  /** `shows(open)` opens and closes the panel. */
+  /** `shows(open)` opens or closes the panel. */
   constructor(say, shows) {
     this.say = say;
     this.shows = shows;
     this.text = "";
-    this.cut = 0;  // characters of it that were not told
+    this.cut = 0;  // characters that the server cut
     this.sha256 = "";
     this.editor = null;
     this.draft = null;
     $("edit-plan").addEventListener("click", () => this.open(false));
   }
 
-  /** The session that it belongs to, and so does what is typed. */
+  /** Set the session, and restore its draft. */
   session(id) {
     this.draft = new Draft(`plan:${id}`);
     const kept = this.editor ? null : this.draft.value;
@@ -47,12 +47,12 @@ export class PlanPanel {
     this.show();
   }
 
-  /** What is said about the document, such as why it was not written. */
+  /** Handle a notice about the document, such as why it was not written. */
   told(notice) {
-    if (notice.code?.startsWith(KNOWN)) this.editor?.refused(notice.text);
+    if (notice.code?.startsWith(NOTICE_PREFIX)) this.editor?.refused(notice.text);
   }
 
-  /** Two edits of it differ, and somebody must choose. */
+  /** Report a conflict, which the user must resolve. */
   conflict() {
     if (!this.editor?.saving) return;
     this.editor.tell("Your edit conflicts with another one. Answer the question shown; your text stays here until then.");
@@ -96,11 +96,11 @@ export class PlanPanel {
     if (proposal.failed) box.append(el("p", { class: "warning", role: "status", text: `${left} of it could not be shown: ${proposal.failed}` }),
       button("Try again", () => { proposal.failed = ""; this.show(); }, { class: "small" }));
     else if (cut) box.append(el("p", { class: "warning", text: `Too long to show in full: ${left} of the plan and the proposal are not compared here.` }));
-    box.append(el("div", { class: "choices" }, cut ? twice("Accept", `Accept ${left} unseen?`, () => settle(true)) : button("Accept", () => settle(true), { class: "primary" }), drop));
+    box.append(el("div", { class: "choices" }, cut ? confirmButton("Accept", `Accept ${left} unseen?`, () => settle(true)) : button("Accept", () => settle(true), { class: "primary" }), drop));
     return box;
   }
 
-  /** All of a proposal that is longer than what the stream tells of it. */
+  /** Load a proposal that is cut in the stream. */
   async load(proposal) {
     if (proposal.loads) return;
     proposal.loads = true;
@@ -112,13 +112,13 @@ export class PlanPanel {
   async open(exact) {
     try {
       const told = await post("/plan/text", { exact });
-      if (this.editor) return;  // it was opened meanwhile, and is typed in
+      if (this.editor) return;  // it was opened in the meantime
       if (told.hides) this.ask();
       else { this.edit({ ...told, exact }); this.editor.field.focus(); }
     } catch (error) { this.say(error.message); }
   }
 
-  /** Secrets are in it, which the editor would show. */
+  /** Ask before showing secrets in the editor. */
   ask() {
     const close = () => { $("plan-editor").replaceChildren(); $("edit-plan").focus(); };
     const show = button("Show and edit", () => this.open(true), { class: "primary" });
@@ -130,7 +130,7 @@ export class PlanPanel {
   edit({ text, base, typed, note = "", exact = false }) {
     this.editor = new DocEditor({ text, base, typed, note, draft: exact ? null : this.draft, done: (merged) => {
       this.editor = null;
-      const left = merged && leftover("It was merged with changes made elsewhere.", merged, () => $("edit-plan").focus());
+      const left = merged && unsentText("It was merged with changes made elsewhere.", merged, () => $("edit-plan").focus());
       $("plan-editor").replaceChildren(...(left ? [left] : []));
       document.body.classList.remove("edits-plan");
       this.show();
@@ -143,21 +143,21 @@ export class PlanPanel {
   }
 }
 
-/** The whole text of the document in a field. `base` is the hash of the text that the edit began with. */
+/** Edits the text of the document. `base` is the hash of the text before editing. */
 class DocEditor {
   constructor({ text, base, typed, note, draft, done }) {
     this.base = base;
     this.draft = draft;
     this.done = done;
     this.saving = false;
-    this.other = false;  // the document is another one by now
+    this.other = false;  // the document has changed since
     this.field = el("textarea", { class: "doc", "aria-label": "Text of plan_doc.md", spellcheck: "true", wrap: "soft", text });
     this.start = this.field.value;
     if (typed !== undefined) this.field.value = typed;
     this.note = el("p", { class: "doc-note", role: "status", hidden: true });
     this.now = el("details", { hidden: true }, el("summary", { text: "Current plan" }));
     this.save = button("Save", () => this.write(), { class: "primary" });
-    this.cancel = twice("Cancel", "Discard your edits?", () => this.close(), { hidden: true });
+    this.cancel = confirmButton("Cancel", "Discard your edits?", () => this.close(), { hidden: true });
     this.leave = button("Cancel", () => this.close());
     this.node = el("div", { class: "doc-editor" }, this.note, this.field,
       el("div", { class: "choices foot" }, this.save, this.cancel, this.leave, el("span", { class: "hint wide", text: "Ctrl+S saves" })), this.now);
@@ -175,7 +175,7 @@ class DocEditor {
     this.save.disabled = !this.dirty || this.saving;
     this.cancel.hidden = !this.dirty;
     this.leave.hidden = this.dirty;
-    window.onbeforeunload = this.dirty && !this.draft ? (event) => event.preventDefault() : null;  // not kept by the browser
+    window.onbeforeunload = this.dirty && !this.draft ? (event) => event.preventDefault() : null;  // no draft is stored
     this.draft?.keep(this.dirty ? { text: this.start, base: this.base, typed: this.field.value } : null);
   }
 
@@ -184,7 +184,7 @@ class DocEditor {
     this.note.hidden = !words;
   }
 
-  /** The document is another one than the edit began with. */
+  /** The document has changed since editing started. */
   elsewhere(sha256, view) {
     if (sha256 === this.base || this.saving) return;
     this.other = true;
@@ -193,10 +193,10 @@ class DocEditor {
     this.now.hidden = false;
   }
 
-  /** Why it was not written, which may come after that. */
+  /** Show why it was not written; the notice may arrive before or after the response. */
   refused(words) {
     if (this.saving || this.failed) this.why = words;
-    if (this.failed) this.tell(`${KEPT} ${words}`);
+    if (this.failed) this.tell(`${NOT_SAVED} ${words}`);
   }
 
   async write() {
@@ -213,10 +213,10 @@ class DocEditor {
         this.close(status === "merged" || this.other ? this.field.value : "");
         return;
       }
-      this.tell(`${KEPT} ${this.why}`);
+      this.tell(`${NOT_SAVED} ${this.why}`);
       this.failed = true;
     } catch (error) {
-      this.tell(`${KEPT} ${error.message}`);
+      this.tell(`${NOT_SAVED} ${error.message}`);
     }
     this.saving = false;
     this.field.readOnly = false;
@@ -239,7 +239,7 @@ function sections(text) {
   let body = [];
   const flush = () => {
     const said = body.join("\n").trim();
-    if (title && said && !NONE.test(said.replace(/^- \[ \]\s*/, ""))) {
+    if (title && said && !PLACEHOLDER.test(said.replace(/^- \[ \]\s*/, ""))) {
       const view = new Markdown();
       view.set(said);
       const log = title === "Execution Log";

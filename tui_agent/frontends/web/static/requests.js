@@ -1,13 +1,13 @@
-// What somebody must decide: shown above the composer, one at a time, until it is settled here or elsewhere.
+// Requests to the user, shown above the composer one at a time until they are settled here or elsewhere.
 
-import { $, el, button, icon, untold } from "./dom.js";
-import { PlanEditor, SummaryEditor, quick } from "./editors.js";
-import { Draft, leftover, twice, typed } from "./fields.js";
+import { $, el, button, icon, cutCount } from "./dom.js";
+import { PlanEditor, SummaryEditor, onCtrlEnter } from "./editors.js";
+import { Draft, unsentText, confirmButton, typed } from "./fields.js";
 import { EditView } from "./hunks.js";
-import { ranked } from "./transcript.js";
+import { alternativeRank } from "./transcript.js";
 import { post } from "./wire.js";
 
-const STILL = 400;  // milliseconds in which a click was meant for what stood there before
+const SETTLE_MS = 400;  // milliseconds in which a click is ignored, since it was meant for what was there before
 const ELSEWHERE = "This was decided elsewhere.";
 
 export class Dock {
@@ -28,7 +28,7 @@ export class Dock {
     this.show();
   }
 
-  /** Answered here, in another browser, in the terminal, or withdrawn. What was typed and not sent stays to be copied. */
+  /** Remove a settled or withdrawn request. Text that was typed but not sent stays to be copied. */
   settle(id, why = ELSEWHERE) {
     const one = this.open.get(id);
     if (!one) return;
@@ -46,7 +46,7 @@ export class Dock {
     const text = one.card ? typed(one.card) : "";
     if (!text) { one.draft.drop(); return; }
     const held = one.card.contains(document.activeElement);
-    const left = leftover(why, text, () => one.draft.drop());
+    const left = unsentText(why, text, () => one.draft.drop());
     this.left.append(left);
     if (held) left.querySelector("textarea").focus();
   }
@@ -74,7 +74,7 @@ export class Dock {
         first.card.dataset.since = String(performance.now());
         this.place.replaceChildren(first.card);
       } else this.place.replaceChildren();
-      if (held && matchMedia("(hover: hover)").matches) $("say").focus();  // nothing that decides gets the keys of before
+      if (held && matchMedia("(hover: hover)").matches) $("say").focus();  // so that keys meant for the previous request decide nothing
     }
     this.place.querySelector(".waiting")?.remove();
     if (this.open.size > 1) this.place.firstChild?.append(el("p", { class: "waiting", text: `${this.open.size - 1} more to decide` }));
@@ -83,7 +83,7 @@ export class Dock {
 
   async answer(id, body) {
     const one = this.open.get(id);
-    if (!one || one.sent || performance.now() - Number(one.card.dataset.since) < STILL) return;
+    if (!one || one.sent || performance.now() - Number(one.card.dataset.since) < SETTLE_MS) return;
     one.sent = true;
     const from = one.card.contains(document.activeElement) ? document.activeElement : null;
     const ready = [...one.card.querySelectorAll("button, textarea, input, select")].filter((each) => !each.disabled);
@@ -169,7 +169,7 @@ function heading(words, why) {
   return el("div", { class: "ask-head" }, icon("asks"), el("h2", { text: words }), why ? el("span", { class: "why", text: why }) : null);
 }
 
-/** A button that opens a line for words before it answers. */
+/** A button that opens a field for a reason. */
 function reason(label, hint, done, draft) {
   const field = words(hint, draft);
   const form = el("form", { class: "reason", hidden: !field.value, on: { submit: (event) => { event.preventDefault(); done(field.value.trim()); } } },
@@ -179,10 +179,10 @@ function reason(label, hint, done, draft) {
   return [first, form];
 }
 
-/** A line for words, which a reload leaves where they are. */
+/** A text field whose content survives a reload. */
 function words(hint, draft) {
   const field = el("input", { type: "text", placeholder: hint, "aria-label": hint });
-  field.value = draft.words.value ?? "";  // the cursor behind it
+  field.value = draft.words.value ?? "";  // sets the cursor to the end
   field.addEventListener("input", () => draft.words.keep(field.value || null));
   return field;
 }
@@ -198,7 +198,7 @@ export function question(asked) {
   };
 }
 
-/** A plan to be carried out: looked at first, its steps edited on demand. */
+/** A plan to approve; its steps can be edited. */
 export function plan(asked, view, say) {
   return (answer, draft) => {
     const approve = () => {
@@ -212,8 +212,8 @@ export function plan(asked, view, say) {
     const what = el("div", { class: "what" }, view);
     const yes = button("Approve", approve, { class: "primary" });
     const change = button("Edit steps", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
-    const back = twice("Reset", "Discard your changes?", () => { editor.reset(); look(); change.focus(); });
-    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Alternative: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }), {}, ranked(one))));
+    const back = confirmButton("Reset", "Discard your changes?", () => { editor.reset(); look(); change.focus(); });
+    const others = el("div", { class: "choices column" }, (asked.plan.alternatives ?? []).map((one, at) => button(`Alternative: ${one.approach}`, () => answer({ verdict: "approve", data: { alternative: at } }), {}, alternativeRank(one))));
     const head = heading(asked.recovery ? "Continue with this plan?" : "Run this plan?", asked.why);
     head.append(mark);
     const node = el("div", {}, head, asked.fallback ? el("p", { class: "warning", text: "No valid plan was produced: this is the request as one step." }) : null, what, others,
@@ -226,7 +226,7 @@ export function plan(asked, view, say) {
     const edit = () => {
       if (!editor) {
         editor = new PlanEditor(asked.plan, draft, () => changed());
-        quick(editor.node, approve);
+        onCtrlEnter(editor.node, approve);
       }
       what.replaceChildren(editor.node);
       shows(true);
@@ -244,7 +244,7 @@ export function plan(asked, view, say) {
   };
 }
 
-/** What of the run shall become memory (W9): corrected in place, then kept or discarded. */
+/** The summary of a run (W9): can be edited, then accepted or discarded. */
 export function summary(asked, say) {
   return (answer, draft) => {
     const keep = () => {
@@ -255,7 +255,7 @@ export function summary(asked, say) {
     };
     const mark = chip();
     const yes = button("Accept", keep, { class: "primary" });
-    const back = twice("Reset", "Discard your changes?", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "Discard your edits" });
+    const back = confirmButton("Reset", "Discard your changes?", () => { editor.reset(); editor.action.field.focus(); }, { class: "quiet", title: "Discard your edits" });
     const changed = () => {
       const touched = editor.edit() !== null;
       yes.textContent = touched ? "Accept as edited" : "Accept";
@@ -265,10 +265,10 @@ export function summary(asked, say) {
     const head = heading("Add this to the plan?", asked.by === "program" ? "written by the program" : "saved to the plan when you accept it");
     head.append(mark);
     const node = el("div", {}, head, editor.node,
-      el("div", { class: "choices foot" }, yes, twice("Discard", "Discard it?", () => answer({ verdict: "reject" }), { class: "danger" }), back,
+      el("div", { class: "choices foot" }, yes, confirmButton("Discard", "Discard it?", () => answer({ verdict: "reject" }), { class: "danger" }), back,
         el("span", { class: "hint wide", text: "Ctrl+Enter accepts it" })));
     changed();
-    quick(editor.node, keep);
+    onCtrlEnter(editor.node, keep);
     return { node, editor: true };
   };
 }
@@ -277,7 +277,7 @@ function chip() { return el("span", { class: "chip edited", hidden: true, text: 
 
 export function conflict(asked) {
   const side = (name, text) => el("div", { class: "side" }, el("h3", { text: name }), el("pre", { class: "output", tabindex: "0", text }),
-    untold(text) ? el("p", { class: "warning", text: `${untold(text)} characters are not shown.` }) : null);
+    cutCount(text) ? el("p", { class: "warning", text: `${cutCount(text)} characters are not shown.` }) : null);
   return (answer) => ({ node: el("div", {}, heading(`Conflicting edits of the plan: ${asked.where}`, ""),
     el("div", { class: "sides" }, side("Agent's text", asked.ours), side("Your text", asked.theirs)),
     el("div", { class: "choices" },

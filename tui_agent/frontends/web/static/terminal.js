@@ -1,13 +1,13 @@
-// Tells the terminal where its screen is, the tab its title, and the reader when the terminal can't be.
+// Sets the address of the terminal's socket and the title of the tab, and reports when there is no WebGL.
 "use strict";
-const place = document.getElementById("terminal");
-place.dataset.sessionWebsocketUrl = `ws://${location.host}${location.pathname}terminal`;
+const terminal = document.getElementById("terminal");
+terminal.dataset.sessionWebsocketUrl = `ws://${location.host}${location.pathname}terminal`;
 
-// The terminal keeps its socket to itself; what is said there beside the bytes of the screen is for the page.
-const Bare = window.WebSocket;
-window.WebSocket = class extends Bare {
-  constructor(...given) {
-    super(...given);
+// The emulator does not expose its socket. Text messages on it are for the page, binary ones for the emulator.
+const NativeWebSocket = window.WebSocket;
+window.WebSocket = class extends NativeWebSocket {
+  constructor(...args) {
+    super(...args);
     this.addEventListener("message", ({ data }) => {
       if (typeof data !== "string") return;
       const [kind, text] = JSON.parse(data);
@@ -18,15 +18,15 @@ window.WebSocket = class extends Bare {
 };
 
 addEventListener("load", () => setTimeout(() => {
-  if (place.querySelector("textarea")) return;
+  if (terminal.querySelector("textarea")) return;
   document.getElementById("why").textContent =
     "The terminal needs WebGL, which this browser does not have or has switched off.";
   document.body.classList.add("-closed");
 }));
 
-// What it says before its socket is open is an error there, so it is given the keys only then.
-new MutationObserver((_, watching) => {
+// Focus the emulator once its socket is open: input before that would raise an error.
+new MutationObserver((_, observer) => {
   if (!document.body.classList.contains("-loaded")) return;
-  watching.disconnect();
-  place.querySelector("textarea").focus();
+  observer.disconnect();
+  terminal.querySelector("textarea").focus();
 }).observe(document.body, { attributes: true, attributeFilter: ["class"] });

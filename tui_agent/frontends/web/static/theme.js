@@ -1,6 +1,6 @@
-// Before the first paint: the look that was chosen here, if one was.
+// Apply the saved color scheme before the first paint.
 "use strict";
 try {
   const chosen = localStorage.getItem("tui-agent-look");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.look = chosen;
-} catch { /* no storage: as the system is */ }
+} catch { /* no storage: use the system's */ }

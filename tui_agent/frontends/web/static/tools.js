@@ -1,6 +1,6 @@
-// One card for each tool call: what it is, how it stands, and behind a fold what it was given and what it gave.
+// A card for each tool call: title, state, and collapsed arguments and output.
 
-import { el, icon, spell } from "./dom.js";
+import { el, icon, formatDuration } from "./dom.js";
 import { diff } from "./diff.js";
 
 const ICONS = {
@@ -11,28 +11,28 @@ const VERBS = {
   read_file: "Read", list_files: "List", write_file: "Write", edit_file: "Edit", run_terminal_command: "Run",
   search_workspace: "Search", run_subagent: "Sub-agent", ask_user: "Ask", update_plan: "Plan", initialize_plan: "Plan",
 };
-const LONG = 12000;
+const MAX_OUTPUT = 12000;
 
 export class ToolCard {
-  constructor(node, told) {
+  constructor(node, call) {
     this.id = node;
     this.diffs = 0;
     this.sign = el("span", { class: "state running", role: "img", "aria-label": "running" });
     this.note = el("span", { class: "note" });
     this.body = el("div", { class: "tool-body" });
     this.inner = el("div", { class: "inner" });
-    const title = told.title || told.name;
-    const summary = el("summary", {}, icon(ICONS[told.name] ?? (told.reads_only ? "search" : "run")),
-      VERBS[told.name] ? el("span", { class: "verb", text: VERBS[told.name] }) : null, el("span", { class: "tool-title", text: title }), this.note, this.sign);
+    const title = call.title || call.name;
+    const summary = el("summary", {}, icon(ICONS[call.name] ?? (call.reads_only ? "search" : "run")),
+      VERBS[call.name] ? el("span", { class: "verb", text: VERBS[call.name] }) : null, el("span", { class: "tool-title", text: title }), this.note, this.sign);
     this.node = el("details", { class: "tool" }, summary, this.body, this.inner);
-    this.given = told.input;
-    this.name = told.name;
-    if (told.name === "run_terminal_command") this.body.append(el("pre", { class: "command", text: `$ ${told.input.command ?? ""}` }));
+    this.input = call.input;
+    this.name = call.name;
+    if (call.name === "run_terminal_command") this.body.append(el("pre", { class: "command", text: `$ ${call.input.command ?? ""}` }));
   }
 
   output(text) {
     if (!this.out) this.body.append(this.out = el("pre", { class: "output", tabindex: "0" }));
-    this.seen = ((this.seen ?? "") + text).slice(-LONG);
+    this.seen = ((this.seen ?? "") + text).slice(-MAX_OUTPUT);
     this.out.textContent = this.seen;
     this.out.scrollTop = this.out.scrollHeight;
   }
@@ -65,10 +65,10 @@ export class ToolCard {
     this.sign.setAttribute("aria-label", how);
     this.sign.replaceChildren(icon(how === "done" ? "done" : "failed"));
     this.node.classList.add(how);
-    if (ms > 900) this.note.append(`${this.note.textContent ? " · " : ""}${spell(ms)}`);
+    if (ms > 900) this.note.append(`${this.note.textContent ? " · " : ""}${formatDuration(ms)}`);
     if (result.error) this.body.append(el("pre", { class: "errors", text: result.error }));
-    else if (!this.diffs && !this.out && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: text.slice(0, LONG) }));
+    else if (!this.diffs && !this.out && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: text.slice(0, MAX_OUTPUT) }));
     if (!result.success && how === "failed") this.node.open = true;
-    if (!this.body.childNodes.length) this.body.append(el("pre", { class: "output", text: JSON.stringify(this.given, null, 2).slice(0, LONG) }));
+    if (!this.body.childNodes.length) this.body.append(el("pre", { class: "output", text: JSON.stringify(this.input, null, 2).slice(0, MAX_OUTPUT) }));
   }
 }

@@ -1,11 +1,11 @@
-// The conversation as it happened: messages, replies, tool cards, plans, notices; follows its end unless one reads.
+// The transcript: messages, replies, tool cards, plans, notices. Scrolls to the end unless the user has scrolled up.
 
-import { $, el, icon, plural, spell } from "./dom.js";
+import { $, el, icon, plural, formatDuration } from "./dom.js";
 import { Markdown } from "./markdown.js";
 import { ToolCard } from "./tools.js";
 import { diff } from "./diff.js";
 
-const NEAR = 60;
+const END_DISTANCE = 60;
 
 export class Transcript {
   constructor() {
@@ -17,7 +17,7 @@ export class Transcript {
     this.following = true;
     this.scroll.addEventListener("scroll", () => {
       const far = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight;
-      this.following = far < NEAR;
+      this.following = far < END_DISTANCE;
       $("to-end").hidden = this.following;
     }, { passive: true });
     $("to-end").addEventListener("click", () => this.toEnd());
@@ -98,14 +98,14 @@ export class Transcript {
   place(one) { if (!one.node) one.node = this.add(el("article", { class: "reply" })); }
 
   fold(one, ms = 0) {
-    if (one.thinks && (one.thinks.textContent === "Thinking…" || ms)) one.thinks.textContent = ms ? `Thought for ${spell(ms)}` : "Thought";
+    if (one.thinks && (one.thinks.textContent === "Thinking…" || ms)) one.thinks.textContent = ms ? `Thought for ${formatDuration(ms)}` : "Thought";
   }
 
   ended(node, data) {
     const one = this.reply(node);
     this.replies.delete(node);
     if (one.role || data.role) return;
-    if (data.thought && !one.thought) this.thoughtWhole(one, data.thought);
+    if (data.thought && !one.thought) this.addWholeThought(one, data.thought);
     this.fold(one, data.thought_ms);
     if (data.text.trim() || one.view) {
       this.place(one);
@@ -115,7 +115,7 @@ export class Transcript {
     if (data.fault) this.add(el("div", { class: "notice error" }, el("span", { text: data.fault.message }), data.fault.advice ? el("span", { class: "advice", text: data.fault.advice }) : null));
   }
 
-  thoughtWhole(one, text) {
+  addWholeThought(one, text) {
     this.place(one);
     one.thinks = el("summary", { text: "Thought" });
     one.thought = el("div", { class: "thought-text", text });
@@ -144,7 +144,7 @@ export class Transcript {
   // --- plans ---
 
   proposed(asked) {
-    const view = planned(asked.plan, this.steps, true);
+    const view = planView(asked.plan, this.steps, true);
     this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: asked.recovery ? "Recovery plan" : "Plan" }),
       el("span", { class: "note", text: plural(asked.plan.steps.length, "step") })), view));
   }
@@ -160,15 +160,15 @@ export class Transcript {
 
   finish({ outcome, text, tool_calls, ms }) {
     const words = { done: "Done", failed: "Failed", interrupted: "Stopped", limit: "Stopped at a limit", refused: "Refused", unreachable: "The model can't be reached" };
-    const facts = [words[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", spell(ms)].filter(Boolean).join(" · ");
+    const facts = [words[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", formatDuration(ms)].filter(Boolean).join(" · ");
     if (outcome !== "done" && outcome !== "interrupted" && text) this.add(el("p", { class: "notice error", text }));
     this.add(el("p", { class: `end ${outcome}`, text: facts }));
     for (const card of this.cards.values()) if (card.sign.classList.contains("running")) card.sign.className = "state interrupted";
   }
 }
 
-/** A plan to be read, as the terminal shows it: what it needs, its steps, how it is checked; with `ways` what else could be done. */
-export function planned(one, steps = null, ways = false) {
+/** A read-only plan: prerequisites, steps and check; with `withAlternatives` also its alternatives. */
+export function planView(one, steps = null, withAlternatives = false) {
   if (steps) steps.clear();
   const list = el("ol", { class: "steps" }, one.steps.map((step) => {
     const row = el("li", { class: "step" }, el("span", { class: "state" }), el("div", {}, el("span", { text: step.description }),
@@ -181,22 +181,22 @@ export function planned(one, steps = null, ways = false) {
   }));
   const check = one.check?.command || one.check?.criteria ? el("p", { class: "check" }, "Checked by ",
     one.check.command ? el("code", { text: one.check.command }) : null, one.check.command && one.check.criteria ? ": " : null, one.check.criteria || null) : null;
-  const others = ways && one.alternatives?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Alternative" }),
-    el("ul", {}, one.alternatives.map((way) => el("li", {}, way.approach, ranked(way))))) : null;
+  const others = withAlternatives && one.alternatives?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Alternative" }),
+    el("ul", {}, one.alternatives.map((way) => el("li", {}, way.approach, alternativeRank(way))))) : null;
   return el("div", {}, one.approach ? el("p", { class: "approach", text: one.approach }) : null, needs(one), list, check, others);
 }
 
-/** What must be there before a plan is begun. */
+/** The prerequisites of a plan. */
 export function needs(one) {
   return one.prerequisites?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Needs" }), el("ul", {}, one.prerequisites.map((text) => el("li", { text })))) : null;
 }
 
-/** When another way is the better one, and how sure it is. */
-export function ranked(way) {
+/** The condition and confidence of an alternative. */
+export function alternativeRank(way) {
   return el("span", { class: "ranked" }, way.when ? el("span", { class: "when", text: way.when }) : null,
     el("span", { class: `sure${way.confidence < UNSURE ? " low" : ""}`, text: `${Math.round(100 * way.confidence)}% sure` }));
 }
 
-const UNSURE = 0.6;  // confidence below which it is marked (W5)
+const UNSURE = 0.6;  // a lower confidence is marked (W5)
 
 function unsure(one) { return one.confidence < UNSURE ? el("span", { class: "sure low", text: `unsure ${Math.round(100 * one.confidence)}%` }) : null; }

@@ -1,4 +1,4 @@
-// The stream of events, which comes back by itself and goes on where it was, and the wishes that are posted.
+// The event stream, which reconnects and continues where it was, and POST requests to the server.
 
 export const NAMES = [
   "text", "tool", "done", "history.cut",
@@ -17,39 +17,39 @@ export const NAMES = [
   "undo.begun", "undo.done", "checkpoints.kept", "command.changed", "conversation.rewound",
 ];
 
-/** Calls `take(name, data)` for each event in order, `state(word)` when the connection changes. */
-export function follow(take, state) {
+/** Calls `onEvent(name, data)` for each event in order, and `onState(state)` when the connection changes. */
+export function follow(onEvent, onState) {
   let source = null;
   let last = 0;
   let closed = false;
-  let wait = 500;
+  let retryDelay = 500;
 
   function open() {
     source = new EventSource(`events?after=${last}`);
-    source.onopen = () => { wait = 500; state("open"); };
+    source.onopen = () => { retryDelay = 500; onState("open"); };
     source.onerror = () => {
       if (closed) return;
-      state("lost");
-      if (source.readyState === EventSource.CLOSED) again();
+      onState("lost");
+      if (source.readyState === EventSource.CLOSED) reconnect();
     };
     for (const name of NAMES) source.addEventListener(name, (event) => {
       const id = Number(event.lastEventId);
       if (id) last = Math.max(last, id);
       let data;
       try { data = JSON.parse(event.data); } catch { return; }
-      take(name, data);
+      onEvent(name, data);
     });
   }
 
-  async function again() {
+  async function reconnect() {
     source.close();
-    await new Promise((done) => setTimeout(done, wait));
-    wait = Math.min(wait * 2, 15000);
+    await new Promise((done) => setTimeout(done, retryDelay));
+    retryDelay = Math.min(retryDelay * 2, 15000);
     if (closed) return;
-    try {  // a token of an earlier run is known by a refusal
-      const answer = await fetch("./", { method: "HEAD" });
-      if (answer.headers.get("x-tui-agent") === "door") { closed = true; state("shut"); return; }
-    } catch { /* still away */ }
+    try {  // after a restart, the token is no longer valid
+      const response = await fetch("./", { method: "HEAD" });
+      if (response.headers.get("x-tui-agent") === "door") { closed = true; onState("shut"); return; }
+    } catch { /* still unreachable */ }
     open();
   }
 
@@ -57,11 +57,11 @@ export function follow(take, state) {
   return { end() { closed = true; source.close(); } };
 }
 
-/** Post a wish. Returns the answer's JSON; throws an Error with a sentence. */
+/** Post a request. Returns the JSON of the response; throws an Error with a sentence for the user. */
 export async function post(path, body = {}) {
-  let answer;
+  let response;
   try {
-    answer = await fetch(`.${path}`, {
+    response = await fetch(`.${path}`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "Accept": "application/json" },
       body: JSON.stringify(body),
@@ -69,7 +69,7 @@ export async function post(path, body = {}) {
   } catch {
     throw new Error("tui-agent does not respond");
   }
-  const data = await answer.json().catch(() => ({}));
-  if (!answer.ok && data.status !== "settled") throw new Error(data.error || `refused (${answer.status})`);
+  const data = await response.json().catch(() => ({}));
+  if (!response.ok && data.status !== "settled") throw new Error(data.error || `refused (${response.status})`);
   return data;
 }
