@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui_agent.models.framing import Frame, FrameTooLarge, InvalidJson, NdjsonLines, Splitter, SseEvents, read_json
-from tui_agent.text.json_values import DEPTH_LIMIT, repair_surrogates
+from tui_agent.text.json_values import MAX_DEPTH, repair_surrogates
 
 
 def frames(splitter: Splitter, chunks: Iterable[bytes]) -> list[Frame]:
@@ -176,9 +176,9 @@ def test_c22_garbage_is_unreadable_and_nothing_worse(text):
 
 
 def test_depth_up_to_the_limit_is_read():
-    assert read_json("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT)
+    assert read_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     with pytest.raises(InvalidJson, match="nested"):
-        read_json("[" * (DEPTH_LIMIT + 1) + "]" * (DEPTH_LIMIT + 1))
+        read_json("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
     assert read_json(json.dumps({"text": "[" * 500, "many": [[]] * 500}))
 
 

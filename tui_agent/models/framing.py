@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, repair_surrogates
+from tui_agent.text.json_values import LENIENT, MAX_DEPTH, is_too_deep, repair_surrogates
 
 LINE_LIMIT = 16 * 1024 * 1024
 """Maximum size of one line, in bytes."""
@@ -20,7 +20,7 @@ BODY_LIMIT = 64 * 1024 * 1024
 """Maximum size of a whole body, in bytes."""
 
 _BOM = b"\xef\xbb\xbf"
-_TOO_DEEP = f"nested deeper than {DEPTH_LIMIT} levels"
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 
 class FrameTooLarge(Exception):
@@ -184,7 +184,7 @@ def read_json(text: str) -> Any:
     """Parse JSON into a value that can be stored and encoded again. Raises InvalidJson.
 
     Accepts raw control characters in strings. NaN and infinities become None, overlong numbers floats, lone surrogates
-    U+FFFD; the last of duplicate keys wins. Nesting deeper than DEPTH_LIMIT is an error.
+    U+FFFD; the last of duplicate keys wins. Nesting deeper than MAX_DEPTH is an error.
     """
     try:
         try:

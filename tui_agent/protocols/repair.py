@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tui_agent.text.json_values import DEPTH_LIMIT, LENIENT, is_too_deep, parse_integer, parse_number, repair_surrogates
+from tui_agent.text.json_values import LENIENT, MAX_DEPTH, is_too_deep, parse_integer, parse_number, repair_surrogates
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.protocols", "repair")
@@ -215,11 +215,11 @@ def repair_json(text: str) -> RepairedJson:
         end += len(text) - len(text.lstrip())
         repaired = RepairedJson(value, end)
     except RecursionError:
-        raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels") from None
+        raise UnreadableJson(f"it is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError:
         repaired = _TolerantParser(text).parse()
     if is_too_deep(text, repaired.value):
-        raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels")
+        raise UnreadableJson(f"it is nested deeper than {MAX_DEPTH} levels")
     if "\\ud" in text or "\\uD" in text:
         repaired = RepairedJson(repair_surrogates(repaired.value), repaired.end, repaired.cut)
     return repaired
@@ -259,7 +259,7 @@ def _unescape_match(match: re.Match[str]) -> str:
 
 
 class _TolerantParser:
-    """Tolerant recursive parser. Recursion is bounded by DEPTH_LIMIT."""
+    """Tolerant recursive parser. Recursion is bounded by MAX_DEPTH."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -284,8 +284,8 @@ class _TolerantParser:
             return None
         if char in "{[":
             self._depth += 1
-            if self._depth > DEPTH_LIMIT:
-                raise UnreadableJson(f"it is nested deeper than {DEPTH_LIMIT} levels")
+            if self._depth > MAX_DEPTH:
+                raise UnreadableJson(f"it is nested deeper than {MAX_DEPTH} levels")
             self._pos += 1
             value: Any = self._parse_object() if char == "{" else self._parse_array()
             self._depth -= 1

@@ -1,4 +1,4 @@
-"""Untrusted text: taking terminal control out of it, making the invisible visible, hiding secrets."""
+"""Untrusted text: removing terminal control, showing invisible characters, masking secrets."""
 
 from __future__ import annotations
 

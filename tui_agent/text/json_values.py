@@ -1,4 +1,4 @@
-"""Plain data and JSON that others wrote: control characters, absurd numbers and torn characters are survived."""
+"""Tolerant handling of JSON from models and servers: control characters, huge numbers, lone surrogates."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-DEPTH_LIMIT = 64
-"""How deep JSON may be nested."""
+MAX_DEPTH = 64
+"""Maximum nesting depth of JSON."""
 
 
 def parse_integer(digits: str) -> int | float | None:
-    """A whole number; one of absurd length as a float, None where even that can't hold it."""
+    """Parse an integer; an overlong one becomes a float, or None if that overflows."""
     return int(digits) if len(digits) <= 40 else parse_number(digits)
 
 
 def parse_number(digits: str) -> float | None:
-    """A number; None where a float can't hold it."""
+    """Parse a number; None if it overflows."""
     number = float(digits)
     return number if abs(number) != float("inf") else None
 
@@ -26,47 +26,47 @@ def parse_number(digits: str) -> float | None:
 LENIENT = json.JSONDecoder(
     strict=False, parse_int=parse_integer, parse_float=parse_number, parse_constant=lambda _name: None
 )
-"""Raw control characters are accepted, NaN and the infinities become None; the last of duplicate keys counts."""
+"""Accepts raw control characters; NaN and infinities become None; the last duplicate key counts."""
 
 
 def is_too_deep(text: str, value: Any) -> bool:
-    """Whether `value`, which was read from `text`, is nested deeper than DEPTH_LIMIT."""
-    if text.count("[") + text.count("{") <= DEPTH_LIMIT:
+    """True if `value`, parsed from `text`, is nested deeper than MAX_DEPTH."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     level = [value]
-    for _ in range(DEPTH_LIMIT):
-        inner: list[Any] = []
+    for _ in range(MAX_DEPTH):
+        children: list[Any] = []
         for item in level:
             if isinstance(item, dict):
-                inner.extend(item.values())
+                children.extend(item.values())
             elif isinstance(item, list):
-                inner.extend(item)
-        level = [item for item in inner if isinstance(item, dict | list)]
+                children.extend(item)
+        level = [item for item in children if isinstance(item, dict | list)]
         if not level:
             return False
     return True
 
 
 def repair_surrogates(value: Any) -> Any:
-    """`value` with surrogate pairs joined and lone ones replaced; it must not be nested deeply."""
+    """Join surrogate pairs and replace lone surrogates; `value` must not be nested deeply."""
     return map_strings(
         value, lambda text: type(text)(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
     )
 
 
-def map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """Plain data with every text in it, keys too, as `change` makes it."""
+def map_strings(value: Any, convert: Callable[[str], str]) -> Any:
+    """Apply `convert` to every string in plain data, including keys."""
     if isinstance(value, str):
-        return change(value)
+        return convert(value)
     if isinstance(value, list | tuple):
-        return [map_strings(item, change) for item in value]
+        return [map_strings(item, convert) for item in value]
     if isinstance(value, dict):
-        return {map_strings(key, change): map_strings(item, change) for key, item in value.items()}
+        return {map_strings(key, convert): map_strings(item, convert) for key, item in value.items()}
     return value
 
 
 class JsonMember(msgspec.Struct, frozen=True):
-    """A member of an object in a JSON text."""
+    """A member of a JSON object, with its position in the text."""
 
     key: str
     start: int
@@ -76,21 +76,22 @@ class JsonMember(msgspec.Struct, frozen=True):
     """Offset after the value."""
 
 
-def iter_json_members(text: str, at: int) -> Iterator[JsonMember]:
-    """The members of the object whose brace is at `at`, in a text that is JSON."""
-    at += 1
+def iter_json_members(text: str, position: int) -> Iterator[JsonMember]:
+    """Yield the members of the object whose brace is at `position` in valid JSON."""
+    decoder = json.JSONDecoder()
+    position += 1
     while True:
-        at = _behind(text, at, ", \t\r\n")
-        if text[at : at + 1] != '"':
+        position = _skip(text, position, ", \t\r\n")
+        if text[position : position + 1] != '"':
             return
-        key, end = json.JSONDecoder().raw_decode(text, at)
-        value = _behind(text, end, ": \t\r\n")
-        _, last = json.JSONDecoder().raw_decode(text, value)
-        yield JsonMember(key, at, value, last)
-        at = last
+        key, key_end = decoder.raw_decode(text, position)
+        value_start = _skip(text, key_end, ": \t\r\n")
+        _, end = decoder.raw_decode(text, value_start)
+        yield JsonMember(key, position, value_start, end)
+        position = end
 
 
-def _behind(text: str, at: int, signs: str) -> int:
-    while at < len(text) and text[at] in signs:
-        at += 1
-    return at
+def _skip(text: str, position: int, characters: str) -> int:
+    while position < len(text) and text[position] in characters:
+        position += 1
+    return position

@@ -1,7 +1,7 @@
-"""Regular expressions and word lists that are kept as data: a `patterns.toml` beside the modules that use them.
+"""Regular expressions and word lists stored as data, in a `patterns.toml` next to the modules that use them.
 
-Line breaks inside an expression do not count, so that it can be wrapped anywhere. `(?&name)` stands for the text of
-the expression `name` of the same section, as in PCRE; flags stand at the beginning, as in `(?i)`.
+Line breaks in an expression are ignored. `(?&name)` inserts the expression `name` of the same section, as in PCRE;
+flags come first, as in `(?i)`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _REFERENCE = re.compile(r"\(\?&(\w+)\)")
 
 
 class Patterns:
-    """One section of a package's `patterns.toml`. `section.name` is the compiled expression of that name.
+    """A section of a package's `patterns.toml`; `section.name` is a compiled expression.
 
-    The file is read and an expression compiled when one is first used. Raises AttributeError for an unknown name.
+    The file is read and expressions are compiled on first use. Raises AttributeError for an unknown name.
     """
 
     def __init__(self, package: str, section: str) -> None:
@@ -27,20 +27,20 @@ class Patterns:
     def __getattr__(self, name: str) -> re.Pattern[str]:
         if name.startswith("_"):
             raise AttributeError(name)
-        found = re.compile(self.source(name))
-        setattr(self, name, found)  # the next use is a plain attribute
-        return found
+        compiled = re.compile(self.source(name))
+        setattr(self, name, compiled)  # later accesses bypass __getattr__
+        return compiled
 
     def source(self, name: str) -> str:
-        """The text of an expression, with the ones that it refers to."""
+        """Return the text of an expression with its references inserted."""
         try:
             text = _load(self._package)[self._section][name]
         except KeyError:
             raise AttributeError(f"{self._package}: no pattern {self._section}.{name}") from None
-        return _REFERENCE.sub(lambda one: self.source(one[1]), text.replace("\n", ""))
+        return _REFERENCE.sub(lambda match: self.source(match[1]), text.replace("\n", ""))
 
     def words(self, name: str) -> frozenset[str]:
-        """A list of words that are separated by blanks."""
+        """Return a list of words separated by blanks."""
         return _words(self._package, self._section, name)
 
 
