@@ -1,4 +1,4 @@
-"""Files of values by their endings: JSON, TOML, YAML, and keys in sections."""
+"""Parse data files by their suffix: JSON, TOML, YAML, INI."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class UnreadableData(ValueError):
-    """A file is not what its ending says; the message is the parser's."""
+    """A file is not valid for its suffix; the message is the parser's."""
 
 
 def parse_data(name: str, text: str) -> Any:
-    """The value of the file `name`; a dict of sections for .ini and .cfg. Raises UnreadableData."""
+    """Parse the file `name`; .ini and .cfg give a dict of sections. Raises UnreadableData."""
     try:
         if name.endswith(".json"):
             return json.loads(text)
@@ -34,7 +34,7 @@ def parse_data(name: str, text: str) -> Any:
 
 
 def yaml_error(text: str) -> str:
-    """Why a text is no YAML; empty where it is. Tags of a program's own are no errors: they are not looked at."""
+    """Return why a text is not valid YAML; empty if it is. Custom tags are accepted."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""The commands that a fenced block of a shell shows: each line for itself, or a script as one (E4)."""
+"""Parse the fenced blocks of a reply, and the commands in shell blocks (E4)."""
 
 from __future__ import annotations
 
@@ -16,43 +16,42 @@ _RE = Patterns("tui_agent.protocols", "blocks")
 
 
 def commands_in(body: str, language: str) -> list[str]:
-    """The commands of a block, in order. What a session prints is none of them."""
+    """Return the commands of a block, in order, without the output of a session."""
     lines = [line.rstrip() for line in source_lines(textwrap.dedent(body))]
     if any(_RE.prompt.match(line) for line in lines):
-        return _typed(lines)
+        return _session_commands(lines)
     if language in _RE.words("sessions"):
         found = [_RE.more.sub("", line, count=1) for line in lines if line.startswith("> ")]
         return [line for line in found if line]
-    said = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if all(_is_simple(line) for line in said):
-        return [line.strip() for line in said]
+    content_lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if all(_is_simple(line) for line in content_lines):
+        return [line.strip() for line in content_lines]
     script = "\n".join(lines).strip("\n")
-    return [script] if said else []
+    return [script] if content_lines else []
 
 
-def _typed(lines: list[str]) -> list[str]:
-    """What stands behind the prompts; a command that is not at its end goes on behind the `>` of the next lines, or
-    in them."""
+def _session_commands(lines: list[str]) -> list[str]:
+    """Return the text after prompts. An incomplete command continues after the `>` of the next lines, or on them."""
     found: list[str] = []
-    open_ = False
+    is_open = False
     for line in lines:
         prompt = _RE.prompt.match(line)
-        if prompt is not None and not open_:
+        if prompt is not None and not is_open:
             found.append(line[prompt.end() :].strip())
-        elif open_:
+        elif is_open:
             found[-1] += "\n" + _RE.more.sub("", line, count=1)
         else:
             continue
-        open_ = _goes_on(found[-1])
-    return [one for one in found if not one.startswith("#")]
+        is_open = _is_incomplete(found[-1])
+    return [item for item in found if not item.startswith("#")]
 
 
-def _goes_on(command: str) -> bool:
+def _is_incomplete(command: str) -> bool:
     if command.endswith("\\"):
         return True
-    here = re.search(r"(?<!<)<<(?!<)-?[ \t]*['\"]?(\w+)", command)
-    if here is not None:
-        return re.search(rf"^\t*{here.group(1)}$", command, re.MULTILINE) is None
+    heredoc = re.search(r"(?<!<)<<(?!<)-?[ \t]*['\"]?(\w+)", command)
+    if heredoc is not None:
+        return re.search(rf"^\t*{heredoc.group(1)}$", command, re.MULTILINE) is None
     return not _is_quoted_well(command)
 
 
@@ -72,73 +71,73 @@ _DOTTED = (
     r"\.(?:[a-z][\w-]*(?:rc|ignore|config|attributes|modules|format|cfg)|env|envrc|flake8|python-version|tool-versions"
     r"|pre-commit-config|gitlab-ci|travis|mailmap|htaccess|rubocop|profile|bash_profile|netrc|gitkeep)(?:\.\w+)?"
 )
-"""Names of the files that begin with a dot: any other such word is a value or an ending."""
+"""Names of dotfiles; any other word with a leading dot is a value or a suffix."""
 PATH = re.compile(
     r"(?<![\w./*-])(?:\.{0,2}/)?(?:\.?[\w-]+/)*"
     rf"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{{0,5}}|{_DOTTED}|Makefile|Dockerfile)(?![\w/])"
 )
-"""A relative path of a file, as it stands in prose."""
+"""A relative file path within prose."""
 
 
 class FencedBlock(msgspec.Struct, frozen=True):
-    """One fenced block."""
+    """A fenced block."""
 
     name: str
-    """The file that the reply names for it; empty where it names none."""
+    """The file named for it; empty if there is none."""
     language: str
-    """The first word behind the fence, in lower case."""
+    """The first word after the fence, in lower case."""
     body: str
     closed: bool
-    """False when the reply ends inside it."""
-    above: str = ""
-    """The line above it."""
+    """False if the reply ends inside the block."""
+    preceding: str = ""
+    """The preceding line."""
     labelled: bool = False
-    """The name stands by itself: on the line above, behind the fence, or in a comment on the first line."""
+    """The name stands alone: on the preceding line, after the fence, or in a comment on the first line."""
 
     @property
     def is_shell(self) -> bool:
-        """Whether its language is that of a shell or of a session in one."""
+        """Whether its language is a shell, or a session in one."""
         return self.language in _RE.words("shells")
 
     @property
     def is_sample(self) -> bool:
-        """Whether the line above says that it shows a use, or what is printed."""
-        return not self.labelled and _RE.sample.search(self.above) is not None
+        """Whether the preceding line announces sample usage or output."""
+        return not self.labelled and _RE.sample.search(self.preceding) is not None
 
 
 def fenced_blocks(text: str) -> list[FencedBlock]:
-    """The fenced blocks of a reply, in order."""
+    """Return the fenced blocks of a reply, in order."""
     found = []
     lines = text.splitlines(keepends=True)
     end = 0
-    for first, after, info, shown, closed in _fences(lines):
+    for start, end_line, info, shown, closed in _iter_fences(lines):
         body = shown
-        above = [line.strip() for line in lines[end:first] if line.strip()][-1:]
-        end = after
+        preceding = [line.strip() for line in lines[end:start] if line.strip()][-1:]
+        end = end_line
         language = info.split()[0].lower() if info else ""
-        name, labelled = _named(info, above[0] if above else "")
-        if not name and not language and above and _RE.running.search(above[0]):
+        name, labelled = _block_name(info, preceding[0] if preceding else "")
+        if not name and not language and preceding and _RE.running.search(preceding[0]):
             language = "output"
-        several = _split(body)
-        if len(several) > 1:
-            found += [FencedBlock(path, language, part, closed, "", True) for path, part in several]
+        files = _split_files(body)
+        if len(files) > 1:
+            found += [FencedBlock(path, language, part, closed, "", True) for path, part in files]
             continue
-        opening = _RE.comment.match(body.split("\n", 1)[0])
-        if opening and PATH.fullmatch(opening.group(1)):
-            commented = opening.group(1)
+        comment = _RE.comment.match(body.split("\n", 1)[0])
+        if comment and PATH.fullmatch(comment.group(1)):
+            commented = comment.group(1)
             if not name or name.rsplit("/", 1)[-1] == commented.rsplit("/", 1)[-1]:
                 name, body, labelled = name or commented, body.partition("\n")[2], True
-        found.append(FencedBlock(name, language, body, closed, above[0] if above else "", labelled))
+        found.append(FencedBlock(name, language, body, closed, preceding[0] if preceding else "", labelled))
     return found
 
 
-def _split(body: str) -> list[tuple[str, str]]:
-    """Path and text of each file of a block that shows several, each below a comment with its path."""
+def _split_files(body: str) -> list[tuple[str, str]]:
+    """Return (path, text) of each file in a block that shows several, each below a comment with its path."""
     found: list[tuple[str, list[str]]] = []
     for line in body.splitlines(keepends=True):
-        head = _RE.comment.match(line.rstrip("\r\n"))
-        if head is not None and not line[0].isspace() and PATH.fullmatch(head.group(1)):
-            found.append((head.group(1), []))
+        comment = _RE.comment.match(line.rstrip("\r\n"))
+        if comment is not None and not line[0].isspace() and PATH.fullmatch(comment.group(1)):
+            found.append((comment.group(1), []))
         elif not found:
             return []
         else:
@@ -147,64 +146,66 @@ def _split(body: str) -> list[tuple[str, str]]:
 
 
 def fence_spans(lines: list[str]) -> list[tuple[int, int]]:
-    """First line of each fenced block, and the line behind it."""
-    return [(first, after) for first, after, *_ in _fences(lines)]
+    """Return the first line of each fenced block, and the line after it."""
+    return [(start, end_line) for start, end_line, *_ in _iter_fences(lines)]
 
 
-def _named(info: str, above: str) -> tuple[str, bool]:
-    """The path in the fence's own line, else the one that the line above is made of, and True; else the one that the
-    line above mentions last."""
+def _block_name(info: str, preceding: str) -> tuple[str, bool]:
+    """Return the path in the fence's own line or alone on the preceding line, with True; else the one that line
+    mentions last, with False."""
     if (found := PATH.search(info)) is not None:
         return found.group(0), True
-    bare = _RE.label.sub("", above).strip("*`:# ")
-    if PATH.fullmatch(bare):
-        return bare, True
-    mentioned = [one for one in PATH.finditer(above) if not _RE.program.search(above[: one.start()])]
-    return (mentioned[-1].group(0) if mentioned else ""), False
+    stripped = _RE.label.sub("", preceding).strip("*`:# ")
+    if PATH.fullmatch(stripped):
+        return stripped, True
+    mentions = [item for item in PATH.finditer(preceding) if not _RE.program.search(preceding[: item.start()])]
+    return (mentions[-1].group(0) if mentions else ""), False
 
 
-def _fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
-    """First line, line behind the end, what stands behind the fence, body, whether it is closed. In a block of
-    Markdown a fence with a language opens a block within it."""
-    at = 0
-    while at < len(lines):
-        opening = _RE.fence.match(lines[at].rstrip("\r\n"))
+def _iter_fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
+    """Yield first line, line after the end, info string, body, whether it is closed. In a Markdown block, a fence with
+    a language opens a nested block."""
+    line_number = 0
+    while line_number < len(lines):
+        opening = _RE.fence.match(lines[line_number].rstrip("\r\n"))
         if opening is None:
-            at += 1
+            line_number += 1
             continue
-        mark, info, first = opening.group(1), opening.group(2).strip(), at
-        end = _end(lines, at + 1, mark, nests=_is_markdown(info, lines[max(0, at - 2) : at]))
-        if not info and _RE.heading.match("".join(lines[at + 1 : at + 3]).lstrip()):
-            nested = _end(lines, at + 1, mark, nests=True)
+        mark, info, start = opening.group(1), opening.group(2).strip(), line_number
+        end = _fence_end(
+            lines, line_number + 1, mark, is_nesting=_is_markdown(info, lines[max(0, line_number - 2) : line_number])
+        )
+        if not info and _RE.heading.match("".join(lines[line_number + 1 : line_number + 3]).lstrip()):
+            nested = _fence_end(lines, line_number + 1, mark, is_nesting=True)
             end = nested if nested < len(lines) else end
-        body = "".join(lines[at + 1 : end])
+        body = "".join(lines[line_number + 1 : end])
         if PATH.fullmatch(body.strip()) and end + 1 < len(lines) and lines[end + 1].strip():
             info, begin = body.strip(), end + 1  # a fence around the name alone; the file follows
             if _RE.fence.match(lines[begin].rstrip("\r\n")):
                 begin += 1
-            end = _end(lines, begin, mark, nests=info.endswith((".md", ".markdown")))
+            end = _fence_end(lines, begin, mark, is_nesting=info.endswith((".md", ".markdown")))
             body = "".join(lines[begin:end])
-        yield first, end + 1, info, body, end < len(lines)
-        at = end + 1
+        yield start, end + 1, info, body, end < len(lines)
+        line_number = end + 1
 
 
-def _end(lines: list[str], at: int, mark: str, *, nests: bool) -> int:
+def _fence_end(lines: list[str], line_number: int, mark: str, *, is_nesting: bool) -> int:
     depth = 0
-    while at < len(lines):
-        fence = _RE.fence.match(lines[at].rstrip("\r\n"))
+    while line_number < len(lines):
+        fence = _RE.fence.match(lines[line_number].rstrip("\r\n"))
         if fence is not None and fence.group(1).startswith(mark):
             if fence.group(2).strip():
-                depth += nests
+                depth += is_nesting
             elif depth:
                 depth -= 1
             else:
-                return at
-        at += 1
-    return at
+                return line_number
+        line_number += 1
+    return line_number
 
 
-def _is_markdown(info: str, above: list[str]) -> bool:
+def _is_markdown(info: str, preceding: list[str]) -> bool:
     language = info.split()[0].lower() if info else ""
     if language:
         return language in ("markdown", "md") or info.endswith((".md", ".markdown"))
-    return re.search(r"\.(?:md|markdown)\b", "".join(above), re.IGNORECASE) is not None
+    return re.search(r"\.(?:md|markdown)\b", "".join(preceding), re.IGNORECASE) is not None

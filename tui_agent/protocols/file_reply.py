@@ -1,4 +1,4 @@
-"""Which file a fenced block of a reply is meant for (E4)."""
+"""Assign the fenced blocks of a reply to files and merge them (E4)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tui_agent.protocols.file_parts import merge_shown
 from tui_agent.protocols.json_parts import load_json, load_partial_object
 from tui_agent.protocols.python_source import parse_module, top_level_names
 from tui_agent.protocols.removals import AllowedRemovals
-from tui_agent.protocols.source_lines import likeness, likeness_of_short
+from tui_agent.protocols.source_lines import char_similarity, similarity
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.protocols", "targets")
 
-_ENDINGS = {
+_SUFFIXES = {
     "python": "py",
     "python3": "py",
     "javascript": "js",
@@ -29,174 +29,177 @@ _ENDINGS = {
     "yml": "yaml",
     "html": "html",
 }
-"""The ending of a language's files, where it isn't the language's own name."""
-_LIKE = 0.3
-"""How alike a block and a file must be at least for the one to be a version of the other."""
-_ALIKE = 0.6
-"""The same for short texts, compared by character."""
+"""File suffixes of languages whose name isn't the suffix itself."""
+_MIN_SIMILARITY = 0.3
+"""Minimum similarity by lines of a block and a file for one to be a version of the other."""
+_MIN_CHAR_SIMILARITY = 0.6
+"""The same for short texts, by character."""
 
 
 def named_paths(text: str) -> list[str]:
-    """Relative paths of files that a text names, in order, each once."""
-    return list(dict.fromkeys(one.group(0).removeprefix("./") for one in PATH.finditer(text)))
+    """Return the relative file paths that a text mentions, in order, each once."""
+    return list(dict.fromkeys(item.group(0).removeprefix("./") for item in PATH.finditer(text)))
 
 
-class Targets:
-    """The files that the blocks of one reply are meant for."""
+class BlockTargets:
+    """Assigns the blocks of a reply to files."""
 
     def __init__(self, known: Mapping[str, str], request: str, shown: Sequence[FencedBlock]) -> None:
         """`known`: path → content; `shown`: the blocks that show files."""
         self._known = known
-        self._named = _wanted(request, known)
-        self._new = [path for path in dict.fromkeys(self._named.values()) if path not in known]
-        self._spelled = {block.name.removeprefix("./") for block in shown if block.name}
-        self._alone = len(shown) == 1
-        self._left: list[tuple[str, FencedBlock]] = []
+        self._requested = _requested_files(request, known)
+        self._new_files = [path for path in dict.fromkeys(self._requested.values()) if path not in known]
+        self._names = {block.name.removeprefix("./") for block in shown if block.name}
+        self._is_only_block = len(shown) == 1
+        self._unassigned: list[tuple[str, FencedBlock]] = []
 
-    def of(self, block: FencedBlock, got: Mapping[str, str]) -> str:
-        """The path of the file that a block is meant for; empty where that can't be told. `got`: what the blocks
-        before it made."""
-        target = self._of(block, got)
-        if target.endswith(".py") and _uses(block.body, target, self._known.get(target, got.get(target, ""))):
+    def assign(self, block: FencedBlock, merged: Mapping[str, str]) -> str:
+        """Return the path of a block's file; empty if that is unclear. `merged`: the files made by earlier blocks."""
+        target = self._assign(block, merged)
+        if target.endswith(".py") and _only_uses_module(
+            block.body, target, self._known.get(target, merged.get(target, ""))
+        ):
             return ""
         return target
 
-    def left(self, got: Mapping[str, str]) -> list[tuple[str, FencedBlock]]:
-        """The blocks that fit no file by what they show, with the one that they may be meant for: new definitions go to
-        a Python file, anything else only where it is all that the reply shows."""
-        adding = [
+    def unassigned(self, merged: Mapping[str, str]) -> list[tuple[str, FencedBlock]]:
+        """Return the unassigned blocks with the file they may belong to: new definitions go to a Python file, anything
+        else only if it is all that the reply shows."""
+        additions = [
             (target, block)
-            for target, block in self._left
-            if target.endswith(".py") and target not in got and top_level_names(block.body)
+            for target, block in self._unassigned
+            if target.endswith(".py") and target not in merged and top_level_names(block.body)
         ]
-        return adding or [one for one in self._left if self._alone]
+        return additions or [item for item in self._unassigned if self._is_only_block]
 
-    def _of(self, block: FencedBlock, got: Mapping[str, str]) -> str:
-        ending = _ending(block.language)
+    def _assign(self, block: FencedBlock, merged: Mapping[str, str]) -> str:
+        suffix = _language_suffix(block.language)
         if not block.name:
-            return self._guessed(block, ending, got)
-        target = self._meant(block)
-        fresh = [name for name in self._new if name not in got and _fits(name, ending)]
-        if target not in self._known and target not in self._new and len(fresh) == 1:
-            target = fresh[0]  # the reply calls the new file otherwise than the request
+            return self._guess(block, suffix, merged)
+        target = self._named_file(block)
+        unmade = [name for name in self._new_files if name not in merged and _has_suffix(name, suffix)]
+        if target not in self._known and target not in self._new_files and len(unmade) == 1:
+            target = unmade[0]  # the reply calls the new file otherwise than the request
         elif self._known.get(target, "").strip() == block.body.strip() != "":
-            moved = [name for name in fresh if _base(name) == _base(target)]
-            target = moved[0] if len(moved) == 1 and moved[0] not in self._spelled else target
-        if block.is_sample and target in got and not self._is_version(block, target, got):
+            same_name = [name for name in unmade if _base_name(name) == _base_name(target)]
+            target = same_name[0] if len(same_name) == 1 and same_name[0] not in self._names else target
+        if block.is_sample and target in merged and not self._is_version(block, target, merged):
             return ""
-        if _fits(target, ending):
+        if _has_suffix(target, suffix):
             return target
-        if target in self._known and block.above.strip("*`:# ").endswith(block.name):
-            return self._guessed(block, ending, got) or target
-        return self._guessed(block, ending, got)
+        if target in self._known and block.preceding.strip("*`:# ").endswith(block.name):
+            return self._guess(block, suffix, merged) or target
+        return self._guess(block, suffix, merged)
 
-    def _meant(self, block: FencedBlock) -> str:
-        """The path of the file that a reply calls by a name. What the request spells out is never another file."""
+    def _named_file(self, block: FencedBlock) -> str:
+        """Return the path that a block's name refers to. A name spelled out in the request never means another file."""
         name = block.name.removeprefix("./")
-        if name in self._named:
-            return self._named[name]
+        if name in self._requested:
+            return self._requested[name]
         if name in self._known and "/" in name:
             return name
-        bare = _RE.made_up.sub("", name)
-        asked = [path for path in dict.fromkeys(self._named.values()) if _base(path) == _base(name)]
-        if len(asked) == 1 and not ({asked[0], *self._spellings(asked[0])} & self._spelled):
-            near = "/" not in bare or _ends(bare, asked[0]) or _ends(asked[0], bare)
-            if near or (asked[0] in self._known and self._is_version(block, asked[0], self._known)):
-                return asked[0]
-        if name in self._known or bare in self._known:
-            return name if name in self._known else bare
-        same = [one for one in self._known if _base(one) == _base(name)]
-        if len(same) == 1 and (
-            "/" not in bare or _ends(name, same[0]) or self._is_version(block, same[0], self._known)
+        stripped = _RE.made_up.sub("", name)
+        requested = [path for path in dict.fromkeys(self._requested.values()) if _base_name(path) == _base_name(name)]
+        if len(requested) == 1 and not ({requested[0], *self._spellings(requested[0])} & self._names):
+            is_near = "/" not in stripped or _ends_with(stripped, requested[0]) or _ends_with(requested[0], stripped)
+            if is_near or (requested[0] in self._known and self._is_version(block, requested[0], self._known)):
+                return requested[0]
+        if name in self._known or stripped in self._known:
+            return name if name in self._known else stripped
+        matches = [item for item in self._known if _base_name(item) == _base_name(name)]
+        if len(matches) == 1 and (
+            "/" not in stripped or _ends_with(name, matches[0]) or self._is_version(block, matches[0], self._known)
         ):
-            return same[0]
-        ends = [one for one in self._known if "/" in one and _ends(name, one)]
-        return max(ends, key=len) if ends else bare
+            return matches[0]
+        suffix_matches = [item for item in self._known if "/" in item and _ends_with(name, item)]
+        return max(suffix_matches, key=len) if suffix_matches else stripped
 
     def _spellings(self, path: str) -> set[str]:
-        return {name for name, meant in self._named.items() if meant == path}
+        return {name for name, is_new_file in self._requested.items() if is_new_file == path}
 
     def _is_version(self, block: FencedBlock, name: str, files: Mapping[str, str]) -> bool:
-        """Whether a block shows the file, or a part of it."""
+        """Whether a block shows the file or a part of it."""
         text = files.get(name, self._known.get(name, ""))
         if name.endswith(".py"):
-            return bool(top_level_names(block.body) & top_level_names(text)) or _like(text, block.body)
+            return bool(top_level_names(block.body) & top_level_names(text)) or _is_similar(text, block.body)
         if name.endswith(".json"):
             was, now = load_json(text), load_json(load_partial_object(block.body))
             if isinstance(was, dict) and isinstance(now, dict) and was.keys() & now.keys():
                 return True
-        return _like(text, block.body)
+        return _is_similar(text, block.body)
 
-    def _guessed(self, block: FencedBlock, ending: str, got: Mapping[str, str]) -> str:
+    def _guess(self, block: FencedBlock, suffix: str, merged: Mapping[str, str]) -> str:
         body = block.body
         defined = top_level_names(body)
         if defined:
-            every = {**self._known, **got}
-            fit = [name for name, text in every.items() if name.endswith(".py") and defined & top_level_names(text)]
-            if len(fit) == 1:
-                return fit[0]
-        fresh = [name for name in self._new if name not in got and _fits(name, ending)]
-        meant = len(fresh) == 1 and not (defined and not fresh[0].endswith(".py"))
-        if meant and (self._alone or not block.is_sample):
-            return fresh[0]
-        fitting = [name for name in self._known if _fits(name, ending)]
-        like = [name for name in fitting if self._is_version(block, name, self._known)]
-        if len(like) == 1:
-            return like[0]
-        if ending and not fresh:
-            named = [name for name in fitting if name in self._named.values()]
-            only = named if len(named) == 1 else fitting
-            if len(only) == 1 and (only == named or (ending == "py" and defined)):
-                self._left.append((only[0], block))
+            all_files = {**self._known, **merged}
+            defining = [
+                name for name, text in all_files.items() if name.endswith(".py") and defined & top_level_names(text)
+            ]
+            if len(defining) == 1:
+                return defining[0]
+        unmade = [name for name in self._new_files if name not in merged and _has_suffix(name, suffix)]
+        is_new_file = len(unmade) == 1 and not (defined and not unmade[0].endswith(".py"))
+        if is_new_file and (self._is_only_block or not block.is_sample):
+            return unmade[0]
+        fitting = [name for name in self._known if _has_suffix(name, suffix)]
+        versions = [name for name in fitting if self._is_version(block, name, self._known)]
+        if len(versions) == 1:
+            return versions[0]
+        if suffix and not unmade:
+            requested = [name for name in fitting if name in self._requested.values()]
+            candidates = requested if len(requested) == 1 else fitting
+            if len(candidates) == 1 and (candidates == requested or (suffix == "py" and defined)):
+                self._unassigned.append((candidates[0], block))
         return ""
 
 
-def _wanted(request: str, known: Mapping[str, str]) -> dict[str, str]:
-    """The paths that a request names, each as it spells it, and the file that it means: the one that is called so, else
-    the only one whose path ends so, unless a new file is asked for."""
+def _requested_files(request: str, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths mentioned in a request as spelled, each with the file it means: an exact match, else the only
+    file whose path ends like that, unless a new file is requested."""
     found: dict[str, str] = {}
-    for one in PATH.finditer(request):
-        name = one.group(0).removeprefix("./")
+    for item in PATH.finditer(request):
+        name = item.group(0).removeprefix("./")
         if name in found:
             continue
-        same = [path for path in known if _ends(path.lower(), name.lower()) or path.lower() == name.lower()]
-        outer = [path for path in known if "/" in path and _ends(name, path)]
-        is_new = _RE.new.search(request, max(0, one.start() - 60), one.start()) is not None
+        matches = [path for path in known if _ends_with(path.lower(), name.lower()) or path.lower() == name.lower()]
+        enclosing = [path for path in known if "/" in path and _ends_with(name, path)]
+        is_new = _RE.new.search(request, max(0, item.start() - 60), item.start()) is not None
         if name in known or is_new:
             found[name] = name
-        elif len(same) == 1:
-            found[name] = same[0]
+        elif len(matches) == 1:
+            found[name] = matches[0]
         else:
-            found[name] = outer[0] if len(outer) == 1 and not same else name
+            found[name] = enclosing[0] if len(enclosing) == 1 and not matches else name
     return found
 
 
-def _ends(path: str, end: str) -> bool:
+def _ends_with(path: str, end: str) -> bool:
     return path.endswith(f"/{end}")
 
 
-def _base(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rsplit("/", 1)[-1].lower()
 
 
-def _ending(language: str) -> str:
-    ending = _ENDINGS.get(language, language)
-    return ending if ending in _RE.words("known_endings") else ""
+def _language_suffix(language: str) -> str:
+    suffix = _SUFFIXES.get(language, language)
+    return suffix if suffix in _RE.words("known_endings") else ""
 
 
-def _fits(name: str, ending: str) -> bool:
-    if not ending:
+def _has_suffix(name: str, suffix: str) -> bool:
+    if not suffix:
         return True
     own = name.rsplit(".", 1)[-1].lower()
-    return own == ending or {own, ending} <= {"yaml", "yml"} or "." not in name
+    return own == suffix or {own, suffix} <= {"yaml", "yml"} or "." not in name
 
 
-def _like(one: str, other: str) -> bool:
-    return likeness(one, other) > _LIKE or likeness_of_short(one, other) > _ALIKE
+def _is_similar(first: str, second: str) -> bool:
+    return similarity(first, second) > _MIN_SIMILARITY or char_similarity(first, second) > _MIN_CHAR_SIMILARITY
 
 
-def _uses(body: str, target: str, old: str) -> bool:
-    """Whether a block imports the module that it would be written to: it shows a use of it."""
+def _only_uses_module(body: str, target: str, old: str) -> bool:
+    """Whether a block imports the module it would be written to, so that it only shows its use."""
     tree = parse_module(body)
     module = target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     names = {module, module.removeprefix("src.")}
@@ -205,56 +208,54 @@ def _uses(body: str, target: str, old: str) -> bool:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module in names:
             return True
-        if isinstance(node, ast.Import) and names & {one.name for one in node.names}:
+        if isinstance(node, ast.Import) and names & {item.name for item in node.names}:
             return True
     return False
 
 
-READ = 20_000
-"""Characters of a request that are read."""
+MAX_REQUEST = 20_000
+"""Maximum length of a request that is searched, in characters."""
 
 __all__ = ["FileReply", "named_paths", "read_file_reply", "without_files"]
 
 
 class FileReply(msgspec.Struct, frozen=True):
-    """What a reply makes of the project."""
+    """The changes that a reply makes to the project."""
 
     files: dict[str, str]
-    """Path → new content, of the files that become another by it."""
+    """Path → new content of the changed files."""
     shown: int
-    """Blocks that show files, those among them that change nothing."""
+    """Number of blocks that show files, including unchanged ones."""
     commands: tuple[str, ...] = ()
-    """Commands that it shows, where it shows no file: each a line, or a script of several."""
+    """Commands of a reply that shows no file: single lines, or scripts."""
     problems: tuple[str, ...] = ()
-    """Why files that it shows are not among `files`, for the model: it shows a part that can't be placed."""
+    """Why shown files are not among `files`, as feedback for the model: the part can't be placed."""
     doubts: tuple[str, ...] = ()
-    """What may be wrong with those that are, for the model; it may be meant so."""
+    """What may be wrong with the files, as feedback for the model; it may be intended."""
 
 
-def read_file_reply(text: str, known: Mapping[str, str], request: str, going: Collection[str] = ()) -> FileReply:
-    """What the reply `text` to `request` makes of the files `known` (path → content).
+def read_file_reply(text: str, known: Mapping[str, str], request: str, removable: Collection[str] = ()) -> FileReply:
+    """Determine what the reply `text` to `request` makes of the files `known` (path → content).
 
-    `going`: names of definitions that may vanish by it.
-
-    A block without a name goes to the file that it is most likely a version of, or to the one new file that the request
-    names; a part of a file goes to its place in it.
+    `removable`: names of definitions that it may remove. A block without a name goes to the file that it is most likely
+    a version of, or to the one new file that the request mentions; a part of a file is merged into it.
     """
     shown = [block for block in fenced_blocks(_without_echo(text)) if block.body.strip()]
-    made = _ProjectChanges(known, AllowedRemovals(request[:READ], going))
-    targets = Targets(known, request[:READ], [block for block in shown if not _is_output(block)])
+    changes = _ProjectChanges(known, AllowedRemovals(request[:MAX_REQUEST], removable))
+    targets = BlockTargets(known, request[:MAX_REQUEST], [block for block in shown if not _is_output(block)])
     commands: list[str] = []
     for block in shown:
         if _is_output(block):
             commands += commands_in(block.body, block.language) if block.is_shell else ()
-        elif target := targets.of(block, made.files):
-            made.show(target, block)
-    for target, block in targets.left(made.files):
-        made.show(target, block)
-    return made.reply(commands)
+        elif target := targets.assign(block, changes.files):
+            changes.merge(target, block)
+    for target, block in targets.unassigned(changes.files):
+        changes.merge(target, block)
+    return changes.reply(commands)
 
 
 class _ProjectChanges:
-    """What the blocks of a reply make of the files, one after the other."""
+    """Collects the changes that a reply's blocks make to files."""
 
     def __init__(self, known: Mapping[str, str], allowed: AllowedRemovals) -> None:
         self._known = known
@@ -264,8 +265,8 @@ class _ProjectChanges:
         self._problems: dict[str, str] = {}
         self._doubts: dict[str, str] = {}
 
-    def show(self, target: str, block: FencedBlock) -> None:
-        """A block for the file `target`."""
+    def merge(self, target: str, block: FencedBlock) -> None:
+        """Merge a block into the file `target`."""
         self.shown += 1
         body = block.body if block.body.endswith("\n") else block.body + "\n"
         if target in self.files and target.endswith(".py") and parse_module(body) is None:
@@ -275,8 +276,8 @@ class _ProjectChanges:
             self.files[target] = body
             return
         found = merge_shown(target, old, body, self._allowed, closed=block.closed)
-        again = target in self.files
-        if again and (found.problem or found.doubt):
+        is_repeated = target in self.files
+        if is_repeated and (found.problem or found.doubt):
             return  # the file itself was shown above it
         self._problems.pop(target, None)
         self._doubts.pop(target, None)
@@ -288,8 +289,8 @@ class _ProjectChanges:
             self._doubts[target] = found.doubt
 
     def reply(self, commands: list[str]) -> FileReply:
-        """All in all."""
-        changed = {name: after for name, after in self.files.items() if not _same(self._known.get(name), after)}
+        """Return the result."""
+        changed = {name: after for name, after in self.files.items() if not _is_unchanged(self._known.get(name), after)}
         doubts = tuple(text for name, text in self._doubts.items() if name in changed)
         return FileReply(
             changed, self.shown, () if self.shown else tuple(commands), tuple(self._problems.values()), doubts
@@ -297,15 +298,17 @@ class _ProjectChanges:
 
 
 def without_files(text: str) -> str:
-    """A reply without its fenced blocks and the lines that only name a file above them."""
+    """Return a reply without its fenced blocks and the lines above them that only name a file."""
     lines = text.splitlines(keepends=True)
     kept: list[str] = []
     end = 0
     for first, after in fence_spans(lines):
-        before = lines[end:first]
-        while before and (not before[-1].strip() or PATH.fullmatch(before[-1].strip().strip("*`:# "))):
-            before.pop()
-        kept += before
+        preceding_lines = lines[end:first]
+        while preceding_lines and (
+            not preceding_lines[-1].strip() or PATH.fullmatch(preceding_lines[-1].strip().strip("*`:# "))
+        ):
+            preceding_lines.pop()
+        kept += preceding_lines
         end = after
     kept += lines[end:]
     kept = [line for line in kept if not _RE.echo.match(line)]
@@ -313,16 +316,16 @@ def without_files(text: str) -> str:
 
 
 def _without_echo(text: str) -> str:
-    """A reply without a fence around all the files that it repeats: within it none of theirs would be seen."""
+    """Return a reply without a fence around all repeated files, which would hide theirs."""
     return _RE.around.sub(r"\1", text)
 
 
-def _same(old: str | None, new: str) -> bool:
+def _is_unchanged(old: str | None, new: str) -> bool:
     return old is not None and old.strip() == new.strip()
 
 
 def _is_output(block: FencedBlock) -> bool:
-    """Whether a block shows commands or what they print. A shell script is a file where the reply names it as one."""
+    """Whether a block shows commands or output. A shell script is a file if the reply names it as one."""
     if _RE.printed.match(block.body):
         return True
     shows = block.is_shell or block.language in ("output", "text-output", "diff")

@@ -1,4 +1,4 @@
-"""What a request lets go of a file, and how a reply stands for what it leaves out."""
+"""Which removals a request permits, and the lines by which a reply abbreviates a file."""
 
 from __future__ import annotations
 
@@ -12,62 +12,64 @@ from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.protocols", "removals")
 
-_LONGEST = 120
-"""Characters of such a line at most."""
+_MAX_LENGTH = 120
+"""Maximum length of an omission line, in characters."""
 
 
 class AllowedRemovals(msgspec.Struct, frozen=True):
-    """What may vanish by a request."""
+    """What a request permits to remove."""
 
     request: str
-    going: Collection[str] = ()
-    """Names of definitions that may."""
+    removable: Collection[str] = ()
+    """Names of definitions that may be removed."""
 
     @property
-    def anew(self) -> bool:
-        """Whether a file may become another altogether."""
-        return _RE.anew.search(self.request) is not None
+    def allows_rewrite(self) -> bool:
+        """Whether a file may be replaced altogether."""
+        return _RE.rewrite.search(self.request) is not None
 
     @property
-    def less(self) -> bool:
-        """Whether the request takes something away at all."""
-        return self.otherwise or _RE.less.search(self.request) is not None
+    def allows_removal(self) -> bool:
+        """Whether the request removes anything."""
+        return self.allows_restructuring or _RE.removal.search(self.request) is not None
 
     @property
-    def otherwise(self) -> bool:
-        """Whether most lines of a file may become others."""
-        return self.anew or _RE.otherwise.search(self.request) is not None
+    def allows_restructuring(self) -> bool:
+        """Whether most lines of a file may change."""
+        return self.allows_rewrite or _RE.restructuring.search(self.request) is not None
 
-    def lets(self, name: str, new: Iterable[str] = ()) -> bool:
-        """Whether what is called `name` may vanish, where the `new` names come."""
-        if self.anew or name in self.going:
+    def permits(self, name: str, new: Iterable[str] = ()) -> bool:
+        """Whether `name` may be removed while the `new` names are added."""
+        if self.allows_rewrite or name in self.removable:
             return True
-        return self.names(name) and (_RE.less.search(self.request) is not None or any(self.names(one) for one in new))
+        return self.mentions(name) and (
+            _RE.removal.search(self.request) is not None or any(self.mentions(name) for name in new)
+        )
 
-    def held(self, gone: Iterable[str], new: Iterable[str] = ()) -> list[str]:
-        """Those of the names that may not vanish. Where fewer are new, none of these is another's new name."""
-        gone, new = list(gone), list(new)
-        new = new if len(new) >= len(gone) else []
-        return [name for name in gone if not self.lets(name, new)]
+    def unpermitted(self, removed: Iterable[str], new: Iterable[str] = ()) -> list[str]:
+        """Return the names that may not be removed. If fewer are new, none of these counts as a renaming."""
+        removed, new = list(removed), list(new)
+        new = new if len(new) >= len(removed) else []
+        return [name for name in removed if not self.permits(name, new)]
 
-    def names(self, name: str) -> bool:
-        """Whether the request names it."""
-        bare = name.strip(" #.:*`")
-        return bool(bare) and re.search(rf"(?<!\w){re.escape(bare)}(?!\w)", self.request, re.I) is not None
+    def mentions(self, name: str) -> bool:
+        """Whether the request mentions `name`."""
+        stripped = name.strip(" #.:*`")
+        return bool(stripped) and re.search(rf"(?<!\w){re.escape(stripped)}(?!\w)", self.request, re.I) is not None
 
 
 def omission_lines(text: str, old: str, *, headings: bool = False) -> list[int]:
-    """Numbers, from 0, of the lines that stand for what a reply leaves out of the file `old`. `headings`: a line that
-    begins with # is none."""
-    there = {line.strip() for line in source_lines(old)}
+    """Return the zero-based numbers of the lines that stand for omitted parts of the file `old`. `headings`: lines that
+    begin with # don't count."""
+    old_lines = {line.strip() for line in source_lines(old)}
     return [
-        at
-        for at, line in enumerate(source_lines(text))
-        if line.strip() not in there and is_omission(line) and not (headings and line.startswith("#"))
+        number
+        for number, line in enumerate(source_lines(text))
+        if line.strip() not in old_lines and is_omission(line) and not (headings and line.startswith("#"))
     ]
 
 
 def is_omission(line: str) -> bool:
     """Whether a line stands for others: `# ... existing code ...`, `<!-- rest of the page -->`, three dots alone."""
     stripped = line.strip()
-    return 0 < len(stripped) <= _LONGEST and _RE.mark.fullmatch(stripped) is not None
+    return 0 < len(stripped) <= _MAX_LENGTH and _RE.mark.fullmatch(stripped) is not None

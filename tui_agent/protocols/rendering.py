@@ -1,6 +1,6 @@
-"""Requests as text, for models without tool calls of their own: the tools described, history and results written out.
+"""Render requests as text for models without native tool calls: tools, history and results.
 
-In the JSON protocol a reply is one object, with calls or with an answer (C2); in the XML protocol calls stand in the
+In the JSON protocol a reply is one object with calls or an answer (C2); in the XML protocol calls are written in the
 text as `<tool_call>{…}</tool_call>` (C3).
 """
 
@@ -20,32 +20,32 @@ _BY_TYPE: dict[str, Any] = {"string": "text", "integer": 1, "number": 1, "boolea
 
 
 def style_of(protocol: str) -> Style | None:
-    """The style of a protocol in which calls are text; None for the others."""
-    return next((one for one in get_args(Style) if one == protocol), None)
+    """Return the style of a protocol that writes calls as text; None for the others."""
+    return next((value for value in get_args(Style) if value == protocol), None)
 
 
 def system_section(style: Style, tools: Sequence[ToolSpec]) -> str:
-    """The form of a reply and the tools, for the system message."""
+    """Render the reply format and the tools for the system message."""
     title = "Form of a reply" if style == "json" else "Calling tools"
     form = read_table(__file__, "rendering.toml")["forms"][style]
     return f"# {title}\n\n{form}\n\n# Tools\n\n{describe_tools(tools, style)}"
 
 
 def describe_tools(specs: Iterable[ToolSpec], style: Style) -> str:
-    """All tools as Markdown, each with an example call in the form of that protocol (C5)."""
+    """Render tools as Markdown, each with an example call in the style (C5)."""
     return "\n\n".join(_tool_text(spec, style) for spec in specs)
 
 
 def reply_format(tools: Sequence[ToolSpec]) -> dict[str, Any] | Literal["json"]:
-    """What Ollama takes as `format`: the schema of a reply, either calls of these tools or an answer."""
+    """Return Ollama's `format`: the schema of a reply, either calls of these tools or an answer."""
     if not tools:
         return "json"
     answer = _object({"done": {"type": "boolean"}, "response": {"type": "string"}}, ["response"])
     calls = [
         _object({"name": {"const": tool.name}, "parameters": tool.parameters}, ["name", "parameters"]) for tool in tools
     ]
-    wanted = {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
-    return {"anyOf": [_object({"tool_calls": wanted}, ["tool_calls"]), answer]}
+    call_list = {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
+    return {"anyOf": [_object({"tool_calls": call_list}, ["tool_calls"]), answer]}
 
 
 def _object(fields: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -56,27 +56,26 @@ def _object(fields: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def render_messages(style: Style, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The neutral history in one of the protocols: calls in the text of their reply, the results that follow one
-    another in one program message."""
-    out: list[Message] = []
+    """Render the history in a style: calls in the text of their reply, consecutive results in one program message."""
+    rendered: list[Message] = []
     results: list[str] = []
 
-    def put_results() -> None:
+    def flush_results() -> None:
         if results:
-            out.append(ProgramMessage(text=program_text("control", "\n".join(results))))
+            rendered.append(ProgramMessage(text=program_text("control", "\n".join(results))))
             results.clear()
 
     for message in messages:
         if isinstance(message, ToolMessage):
             results.append(_json_result(message) if style == "json" else _xml_result(message))
             continue
-        put_results()
+        flush_results()
         if isinstance(message, AssistantMessage):
-            out.append(AssistantMessage(text=_json_reply(message) if style == "json" else _xml_reply(message)))
+            rendered.append(AssistantMessage(text=_json_reply(message) if style == "json" else _xml_reply(message)))
         else:
-            out.append(message)
-    put_results()
-    return tuple(out)
+            rendered.append(message)
+    flush_results()
+    return tuple(rendered)
 
 
 def _json_reply(message: AssistantMessage) -> str:
@@ -104,7 +103,7 @@ def _xml_result(message: ToolMessage) -> str:
 
 
 def names_with_counts(names: Sequence[str]) -> str:
-    """Names, each once, with how often it is there."""
+    """Join names, each once, with its count."""
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in Counter(names).items())
 
 
@@ -112,14 +111,14 @@ def names_with_counts(names: Sequence[str]) -> str:
 
 
 def example_arguments(spec: ToolSpec) -> dict[str, Any]:
-    """Sample values for the required arguments of a tool, or for its first one if none is required."""
+    """Return sample values for a tool's required arguments, or for its first one if none is required."""
     fields: dict[str, Any] = spec.parameters.get("properties", {})
     names = spec.parameters.get("required") or list(fields)[:1]
     return {name: _sample(name, fields.get(name, {})) for name in names}
 
 
 def written_call(name: str, arguments: dict[str, Any], style: Style) -> str:
-    """One call as a model writes it: `{"tool_calls": …}` or `<tool_call>…</tool_call>`."""
+    """Render a call as a model writes it: `{"tool_calls": …}` or `<tool_call>…</tool_call>`."""
     call = json.dumps({"name": name, "parameters": arguments}, ensure_ascii=False)
     return f'{{"tool_calls": [{call}]}}' if style == "json" else f"<tool_call>{call}</tool_call>"
 
@@ -129,15 +128,15 @@ def _tool_text(spec: ToolSpec, style: Style) -> str:
     required = spec.parameters.get("required", [])
     lines = [f"### {spec.name}", spec.description]
     for name, field in fields.items():
-        word = _type(field) + ("" if name in required else ", optional")
-        about = f": {field['description']}" if "description" in field else ""
-        lines.append(f"- `{name}` ({word}){about}")
+        type_name = _type(field) + ("" if name in required else ", optional")
+        description = f": {field['description']}" if "description" in field else ""
+        lines.append(f"- `{name}` ({type_name}){description}")
     return "\n".join([*lines, f"Example: {written_call(spec.name, example_arguments(spec), style)}"])
 
 
 def _type(field: dict[str, Any]) -> str:
     if "enum" in field:
-        return "one of " + ", ".join(json.dumps(one, ensure_ascii=False) for one in field["enum"])
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in field["enum"])
     kind = str(field.get("type", "any"))
     return f"list of {_type(field['items'])}" if kind == "array" and "items" in field else kind
 

@@ -1,4 +1,4 @@
-"""Lines of a source text, as its language counts them: their ends, and how alike two texts are."""
+"""Lines of source text as its language counts them: line ends, and similarity of texts."""
 
 from __future__ import annotations
 
@@ -9,82 +9,82 @@ from collections import Counter
 BOM = "\ufeff"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _END = re.compile(r"\r\n?|\n")
-_OURS = re.compile(r"\r\n|\n")
-"""What counts as a line end in text that a model writes."""
-_COMPARED = 1_500
-"""Lines of each text up to which they are compared in their order; beyond, as heaps of lines."""
-_SHORT = 2_000
-"""Characters up to which two texts are compared by character too."""
+_MODEL_END = re.compile(r"\r\n|\n")
+"""Line ends in text that a model writes."""
+_MAX_COMPARED = 1_500
+"""Maximum number of lines that are compared in order; longer texts are compared as multisets."""
+_MAX_SHORT = 2_000
+"""Maximum length, in characters, of texts that are compared by character."""
 
 
 def source_lines(text: str) -> list[str]:
-    r"""The lines with their ends, which are \n, \r\n and \r: form feeds and U+2028 stand within a line."""
+    r"""Return the lines with their ends, which are \n, \r\n and \r; form feeds and U+2028 don't end a line."""
     return _LINE.findall(text)
 
 
-def with_plain_ends(text: str) -> str:
-    r"""The text without a byte order mark, each line ended by \n."""
+def normalize_ends(text: str) -> str:
+    r"""Return the text without a byte order mark and with \n as line ends."""
     return _END.sub("\n", text.removeprefix(BOM))
 
 
-def with_ends_of(old: str, new: str) -> str:
-    """`new` with the byte order mark and the line ends of `old`, the file that it replaces. Where `old` has several
-    kinds, lines that stay keep their own, and new ones end like the line before them."""
+def adopt_ends(old: str, new: str) -> str:
+    """Return `new` with the byte order mark and line ends of `old`. If `old` has mixed ones, unchanged lines keep
+    theirs, and new lines take that of the line before them."""
     mark = BOM if old.startswith(BOM) else ""
     old, new = old.removeprefix(BOM), new.removeprefix(BOM)
-    kinds = set(_END.findall(old))
-    if len(kinds) > 1:
-        return mark + _aligned(source_lines(old), new)
-    kind = next(iter(kinds), "\n")
-    return mark + _OURS.sub(lambda _: kind, new)
+    ends = set(_END.findall(old))
+    if len(ends) > 1:
+        return mark + _adopt_line_ends(source_lines(old), new)
+    end = next(iter(ends), "\n")
+    return mark + _MODEL_END.sub(lambda _: end, new)
 
 
-def likeness(one: str, other: str) -> float:
-    """How much of two texts is the same, from 0 to 1, without the blanks around lines. Takes time in proportion to
-    their lengths where they are long."""
-    first = [line.strip() for line in source_lines(one) if line.strip()]
-    second = [line.strip() for line in source_lines(other) if line.strip()]
-    if max(len(first), len(second)) > _COMPARED:
-        common = sum((Counter(first) & Counter(second)).values())
-        return 2 * common / (len(first) + len(second))
-    return difflib.SequenceMatcher(None, first, second).ratio()
+def similarity(first: str, second: str) -> float:
+    """Return the similarity of two texts, from 0 to 1, ignoring space around lines. Takes linear time for long
+    texts."""
+    first_lines = [line.strip() for line in source_lines(first) if line.strip()]
+    second_lines = [line.strip() for line in source_lines(second) if line.strip()]
+    if max(len(first_lines), len(second_lines)) > _MAX_COMPARED:
+        common = sum((Counter(first_lines) & Counter(second_lines)).values())
+        return 2 * common / (len(first_lines) + len(second_lines))
+    return difflib.SequenceMatcher(None, first_lines, second_lines).ratio()
 
 
-def likeness_of_short(one: str, other: str) -> float:
-    """How alike two short texts are by their characters; 0 for long ones."""
-    if max(len(one), len(other)) > _SHORT:
+def char_similarity(first: str, second: str) -> float:
+    """Return the similarity of two short texts by character; 0 for long ones."""
+    if max(len(first), len(second)) > _MAX_SHORT:
         return 0.0
-    return difflib.SequenceMatcher(None, one.strip(), other.strip(), autojunk=False).ratio()
+    return difflib.SequenceMatcher(None, first.strip(), second.strip(), autojunk=False).ratio()
 
 
-def share_gone(old: str, new: str) -> float:
-    """Which part of the lines of `old` that say something is nowhere in `new`, from 0 to 1."""
-    was = [line.strip() for line in source_lines(old) if any(map(str.isalnum, line))]
-    now = {line.strip() for line in source_lines(new)}
-    return sum(line not in now for line in was) / len(was) if was else 0.0
+def removed_share(old: str, new: str) -> float:
+    """Return the share of the lines of `old` with letters or digits that `new` lacks, from 0 to 1."""
+    old_lines = [line.strip() for line in source_lines(old) if any(map(str.isalnum, line))]
+    new_lines = {line.strip() for line in source_lines(new)}
+    return sum(line not in new_lines for line in old_lines) / len(old_lines) if old_lines else 0.0
 
 
-def _aligned(old: list[str], new: str) -> str:
-    was = [line.rstrip("\r\n") for line in old]
-    ends = [line[len(bare) :] for line, bare in zip(old, was, strict=True)]
-    now = _OURS.split(new)
-    open_end = now.pop() if now else ""
-    found: dict[int, str] = {}
-    for first, second, size in _equal(was, now):
-        found.update({second + at: ends[first + at] for at in range(size)})
+def _adopt_line_ends(old: list[str], new: str) -> str:
+    old_lines = [line.rstrip("\r\n") for line in old]
+    ends = [line[len(stripped) :] for line, stripped in zip(old, old_lines, strict=True)]
+    new_lines = _MODEL_END.split(new)
+    open_end = new_lines.pop() if new_lines else ""
+    matches: dict[int, str] = {}
+    for first, second, size in _equal_runs(old_lines, new_lines):
+        matches.update({second + at: ends[first + at] for at in range(size)})
     end, lines = ends[0], []
-    for at, line in enumerate(now):
-        end = found.get(at) or end
+    for at, line in enumerate(new_lines):
+        end = matches.get(at) or end
         lines.append(line + end)
     return "".join(lines) + open_end
 
 
-def _equal(was: list[str], now: list[str]) -> list[tuple[int, int, int]]:
-    """Runs of equal lines: where they begin in each text, and how long they are."""
-    if max(len(was), len(now)) <= _COMPARED:
-        found = difflib.SequenceMatcher(None, was, now).get_matching_blocks()
-        return [(one.a, one.b, one.size) for one in found]
-    least = min(len(was), len(now))
-    top = next((at for at in range(least) if was[at] != now[at]), least)
-    bottom = next((at for at in range(least - top) if was[-1 - at] != now[-1 - at]), least - top)
-    return [(0, 0, top), (len(was) - bottom, len(now) - bottom, bottom)]
+def _equal_runs(old_lines: list[str], new_lines: list[str]) -> list[tuple[int, int, int]]:
+    """Return runs of equal lines: start in each text, length."""
+    if max(len(old_lines), len(new_lines)) <= _MAX_COMPARED:
+        matches = difflib.SequenceMatcher(None, old_lines, new_lines).get_matching_blocks()
+        return [(one.a, one.b, one.size) for one in matches]
+    least = min(len(old_lines), len(new_lines))
+    top = next((at for at in range(least) if old_lines[at] != new_lines[at]), least)
+    bottom = next((at for at in range(least - top) if old_lines[-1 - at] != new_lines[-1 - at]), least - top)
+    return [(0, 0, top), (len(old_lines) - bottom, len(new_lines) - bottom, bottom)]

@@ -10,7 +10,7 @@ import msgspec
 
 from tui_agent.engine.checks.name_checks import is_test
 from tui_agent.engine.checks.request_reading import number_in
-from tui_agent.protocols.python_source import module_name, needed_arguments, parse_expression, python_trees
+from tui_agent.protocols.python_source import module_name, parse_expression, python_trees, required_argument_count
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.engine.checks", "examples")
@@ -153,7 +153,7 @@ def known_in(request: str, files: Mapping[str, str]) -> dict[str, Known | None]:
         module = module_name(path)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
-                needs = needed_arguments(node) > 0 or None in node.args.kw_defaults
+                needs = required_argument_count(node) > 0 or None in node.args.kw_defaults
                 found.setdefault(node.name, {})[path] = Known(module, needs, "function")
             elif isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, {})[path] = Known(module, False, "class")
@@ -248,5 +248,9 @@ def _single_argument(files: Mapping[str, str]) -> Iterator[str]:
     """The name of each function that can be called with one argument, and needs one."""
     for _, tree in python_trees(files):
         for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and needed_arguments(node) == 1 and None not in node.args.kw_defaults:
+            if (
+                isinstance(node, ast.FunctionDef)
+                and required_argument_count(node) == 1
+                and None not in node.args.kw_defaults
+            ):
                 yield node.name

@@ -13,7 +13,7 @@ from string import Template
 import msgspec
 
 from tui_agent.common.tables import read_table
-from tui_agent.protocols.python_source import module_name, needed_arguments, python_trees
+from tui_agent.protocols.python_source import module_name, python_trees, required_argument_count
 
 _SIGNS = {
     "hyphen": "-", "dash": "-", "underscore": "_", "space": " ", "dot": ".", "comma": ",", "slash": "/", "period": ".",
@@ -137,7 +137,7 @@ def named_function(request: str, files: Mapping[str, str]) -> tuple[str, str, in
 
 def _only(named: set[str], request: str, files: Mapping[str, str]) -> tuple[str, str, int]:
     found = [
-        (module_name(path), node.name, needed_arguments(node))
+        (module_name(path), node.name, required_argument_count(node))
         for path, tree in python_trees(files)
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and node.name in named
