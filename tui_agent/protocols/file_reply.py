@@ -115,7 +115,7 @@ class BlockTargets:
         return max(suffix_matches, key=len) if suffix_matches else stripped
 
     def _spellings(self, path: str) -> set[str]:
-        return {name for name, is_new_file in self._requested.items() if is_new_file == path}
+        return {name for name, requested in self._requested.items() if requested == path}
 
     def _is_version(self, block: FencedBlock, name: str, files: Mapping[str, str]) -> bool:
         """Whether a block shows the file or a part of it."""
