@@ -149,7 +149,7 @@ async def test_unsupported_queries_are_unavailable(tmp_path: Path) -> None:
 
 
 async def definition(setup: Any, path: Path) -> Any:
-    return await setup.pool.with_file(path, lambda server: server.places("definitions", path, SPOT))
+    return await setup.pool.with_file(path, lambda server: server.locations("definitions", path, SPOT))
 
 
 @pytest.mark.parametrize("mode", ["too-long", "too-short", "noise"])
@@ -207,8 +207,8 @@ async def test_a_server_that_crashes_is_started_again_and_then_given_up(tmp_path
     async with pool_setup(tmp_path, "crash") as setup:
         path = setup.file("a.py", "x")
         first, second, third = [await definition(setup, path) for _ in range(3)]
-        assert "ended" in first.why
-        assert "does not work here" in second.why
+        assert "ended" in first.reason
+        assert "does not work here" in second.reason
         assert third == second
         assert len(pids(tmp_path)) == PATIENT.starts
         assert [level for level, _ in setup.said] == ["info", "warning"]
@@ -229,7 +229,7 @@ async def test_restart_is_delayed_after_crashes(tmp_path: Path) -> None:
         path = setup.file("a.py", "x")
         await definition(setup, path)
         found = await definition(setup, path)
-        assert "will be restarted later" in found.why
+        assert "will be restarted later" in found.reason
         assert len(pids(tmp_path)) == 2
 
 
@@ -255,7 +255,7 @@ async def test_a_server_that_never_answers_the_first_request_is_given_up(tmp_pat
     async with pool_setup(tmp_path, "hang-initialize", limits=limits) as setup:
         path = setup.file("a.py", "x")
         first = await definition(setup, path)
-        assert "does not work here" in first.why
+        assert "does not work here" in first.reason
         started = pids(tmp_path)
         assert await definition(setup, path) == first
         assert pids(tmp_path) == started  # it is not tried again
@@ -269,11 +269,11 @@ async def test_hanging_server_is_restarted(tmp_path: Path) -> None:
         # All that it says by itself has come.
         await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
         first = await definition(setup, path)
-        assert "did not answer within 0.5 s" in first.why
+        assert "did not answer within 0.5 s" in first.reason
         second = await definition(setup, path)
-        assert "did not answer" in second.why
+        assert "did not answer" in second.reason
         third = await definition(setup, path)  # by a new one
-        assert "did not answer" in third.why
+        assert "did not answer" in third.reason
         assert len(pids(tmp_path)) == 2
 
 

@@ -190,7 +190,7 @@ async def test_simultaneous_timeouts_count_as_one_silence(tmp_path: Path) -> Non
         path = setup.file("a.py", "x")
         await found(setup, path)  # all that it says by itself has come
         answers = await asyncio.gather(*(definition(setup, path) for _ in range(4)))
-        assert all("did not answer" in one.why for one in answers)
+        assert all("did not answer" in one.reason for one in answers)
         assert setup.pool.running(path) is not None
         await definition(setup, path)
         assert setup.pool.running(path) is None
@@ -199,7 +199,7 @@ async def test_simultaneous_timeouts_count_as_one_silence(tmp_path: Path) -> Non
 async def test_notifications_prevent_a_silence(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "chatters", limits=with_(request=3.0, silences=1, farewell=0.2)) as setup:
         path = setup.file("a.py", "x")
-        assert "did not answer" in (await definition(setup, path)).why
+        assert "did not answer" in (await definition(setup, path)).reason
         assert setup.pool.running(path) is not None
 
 
@@ -207,7 +207,7 @@ async def test_earlier_starts_are_forgotten_after_a_long_run(tmp_path: Path) -> 
     async with pool_setup(tmp_path, "crash", limits=with_(sound=0.0)) as setup:
         path = setup.file("a.py", "x")
         for _ in range(PATIENT.starts):
-            assert "does not work here" not in (await definition(setup, path)).why
+            assert "does not work here" not in (await definition(setup, path)).reason
         assert len(heard(tmp_path, "start")) > PATIENT.starts
 
 
