@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 from tests.tui.kit import app_for, settled
-from tui_agent.mentions.search import Found, Mentions
+from tui_agent.mentions.search import MentionMatches, Mentions
 from tui_agent.safety.roots import Roots
 
 FILES, FOLDERS = 100_000, 8_000
@@ -58,16 +58,16 @@ def tree(root: Path) -> None:
         (chance.choice(folders) / f"{chance.choice(_WORDS)}_{chance.choice(_WORDS)}{number}{ending}").touch()
 
 
-async def asked(finder: Mentions, query: str) -> tuple[float, float, Found]:
+async def asked(finder: Mentions, query: str) -> tuple[float, float, MentionMatches]:
     """Milliseconds to the first names and to all, and the answer."""
     began, first = perf_counter(), 0.0
-    whole: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+    whole: asyncio.Future[MentionMatches] = asyncio.get_running_loop().create_future()
 
-    def tell(found: Found) -> None:
+    def tell(found: MentionMatches) -> None:
         nonlocal first
-        if not first and (found.names or found.whole):
+        if not first and (found.names or found.complete):
             first = perf_counter() - began
-        if found.whole and not whole.done():
+        if found.complete and not whole.done():
             whole.set_result(found)
 
     finder.find(query, tell)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.mentions.search import CHUNK, Builder, Found, Index, Listing, Mentions, SearchStopped
+from tui_agent.mentions.search import CHUNK_NAMES, Builder, Index, Listing, MentionMatches, Mentions, SearchStopped
 from tui_agent.mentions.syntax import format_mention, mentions
 from tui_agent.safety.roots import Roots
 
@@ -83,7 +83,7 @@ def test_nothing_that_fits_is_missed_and_nothing_else_is_found(names: list[str],
 
 
 def test_many_names_are_searched_in_pieces_and_a_search_can_be_stopped() -> None:
-    names = [f"folder{number % 50}/file_{number}.py" for number in range(5 * CHUNK)]
+    names = [f"folder{number % 50}/file_{number}.py" for number in range(5 * CHUNK_NAMES)]
     packed = index(names)
     assert packed.search("file_2047", (), threading.Event())[0] == "folder47/file_2047.py"
     stop = threading.Event()
@@ -142,14 +142,14 @@ class Asker:
 
     def __init__(self, finder: Mentions) -> None:
         self.finder = finder
-        self.told: list[Found] = []
+        self.told: list[MentionMatches] = []
 
     async def ask(self, query: str) -> list[str]:
-        whole: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        whole: asyncio.Future[MentionMatches] = asyncio.get_running_loop().create_future()
 
-        def tell(found: Found) -> None:
+        def tell(found: MentionMatches) -> None:
             self.told.append(found)
-            if found.whole and not whole.done():
+            if found.complete and not whole.done():
                 whole.set_result(found)
 
         self.finder.find(query, tell)
@@ -170,7 +170,7 @@ async def test_answers_follow_the_disk_and_the_roots(tmp_path: Path, monkeypatch
         (one / "fresh.py").write_text("")
         assert await asker.ask("fresh") == []
         monkeypatch.setattr("tui_agent.mentions.search.FRESH", 0.0)
-        finder._took = 0.0
+        finder._duration = 0.0
         while await asker.ask("fresh") != ["fresh.py"]:
             pass
     finally:
@@ -194,10 +194,10 @@ async def test_a_listing_that_goes_on_is_searched_and_its_program_ends_with_the_
     monkeypatch.setattr("tui_agent.mentions.search.find_ripgrep", lambda _: slow)
     monkeypatch.setattr("tui_agent.mentions.search.FIRST", 2)
     finder = Mentions(Roots((tmp_path,)))
-    told: asyncio.Queue[Found] = asyncio.Queue()
+    told: asyncio.Queue[MentionMatches] = asyncio.Queue()
     finder.find("early", told.put_nowait)
     first = await asyncio.wait_for(told.get(), 30)
-    assert (first.names, first.listing, first.whole) == (("early.py",), True, False)
+    assert (first.names, first.listing, first.complete) == (("early.py",), True, False)
     finder.find("late", told.put_nowait)
     while (first := await asyncio.wait_for(told.get(), 30)).query != "late":
         pass

@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Answer
-from tui_agent.engine.context.project import FULL, SMALL, ProjectFacts, discover, text_for
+from tui_agent.engine.context.project import FULL, SMALL, ProjectFacts, describe_project, discover
 from tui_agent.events import ApprovalRequested, FileChanged, Notice
 from tui_agent.safety import trust
 
@@ -81,9 +81,15 @@ async def test_a_small_window_gets_less_and_nothing_is_more_than_its_room(worksp
         changed=99,
         names=("n" * 80,) * 8,
     )
-    assert 0 < len(text_for((("", found),), 8_192)) <= SMALL < len(text_for((("", found),), 32_768)) <= FULL
-    assert len(text_for((("a", found), ("b", found)), None)) <= FULL + 20
-    assert text_for((("", ProjectFacts()),), None) == ""
+    assert (
+        0
+        < len(describe_project((("", found),), 8_192))
+        <= SMALL
+        < len(describe_project((("", found),), 32_768))
+        <= FULL
+    )
+    assert len(describe_project((("a", found), ("b", found)), None)) <= FULL + 20
+    assert describe_project((("", ProjectFacts()),), None) == ""
     put(workspace, **{f"lots_0{number}__rs": "" for number in range(200)})
     found = await discover(workspace, (workspace,))
     assert found.languages == (("Rust", 200),)  # a few others are no language of the project

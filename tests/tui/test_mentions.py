@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, running, screen_text, settled, still, until
 from tests.waiting import until as soon
-from tui_agent.mentions.search import Found, Mentions
+from tui_agent.mentions.search import MentionMatches, Mentions
 from tui_agent.safety.roots import Roots
 from tui_agent.tui import mention_completion
 from tui_agent.tui.app import TuiAgentApp
@@ -29,9 +29,9 @@ class FakeMentions:
         self.used: list[str] = []
         self.late = False
         """Answers wait for `answer`."""
-        self._tell: Callable[[Found], object] = lambda found: None
+        self._tell: Callable[[MentionMatches], object] = lambda found: None
 
-    def find(self, query: str, tell: Callable[[Found], object]) -> None:
+    def find(self, query: str, tell: Callable[[MentionMatches], object]) -> None:
         self.asked.append(query)
         self._tell = tell
         if not self.late:
@@ -40,9 +40,9 @@ class FakeMentions:
     def answer(self, query: str | None = None, *, whole: bool = True) -> None:
         query = self.asked[-1] if query is None else query
         names = tuple(one for one in self.names if query.lower() in one.lower())
-        self._tell(Found(query=query, names=names, whole=whole, listing=not whole))
+        self._tell(MentionMatches(query=query, names=names, complete=whole, listing=not whole))
 
-    def end(self) -> None:
+    def cancel(self) -> None:
         pass
 
     def use(self, name: str) -> None:

@@ -230,7 +230,7 @@ class _Opening(msgspec.Struct):
         sandbox = await asyncio.to_thread(find_sandbox, workspace) if chosen.sandbox != "off" else NONE
         roots = await asyncio.to_thread(self._roots)
         store = BlobStore(folder.path, file_cap=chosen.caps.undo_file_bytes, total_cap=chosen.caps.undo_bytes)
-        project = Project(workspace, roots, trusted=self.trusted, tell=stream.emit)
+        project = Project(workspace, roots, trusted=self.trusted, notify=stream.emit)
         memory = PlanMemory(
             folder.path,
             stream,

@@ -1,4 +1,4 @@
-"""How a message names files: `@path`, `@"path with blanks"`, `@path:L10-L50` (H7). Pure text, nothing is looked up."""
+"""The syntax of mentions: `@path`, `@"path with blanks"`, `@path:L10-L50` (H7). Does not access files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-MOST = 20
-"""Mentions of one message that are looked up."""
-SIGNS = 8
-"""Signs at the end of a mention that may belong to the sentence."""
+MAX_MENTIONS = 20
+"""Maximum mentions of a message."""
+MAX_PUNCTUATION = 8
+"""Maximum characters at the end of a mention that may be punctuation of the sentence."""
 
 _MENTION = re.compile(
     r"""(?<![A-Za-z0-9._%+\-@/\\"'`=&\#])@(?:"(?P<quoted>(?:[^"\\\n]|\\["\\])+)"(?P<lines>:L\d{1,9}(?:-L?\d{1,9})?)?"""
@@ -27,30 +27,30 @@ _ENDING = re.compile(
 
 
 class LineRange(msgspec.Struct, frozen=True):
-    """One way to read a mention."""
+    """A possible reading of a mention."""
 
     path: str
     first: int | None = None
-    """First line that is meant; None for the whole file."""
+    """First line; None for the whole file."""
     last: int | None = None
     text: str = ""
-    """What stands in the message, its @ included."""
+    """The text of the mention, including the @."""
 
 
 class Mention(msgspec.Struct, frozen=True):
-    """An @ that may name a file."""
+    """An @ that may mention a file."""
 
     start: int
-    """Where in the message it stands."""
+    """Index in the message."""
     places: tuple[LineRange, ...]
-    """What it may mean, the longest first: the full stop of a sentence may be part of a name, or not."""
+    """Possible readings, longest first: a trailing period may or may not belong to the name."""
     certain: bool
-    """It can hardly mean anything but a file, so that a missing one is worth a word. Otherwise it may be a decorator,
-    an npm scope or a nickname, and is a mention only where such a file exists."""
+    """It surely means a file, so a missing one is reported. Otherwise it may be a decorator or an npm scope, and is a
+    mention only if the file exists."""
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
-    """The mentions in a message, in order, MOST of them at the most; fenced code holds none."""
+    """Return the first MAX_MENTIONS mentions of a message, ignoring fenced code."""
     found: list[Mention] = []
     code = _fenced(text)
     for match in _MENTION.finditer(text):
@@ -59,18 +59,18 @@ def mentions(text: str) -> tuple[Mention, ...]:
         mention = _quoted(match) if match["quoted"] else _plain(match)
         if mention is not None:
             found.append(mention)
-        if len(found) == MOST:
+        if len(found) == MAX_MENTIONS:
             break
     return tuple(found)
 
 
 def format_mention(path: str, first: int | None = None, last: int | None = None) -> str:
-    """The mention of `path`, and of its lines `first` to `last`, that `mentions` reads as just that."""
+    """Return a mention of `path`, and of its lines `first` to `last`, quoted if needed."""
     lines = "" if first is None else f":L{first}" + ("" if last is None else f"-L{last}")
     plain = f"@{path}{lines}"
     read = mentions(plain)
-    meant = LineRange(path, first, first if last is None else last, plain)
-    if len(read) == 1 and read[0].places[0] == meant and path[-1:] not in _TRAILING:
+    expected = LineRange(path, first, first if last is None else last, plain)
+    if len(read) == 1 and read[0].places[0] == expected and path[-1:] not in _TRAILING:
         return plain
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'@"{escaped}"{lines}'
@@ -84,7 +84,7 @@ def _quoted(match: re.Match[str]) -> Mention:
 
 def _plain(match: re.Match[str]) -> Mention | None:
     places: dict[tuple[str, int | None, int | None], LineRange] = {}
-    for token in _shorter(match["plain"]):
+    for token in _without_punctuation(match["plain"]):
         for place in _readings(token):
             if re.search(r"\w", place.path) or place.path == "./":
                 places.setdefault((place.path, place.first, place.last), place)
@@ -101,14 +101,14 @@ def _readings(token: str) -> Iterator[LineRange]:
     yield LineRange(token, None, None, f"@{token}")
 
 
-def _shorter(token: str) -> Iterator[str]:
-    """The token as it stands, then without what may belong to the sentence around it."""
-    for whole in (token, *_cut(token)):
-        least = max(0, len(whole.rstrip(_TRAILING)), len(whole) - SIGNS)
-        yield from (whole[:end] for end in range(len(whole), least - 1, -1) if end)
+def _without_punctuation(token: str) -> Iterator[str]:
+    """Yield the token, then shorter ones without what may belong to the sentence."""
+    for candidate in (token, *_cut_at_sign(token)):
+        shortest = max(0, len(candidate.rstrip(_TRAILING)), len(candidate) - MAX_PUNCTUATION)
+        yield from (candidate[:end] for end in range(len(candidate), shortest - 1, -1) if end)
 
 
-def _cut(token: str) -> Iterator[str]:
+def _cut_at_sign(token: str) -> Iterator[str]:
     foreign = re.search(r"[^\x00-\x7f]", token)
     if foreign is not None and foreign.start():
         yield token[: foreign.start()]
@@ -119,8 +119,8 @@ def _cut(token: str) -> Iterator[str]:
 
 
 def _numbers(lines: str) -> tuple[int | None, int | None]:
-    """`:L10-L50` as numbers, the smaller one first, counted from 1."""
-    numbers = [max(1, int(one)) for one in re.findall(r"\d+", lines)]
+    """Return the line numbers of `:L10-L50` in ascending order, from 1."""
+    numbers = [max(1, int(number)) for number in re.findall(r"\d+", lines)]
     if not numbers:
         return None, None
     return min(numbers), max(numbers)
@@ -140,7 +140,7 @@ def _certain(token: str, after: str) -> bool:
 
 
 def _fenced(text: str) -> list[tuple[int, int]]:
-    """Where blocks of code begin and end; one without an end reaches to the end of the text."""
+    """Return start and end of fenced code blocks; an unclosed one extends to the end of the text."""
     blocks: list[tuple[int, int]] = []
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):

@@ -16,7 +16,7 @@ from tui_agent.tui.base_app import BaseApp
 from widgets.completion import MentionPicker
 
 if TYPE_CHECKING:
-    from tui_agent.mentions.search import Found, Mentions
+    from tui_agent.mentions.search import MentionMatches, Mentions
     from widgets.prompt_input import PromptInput
 
 LIST_KEYS = ("up", "down", "tab", "enter", "escape", "colon")
@@ -107,18 +107,18 @@ class MentionCompletion:
         if self._search is not None and not self._results_complete.is_set():
             self._search.find(mention.query, self._show_results)
 
-    def _show_results(self, results: Found) -> None:
+    def _show_results(self, results: MentionMatches) -> None:
         if self._mention is None or results.query != self._mention.query:
             return
         self.picker.show(results.query, results.names, listing=results.listing, note=results.note)
-        if results.whole:
+        if results.complete:
             self._results_complete.set()
 
     def _close(self) -> None:
         if self._mention is not None:
             self._mention = None
             if self._search is not None:
-                self._search.end()
+                self._search.cancel()
             self.picker.close()
 
     # --- keys ---

@@ -1,4 +1,4 @@
-"""The workspace as the agent knows it: trusted or not, its AGENTS.md files, what kind of project it is (H1)."""
+"""The workspace: its trust, its AGENTS.md files, and what kind of project it is (A8, H1, H3)."""
 
 from __future__ import annotations
 
@@ -32,63 +32,65 @@ from tui_agent.tools.wording import printable_name
 
 AGENTS_FILE = "AGENTS.md"
 AGENTS_CAP = 16_000
-"""Characters taken from one of them."""
+"""Maximum characters of an AGENTS.md file."""
 NESTED_CAP = 8_000
-"""Characters taken from one of a folder below."""
+"""Maximum characters of an AGENTS.md file of a folder below the roots."""
 
 
-class Ground(msgspec.Struct, frozen=True):
+class TrustedFolder(msgspec.Struct, frozen=True):
     """A trusted folder of the workspace."""
 
     folder: Path
     name: str = ""
-    """What its paths begin with; empty where there is only one."""
+    """Prefix of its paths; empty if it is the only one."""
     above: tuple[Path, ...] = ()
-    """Trusted folders above it up to the top of its repository, the topmost first."""
+    """Trusted parent folders up to the top of its repository, topmost first."""
 
-    def shown(self, path: Path) -> str:
-        """The path as user and model know it."""
-        shown = os.path.relpath(path, self.folder)
-        return f"{self.name}/{shown}" if self.name else shown
+    def display(self, path: Path) -> str:
+        """Return the path as shown to user and model."""
+        relative = os.path.relpath(path, self.folder)
+        return f"{self.name}/{relative}" if self.name else relative
 
 
 class AgentFile(msgspec.Struct, frozen=True):
-    """One of them, as it was read."""
+    """An AGENTS.md file, as it was read."""
 
     path: Path
     source: str
-    """What it is called: `the user`, `AGENTS.md`, `src/api/AGENTS.md`."""
+    """Its name: `the user`, `AGENTS.md`, `src/api/AGENTS.md`."""
     text: str = ""
     warning: str = ""
-    """Why it was not used, or not as a whole."""
+    """Why it was not used, or not completely."""
     stamp: FileStamp | None = None
-    """What tells whether it was written since; None where there is none."""
+    """Detects changes; None if the file does not exist."""
 
     @property
-    def told(self) -> str:
-        """What the model gets."""
+    def prompt(self) -> str:
+        """The text for the system message."""
         return f"Rules from {self.source}:\n{self.text}"
 
 
-def read_agent_files(home_file: Path, grounds: Sequence[Ground]) -> tuple[AgentFile, ...]:
-    """The user's file, then those of each folder from the top of its repository down. Absent ones are among them, so
-    that their coming is noticed. Does file IO."""
-    found = [read_agent_file(home_file, "the user", None)]
-    for ground in grounds:
-        for folder in (*ground.above, ground.folder):
+def read_agent_files(home_file: Path, folders: Sequence[TrustedFolder]) -> tuple[AgentFile, ...]:
+    """Read the user's file, then those of each folder from the top of its repository down. Does file IO.
+
+    Missing files are included, so their creation is noticed.
+    """
+    files = [read_agent_file(home_file, "the user", None)]
+    for trusted in folders:
+        for folder in (*trusted.above, trusted.folder):
             path = folder / AGENTS_FILE
-            if path != home_file and all(path != one.path for one in found):
-                found.append(read_agent_file(path, ground.shown(path), folder))
-    return tuple(found)
+            if path != home_file and all(path != file.path for file in files):
+                files.append(read_agent_file(path, trusted.display(path), folder))
+    return tuple(files)
 
 
-def unchanged(found: Sequence[AgentFile]) -> bool:
-    """True while all files are as they were when they were read. Does file IO."""
-    return all(file_stamp(one.path) == one.stamp for one in found)
+def is_current(files: Sequence[AgentFile]) -> bool:
+    """Return True if no file has changed since it was read. Does file IO."""
+    return all(file_stamp(file.path) == file.stamp for file in files)
 
 
 def read_agent_file(path: Path, source: str, within: Path | None, cap: int = AGENTS_CAP) -> AgentFile:
-    """One file, at most `cap` characters of it; one that leads out of `within` is not used. Does file IO."""
+    """Read up to `cap` characters of a file, unless it is a link out of the folder `within`. Does file IO."""
     stamp = file_stamp(path)
     try:
         if stamp is None or not path.is_file():
@@ -108,74 +110,76 @@ def read_agent_file(path: Path, source: str, within: Path | None, cap: int = AGE
 
 
 def above_in_repository(folder: Path) -> tuple[Path, ...]:
-    """The folders above `folder` up to the one with `.git`, the topmost first; none where no repository is around it,
-    or where it is one itself. Does file IO."""
+    """Return the parent folders up to the one with `.git`, topmost first. Does file IO.
+
+    Empty outside a repository, or if `folder` is the top of one.
+    """
     if os.path.lexists(folder / ".git"):
         return ()
-    passed: list[Path] = []
+    parents: list[Path] = []
     for above in folder.parents:
-        passed.append(above)
+        parents.append(above)
         if os.path.lexists(above / ".git"):
-            return tuple(reversed(passed))
+            return tuple(reversed(parents))
     return ()
 
 
-KNOWN = 2_000
-"""Files that are remembered, absent ones among them."""
+MAX_CACHED = 2_000
+"""AGENTS.md files in the cache, including missing ones."""
 
 
 class NestedRules:
-    """For all conversations of a session; what one of them has seen is found in its own messages."""
+    """The rules of folders below the roots, for all conversations of a session."""
 
-    def __init__(self, grounds: Callable[[], Sequence[Ground]], tell: Callable[[AgentFile], object]) -> None:
-        """`grounds`: the folders that are trusted at this moment. `tell` is called for each file as it is read."""
-        self._grounds = grounds
-        self._tell = tell
-        self._read: dict[Path, AgentFile] = {}
+    def __init__(self, folders: Callable[[], Sequence[TrustedFolder]], on_read: Callable[[AgentFile], object]) -> None:
+        """`folders` returns the trusted folders; `on_read` is called with each file when it is read."""
+        self._folders = folders
+        self._on_read = on_read
+        self._cache: dict[Path, AgentFile] = {}
         self._new: list[AgentFile] = []
 
     async def due(self, touched: Iterable[str], shown: Sequence[Message]) -> list[str]:
-        """The rules that hold for the files `touched` (absolute paths) and stand in none of the messages `shown`."""
-        found = await asyncio.to_thread(self._found, tuple(touched))
+        """Return the rules for the files `touched` (absolute paths) that are in none of the messages `shown`."""
+        files = await asyncio.to_thread(self._applicable, tuple(touched))
         new, self._new = self._new, []
-        for one in new:
-            self._tell(one)
+        for file in new:
+            self._on_read(file)
         seen = [message.text for message in shown if is_kind(message, RULES)]
-        return [text for one in found if not _stands(text := rules_text(one), seen)]
+        return [text for file in files if not _is_shown(text := rules_text(file), seen)]
 
-    def _found(self, touched: Sequence[str]) -> list[AgentFile]:
-        places: dict[Path, Ground] = {}
-        grounds = self._grounds()
-        own = set(touched)
+    def _applicable(self, touched: Sequence[str]) -> list[AgentFile]:
+        rule_folders: dict[Path, TrustedFolder] = {}
+        trusted_folders = self._folders()
+        touched_paths = set(touched)
         for name in touched:
             path = Path(name)
-            around = [ground for ground in grounds if path.is_relative_to(ground.folder)]
-            if not around:
+            containing = [each for each in trusted_folders if path.is_relative_to(each.folder)]
+            if not containing:
                 continue
-            ground = max(around, key=lambda one: len(one.folder.parts))
-            folder = ground.folder
-            for part in path.relative_to(ground.folder).parts[:-1]:
+            trusted = max(containing, key=lambda each: len(each.folder.parts))
+            folder = trusted.folder
+            for part in path.relative_to(trusted.folder).parts[:-1]:
                 folder = folder / part
-                if str(folder / AGENTS_FILE) not in own:
-                    places[folder] = ground
-        found = (self._one(folder / AGENTS_FILE, ground) for folder, ground in places.items())
-        return [one for one in found if one.text]
+                if str(folder / AGENTS_FILE) not in touched_paths:
+                    rule_folders[folder] = trusted
+        files = (self._read_cached(folder / AGENTS_FILE, trusted) for folder, trusted in rule_folders.items())
+        return [file for file in files if file.text]
 
-    def _one(self, path: Path, ground: Ground) -> AgentFile:
-        known, stamp = self._read.get(path), file_stamp(path)
-        if known is not None and known.stamp == stamp:
-            return known
-        if len(self._read) >= KNOWN:
-            self._read.clear()
-        read = read_agent_file(path, ground.shown(path), ground.folder, NESTED_CAP)
-        self._read[path] = read
-        if read.text or read.warning:
-            self._new.append(read)
-        return read
+    def _read_cached(self, path: Path, trusted: TrustedFolder) -> AgentFile:
+        cached, stamp = self._cache.get(path), file_stamp(path)
+        if cached is not None and cached.stamp == stamp:
+            return cached
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        file = read_agent_file(path, trusted.display(path), trusted.folder, NESTED_CAP)
+        self._cache[path] = file
+        if file.text or file.warning:
+            self._new.append(file)
+        return file
 
 
 def rules_text(file: AgentFile) -> str:
-    """What the model gets of a file: its first line names it."""
+    """Return the rules of a nested file for the model; the first line names the file."""
     folder = file.source.rpartition("/")[0]
     return (
         f"Rules from {file.source}. They hold for what lies in {folder}, and come before those of folders above it.\n"
@@ -183,115 +187,116 @@ def rules_text(file: AgentFile) -> str:
     )
 
 
-def _stands(text: str, seen: Sequence[str]) -> bool:
-    whole = wrap_untrusted(RULES, text).text
-    first = "\n".join(whole.split("\n", 2)[:2])
-    return any(one == whole or (one.startswith(first) and SHORTENED in one) for one in seen)
+def _is_shown(text: str, seen: Sequence[str]) -> bool:
+    message = wrap_untrusted(RULES, text).text
+    head = "\n".join(message.split("\n", 2)[:2])
+    return any(other == message or (other.startswith(head) and SHORTENED in other) for other in seen)
 
 
 class Project:
-    """Nothing of a folder is interpreted before it is trusted (A8)."""
+    """Rules and facts of the workspace; untrusted folders are not interpreted (A8)."""
 
-    def __init__(self, workspace: Path, roots: Roots, *, trusted: bool, tell: Callable[[Notice], object]) -> None:
+    def __init__(self, workspace: Path, roots: Roots, *, trusted: bool, notify: Callable[[Notice], object]) -> None:
         self.workspace = workspace
         self.trusted = trusted
-        self._tell = tell
+        self._notify = notify
         self._roots = roots
         self._files: tuple[AgentFile, ...] | None = None
-        self._found: dict[Path, ProjectFacts] = {}
-        self._said: set[str] = set()
-        self._settling = asyncio.Lock()
-        self.nested = NestedRules(self.grounds, self._tell_nested)
-        """The rules of folders below."""
+        self._facts: dict[Path, ProjectFacts] = {}
+        self._notified: set[str] = set()
+        self._lock = asyncio.Lock()
+        self.nested = NestedRules(self.trusted_folders, self._report_nested)
+        """The rules of folders below the roots."""
 
     async def trust(self) -> None:
-        """Remember the folder by its real path and read its rules from now on."""
+        """Trust the workspace, permanently if that can be saved."""
         try:
             await asyncio.to_thread(trust_store.trust, self.workspace)
         except DecisionsNotSaved as error:
-            self._tell(Notice(level="warning", text=f"Trusted for this session only: {error}", code="trust.unkept"))
+            self._notify(Notice(level="warning", text=f"Trusted for this session only: {error}", code="trust.unkept"))
         self.trusted = True
         self._files = None
         if await asyncio.to_thread(paths.workspace_settings_file(self.workspace).exists):
             text = "The folder has its own settings; they take effect at the next start."
-            self._tell(Notice(level="warning", text=text, code="trust.settings"))
+            self._notify(Notice(level="warning", text=text, code="trust.settings"))
 
     @property
     def folders(self) -> tuple[tuple[str, Path], ...]:
-        """The workspace's folders with the names that paths begin with; a single one has none."""
+        """The workspace's folders with the names that their paths begin with; empty for a single one."""
         if len(self._roots.folders) == 1:
             return (("", self.workspace),)
         return tuple(zip(self._roots.names, self._roots.folders, strict=True))
 
-    def grounds(self) -> list[Ground]:
-        """Those that are trusted, each with the trusted folders above it in its repository. Does file IO."""
-        found: list[Ground] = []
+    def trusted_folders(self) -> list[TrustedFolder]:
+        """Return the trusted folders, each with the trusted folders above it in its repository. Does file IO."""
+        trusted: list[TrustedFolder] = []
         for name, folder in self.folders:
-            own = folder == self.workspace
-            if not (self.trusted if own else trust_store.is_trusted(folder)):
+            is_workspace = folder == self.workspace
+            if not (self.trusted if is_workspace else trust_store.is_trusted(folder)):
                 continue
             above = above_in_repository(folder)
-            found.append(Ground(folder, name, tuple(one for one in above if trust_store.is_trusted(one))))
-        return found
+            trusted.append(TrustedFolder(folder, name, tuple(filter(trust_store.is_trusted, above))))
+        return trusted
 
     async def system(
         self, mode: Mode, approval_mode: ApprovalMode, model_prompt: str = "", role: str = "", window: int | None = None
     ) -> str:
-        """The system message of the next requests; its text stays the same from run to run where nothing changed.
+        """Return the system message; it is the same from run to run unless something changed.
 
-        `model_prompt`: what models.json has to tell the model. `role`: who is told, see modes.py. `window`: tokens.
+        `model_prompt` comes from models.json, `role` is one of modes.py, `window` the context window in tokens.
         """
-        async with self._settling:
-            files, found = await self._rules(), await self._discovered()
+        async with self._lock:
+            files, facts = await self._rules(), await self._project_facts()
         from tui_agent.engine.context.modes import FILES, ORCHESTRATOR
 
-        leads = role in (ORCHESTRATOR, FILES)  # it sends others to look (T5); it gets the files themselves (E5)
+        without_facts = role in (ORCHESTRATOR, FILES)  # has sub-agents for that (T5); has the files themselves (E5)
         return system_text(
-            [one.told for one in files if one.text],
+            [file.prompt for file in files if file.text],
             mode=mode,
             reads_only=approval_mode is ApprovalMode.READ_ONLY,
             where="" if role == FILES else where_text(self.folders, dt.date.today().isoformat()),
-            project="" if leads else text_for(found, window),
+            project="" if without_facts else describe_project(facts, window),
             model_prompt=model_prompt,
             role=role,
         )
 
     async def _rules(self) -> tuple[AgentFile, ...]:
-        """The AGENTS.md files that hold for all paths, read again where one changed."""
-        if self._files is None or not await asyncio.to_thread(unchanged, self._files):
-            grounds = await asyncio.to_thread(self.grounds)
-            self._warn_untrusted([ground.folder for ground in grounds])
-            self._files = await asyncio.to_thread(read_agent_files, paths.agents_file(), grounds)
-            for one in self._files:
-                self._warn(one)
-            self._list(self._files)
+        """Return the AGENTS.md files that apply to all paths, re-read if one changed."""
+        if self._files is None or not await asyncio.to_thread(is_current, self._files):
+            trusted = await asyncio.to_thread(self.trusted_folders)
+            self._warn_untrusted([each.folder for each in trusted])
+            self._files = await asyncio.to_thread(read_agent_files, paths.agents_file(), trusted)
+            for file in self._files:
+                self._warn(file)
+            self._report_used(self._files)
         return self._files
 
-    async def _discovered(self) -> tuple[tuple[str, ProjectFacts], ...]:
-        """What kind of project each trusted folder holds, as it was found first (H3)."""
-        grounds = await asyncio.to_thread(self.grounds)
-        new = [ground.folder for ground in grounds if ground.folder not in self._found]
+    async def _project_facts(self) -> tuple[tuple[str, ProjectFacts], ...]:
+        """Return the facts of each trusted folder, discovered once per session (H3)."""
+        trusted = await asyncio.to_thread(self.trusted_folders)
+        new = [each.folder for each in trusted if each.folder not in self._facts]
         if new:
             roots = tuple(folder for _, folder in self.folders)
-            for folder, found in zip(new, await asyncio.gather(*(discover(one, roots) for one in new)), strict=True):
-                self._found[folder] = found
-        return tuple((ground.name, self._found[ground.folder]) for ground in grounds)
+            discovered = await asyncio.gather(*(discover(folder, roots) for folder in new))
+            self._facts.update(zip(new, discovered, strict=True))
+        return tuple((each.name, self._facts[each.folder]) for each in trusted)
 
-    # --- what the user is told ---
+    # --- notices ---
 
-    def _list(self, files: Sequence[AgentFile]) -> None:
-        used = [f"{_name(one)} ({_tokens(one.text):,} tokens)" for one in files if one.text]
-        self._say("info", f"Rules in use: {', '.join(used)}.", "rules.loaded") if used else None
+    def _report_used(self, files: Sequence[AgentFile]) -> None:
+        used = [f"{_name(file)} ({_tokens(file.text):,} tokens)" for file in files if file.text]
+        if used:
+            self._notify_once("info", f"Rules in use: {', '.join(used)}.", "rules.loaded")
 
-    def _tell_nested(self, file: AgentFile) -> None:
+    def _report_nested(self, file: AgentFile) -> None:
         self._warn(file)
         if file.text:
             text = f"Rules of a folder, now in use: {_name(file)} ({_tokens(file.text):,} tokens)."
-            self._say("info", text, "rules.nested")
+            self._notify_once("info", text, "rules.nested")
 
     def _warn(self, file: AgentFile) -> None:
         if file.warning:
-            self._say("warning", file.warning, "rules.unread")
+            self._notify_once("warning", file.warning, "rules.unread")
 
     def _warn_untrusted(self, trusted: Sequence[Path]) -> None:
         for _, folder in self.folders:
@@ -300,13 +305,12 @@ class Project:
                     f"{folder} is not trusted: its AGENTS.md and its git status are not read. "
                     "Start tui-agent there once to trust it."
                 )
-                self._say("info", text, "trust.root")
+                self._notify_once("info", text, "trust.root")
 
-    def _say(self, level: Literal["info", "warning"], text: str, code: str) -> None:
-        """Tell, once."""
-        if text not in self._said:
-            self._said.add(text)
-            self._tell(Notice(level=level, text=text, code=code))
+    def _notify_once(self, level: Literal["info", "warning"], text: str, code: str) -> None:
+        if text not in self._notified:
+            self._notified.add(text)
+            self._notify(Notice(level=level, text=text, code=code))
 
 
 def _name(file: AgentFile) -> str:
@@ -320,7 +324,7 @@ def _tokens(text: str) -> int:
 
 
 def offer_rules() -> Notice | None:
-    """The offer to write ~/AGENTS.md from a template, made once in a lifetime (H1). Does file IO."""
+    """Return the one-time offer to write ~/AGENTS.md from a template (H1). Does file IO."""
     offered = paths.data_dir() / "rules-offered"
     try:
         if paths.agents_file().exists() or offered.exists():
@@ -333,54 +337,54 @@ def offer_rules() -> Notice | None:
     return Notice(level="info", text=text, code="rules.offer")
 
 
-# --- what kind of project a folder holds, found out once a session, in trusted folders only (H3, A8) ---
+# --- project facts, discovered once per session in trusted folders (H3, A8) ---
 
-ENTRIES = 20_000
-"""Entries of a folder that are looked at when languages are counted."""
-SECONDS = 0.4
-"""For counting; the folders above come first."""
-LOOKS = 256
-"""Entries between two looks at the clock: a small project is counted whole however busy the machine is."""
-GIT_SECONDS = 2.0
-"""For git; without an answer until then its status is left out."""
-DEPTH = 12
-NAMES = 8
-"""Names of project files, documents and changed files that are told."""
-LANGUAGES = 5
+MAX_ENTRIES = 20_000
+"""Maximum entries visited to count languages."""
+COUNT_TIMEOUT = 0.4
+"""Seconds for counting, breadth first."""
+CLOCK_INTERVAL = 256
+"""Entries between checks of the time limit; small projects are always counted completely."""
+GIT_TIMEOUT = 2.0
+"""Seconds for git, after which its status is omitted."""
+MAX_DEPTH = 12
+MAX_NAMES = 8
+"""Maximum project files, documents, and changed files listed."""
+MAX_LANGUAGES = 5
 FULL, SMALL = 900, 360
-"""Characters of what the model is told, about 250 and 100 tokens; the second in windows of at most SMALL_WINDOW."""
+"""Maximum characters, about 250 and 100 tokens; the second one for windows of at most SMALL_WINDOW tokens."""
 SMALL_WINDOW = 8_192
 
 
 class ProjectFacts(msgspec.Struct, frozen=True):
-    """What was found in one folder, as it was when the session began."""
+    """Facts about a folder at the start of the session."""
 
     projects: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     languages: tuple[tuple[str, int], ...] = ()
-    """Name and number of files, the most frequent first."""
+    """(Name, number of files), most frequent first."""
     counted_all: bool = True
     branch: str = ""
     changed: int | None = None
-    """Changed files; None where git gave no answer."""
+    """Number of changed files; None if git did not answer."""
     untracked: int = 0
     names: tuple[str, ...] = ()
     """Some of the changed files."""
 
-    def told(self, room: int) -> str:
-        """All of it in `room` characters, whole lines only; empty where nothing was found."""
+    def describe(self, room: int) -> str:
+        """Return the facts in at most `room` characters, complete lines only."""
         lines = [
             f"Project files: {', '.join(self.projects)}." if self.projects else "",
             self._languages(),
             f"Documents: {', '.join(self.documents)}." if self.documents else "",
         ]
-        kept: list[str] = []
+        shown: list[str] = []
         for line in filter(None, lines):
-            if sum(map(len, kept)) + len(kept) + len(line) <= room:
-                kept.append(line)
-        left = room - sum(map(len, kept)) - len(kept)
+            if sum(map(len, shown)) + len(shown) + len(line) <= room:
+                shown.append(line)
+        left = room - sum(map(len, shown)) - len(shown)
         git = next((line for line in (self._git(True), self._git(False)) if len(line) <= left), "")
-        return "\n".join(filter(None, [*kept, git]))
+        return "\n".join(filter(None, [*shown, git]))
 
     def _languages(self) -> str:
         if not self.languages:
@@ -391,7 +395,7 @@ class ProjectFacts(msgspec.Struct, frozen=True):
         )
         return f"Languages: {counts}."
 
-    def _git(self, named: bool) -> str:
+    def _git(self, with_names: bool) -> str:
         if not self.branch:
             return ""
         branch = f"Git branch {self.branch}"
@@ -401,36 +405,36 @@ class ProjectFacts(msgspec.Struct, frozen=True):
             return f"{branch}, nothing changed since the last commit."
         parts = [f"{self.changed:,} changed"] if self.changed else []
         parts += [f"{self.untracked:,} untracked"] if self.untracked else []
-        names = f": {', '.join(self.names)}" if self.names and named else ""
+        names = f": {', '.join(self.names)}" if self.names and with_names else ""
         more = ", …" if names and self.changed > len(self.names) else ""
         return f"{branch}, {' and '.join(parts)} when the session began{names}{more}."
 
 
 async def discover(folder: Path, roots: tuple[Path, ...]) -> ProjectFacts:
-    """What is in `folder`, one of `roots`. Takes at most about GIT_SECONDS; never raises but for cancellation.
+    """Discover the facts of `folder`, one of `roots`, within about GIT_TIMEOUT. Raises only cancellation.
 
-    The folder must be trusted: git is asked, in a way in which it runs nothing of the repository.
+    The folder must be trusted, although git runs without the repository's hooks and filters.
     """
     stop = threading.Event()
     try:
-        looked, status = await asyncio.gather(
-            asyncio.to_thread(_looked, folder, stop), _status(Git(folder, roots), folder)
+        facts, status = await asyncio.gather(
+            asyncio.to_thread(_inspect, folder, stop), _status(Git(folder, roots), folder)
         )
     finally:
         stop.set()
-    found: ProjectFacts = msgspec.structs.replace(looked, **status)
-    return found
+    updated: ProjectFacts = msgspec.structs.replace(facts, **status)
+    return updated
 
 
-def text_for(found: tuple[tuple[str, ProjectFacts], ...], window: int | None) -> str:
-    """What the system message says of the folders, each with its name where there are several; may be empty."""
-    room = (SMALL if window is not None and window <= SMALL_WINDOW else FULL) // max(1, len(found))
-    parts = [(name, one.told(room)) for name, one in found]
-    told = [f"In {name}:\n{text}" if len(found) > 1 else text for name, text in parts if text]
-    return mark_invisible("\n".join(told))
+def describe_project(facts: Sequence[tuple[str, ProjectFacts]], window: int | None) -> str:
+    """Return the facts of the named folders for the system message; may be empty."""
+    room = (SMALL if window is not None and window <= SMALL_WINDOW else FULL) // max(1, len(facts))
+    parts = [(name, folder_facts.describe(room)) for name, folder_facts in facts]
+    texts = [f"In {name}:\n{text}" if len(facts) > 1 else text for name, text in parts if text]
+    return mark_invisible("\n".join(texts))
 
 
-# --- by file --------------------------------------------------------------------------------
+# --- by files -------------------------------------------------------------------------------
 
 
 _table = partial(read_table, __file__, "discovery.json")
@@ -441,29 +445,29 @@ def _language_of() -> dict[str, str]:
     return {ending: name for name, endings in _table()["languages"].items() for ending in endings}
 
 
-def _looked(folder: Path, stop: threading.Event) -> ProjectFacts:
+def _inspect(folder: Path, stop: threading.Event) -> ProjectFacts:
     try:
-        names = {entry.name for _, entry in zip(range(ENTRIES), os.scandir(folder), strict=False)}
+        names = {entry.name for _, entry in zip(range(MAX_ENTRIES), os.scandir(folder), strict=False)}
     except OSError:
         return ProjectFacts()
-    counts, counted_all = _counted(folder, stop)
-    common = counts.most_common(LANGUAGES)
-    least = common[0][1] // 50 if common else 0
+    counts, counted_all = _count_languages(folder, stop)
+    common = counts.most_common(MAX_LANGUAGES)
+    minimum = common[0][1] // 50 if common else 0
     return ProjectFacts(
-        projects=tuple(name for name in _table()["projects"] if name in names)[:NAMES],
-        documents=tuple(name for name in _table()["documents"] if name in names)[:NAMES],
-        languages=tuple((name, number) for name, number in common if number > least),
+        projects=tuple(name for name in _table()["projects"] if name in names)[:MAX_NAMES],
+        documents=tuple(name for name in _table()["documents"] if name in names)[:MAX_NAMES],
+        languages=tuple((name, number) for name, number in common if number > minimum),
         counted_all=counted_all,
         branch=printable_name(branch_of(folder) or "")[:80],
     )
 
 
-def _counted(folder: Path, stop: threading.Event) -> tuple[Counter[str], bool]:
-    """Files by language, and whether all were seen: breadth first, so that a limit leaves out what lies deepest."""
+def _count_languages(folder: Path, stop: threading.Event) -> tuple[Counter[str], bool]:
+    """Count files by language, breadth first; also return whether all were counted."""
     from tui_agent.tools.gitignore import GitIgnore  # not before the first message
 
     counts: Counter[str] = Counter()
-    until, left = time.monotonic() + SECONDS, ENTRIES
+    deadline, left = time.monotonic() + COUNT_TIMEOUT, MAX_ENTRIES
     queue = deque([(folder, GitIgnore.at(folder, folder))])
     skipped, language_of = frozenset(_table()["skipped"]), _language_of()
     while queue:
@@ -473,7 +477,7 @@ def _counted(folder: Path, stop: threading.Event) -> tuple[Counter[str], bool]:
             with open_folder(where) as fd, os.scandir(fd) as entries:
                 for entry in entries:
                     left -= 1
-                    late = left % LOOKS == 0 and time.monotonic() > until
+                    late = left % CLOCK_INTERVAL == 0 and time.monotonic() > deadline
                     if left < 0 or late or stop.is_set():
                         return counts, False
                     name = entry.name
@@ -481,9 +485,9 @@ def _counted(folder: Path, stop: threading.Event) -> tuple[Counter[str], bool]:
                         continue
                     is_folder = entry.is_dir(follow_symlinks=False)
                     language = language_of.get(name.rpartition(".")[2])
-                    near = name not in skipped and len(parts) < DEPTH
-                    wanted = near if is_folder else language is not None
-                    if not wanted or rules.ignores((*parts, name), is_folder):
+                    descend = name not in skipped and len(parts) < MAX_DEPTH
+                    relevant = descend if is_folder else language is not None
+                    if not relevant or rules.ignores((*parts, name), is_folder):
                         continue
                     if is_folder:
                         queue.append((where / name, rules.below(where / name)))
@@ -498,10 +502,10 @@ def _counted(folder: Path, stop: threading.Event) -> tuple[Counter[str], bool]:
 
 
 async def _status(git: Git, folder: Path) -> dict[str, Any]:
-    """The fields of ProjectFacts that git knows."""
+    """Return the fields of ProjectFacts that come from git."""
     if await asyncio.to_thread(branch_of, folder) is None:
         return {}
-    said = await git.run(
+    output = await git.run(
         "status",
         "--porcelain=v1",
         "-z",
@@ -510,14 +514,14 @@ async def _status(git: Git, folder: Path) -> dict[str, Any]:
         "--ignore-submodules=all",
         "--",
         ".",
-        seconds=GIT_SECONDS,
+        seconds=GIT_TIMEOUT,
     )
-    if said is None:
+    if output is None:
         return {}
-    rows = [row.decode("utf-8", "surrogateescape") for row in said.split(b"\0") if row]
+    rows = [row.decode("utf-8", "surrogateescape") for row in output.split(b"\0") if row]
     changed = [row[3:] for row in rows if not row.startswith(("??", "!!"))]
     return {
         "changed": len(changed),
         "untracked": sum(row.startswith("??") for row in rows),
-        "names": tuple(printable_name(name)[:80] for name in changed[:NAMES]),
+        "names": tuple(printable_name(name)[:80] for name in changed[:MAX_NAMES]),
     }
