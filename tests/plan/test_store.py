@@ -155,8 +155,8 @@ def test_a_repaired_text_takes_the_place_and_the_old_one_is_kept_aside(store: Pl
     path.write_bytes(b"broken words")
     found = store.refresh()
     assert isinstance(found, Unreadable)
-    assert isinstance(store.put("still broken", found.sha256), Unreadable)
-    saved = store.put(plan_text(BASE), found.sha256)
+    assert isinstance(store.replace("still broken", found.sha256), Unreadable)
+    saved = store.replace(plan_text(BASE), found.sha256)
     assert isinstance(saved, SaveResult)
     assert [one.read_bytes() for one in saved.aside] == [b"broken words"]
     assert path.read_text(encoding="utf-8") == plan_text(BASE)

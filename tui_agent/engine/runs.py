@@ -153,7 +153,7 @@ class RunDispatcher:
         environment = self._environment
         mode, approval_mode = environment.mode, environment.approval_mode
         if mode is Mode.PLAN or not mode.reads_only:
-            await self._memory.mend()
+            await self._memory.repair()
         await _load("engine.loop.loop")
         from tui_agent.engine.context import modes
         from tui_agent.engine.context.window import Window

@@ -1,4 +1,4 @@
-"""The plan as values (P1). Everything here compares by content and can be written as JSON."""
+"""The plan document as values (P1), comparable and JSON-serializable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui_agent.common.domain import FrozenValue
 
 
 class PlanStatus(StrEnum):
-    """How the work as a whole stands."""
+    """Status of the work as a whole."""
 
     PLANNING = "planning"
     IN_PROGRESS = "in_progress"
@@ -21,7 +21,7 @@ class PlanStatus(StrEnum):
 
 
 class Criterion(FrozenValue, frozen=True, kw_only=True):
-    """One thing that must hold when the work is done."""
+    """A condition that must be met when the work is done."""
 
     description: str
     completed: bool = False
@@ -29,33 +29,33 @@ class Criterion(FrozenValue, frozen=True, kw_only=True):
 
 
 class Decision(FrozenValue, frozen=True, kw_only=True):
-    """A choice that was made, or one that was turned down."""
+    """A decision, made or rejected."""
 
     title: str
     rationale: str = ""
     alternatives: tuple[str, ...] = ()
     when: datetime | None = None
-    """Local time without zone, to the minute; None when nobody wrote it down."""
+    """Local time without zone, to the minute; None if unknown."""
 
 
 class LogEntry(FrozenValue, frozen=True, kw_only=True):
-    """What was done, once."""
+    """A piece of work that was done."""
 
     action: str
     details: str = ""
     result: str = ""
-    """Begins with one of `DONE`, `UNDERWAY`, `NOT_DONE` where we write it."""
+    """Begins with `DONE`, `IN_PROGRESS` or `NOT_DONE` if written by the program."""
     tools: tuple[str, ...] = ()
     when: datetime | None = None
     """Local time without zone, to the minute."""
 
 
-DONE, UNDERWAY, NOT_DONE = "✓", "🔄", "❌"
-"""What a result begins with."""
+DONE, IN_PROGRESS, NOT_DONE = "✓", "🔄", "❌"
+"""Marks at the beginning of a result."""
 
 
 class Plan(FrozenValue, frozen=True, kw_only=True):
-    """All that plan_doc.md says, apart from what its reader can't know: the user's own sections and notes."""
+    """The known content of plan_doc.md, without the user's own sections and notes."""
 
     status: PlanStatus = PlanStatus.PLANNING
     goal: str = ""
@@ -64,29 +64,29 @@ class Plan(FrozenValue, frozen=True, kw_only=True):
     decisions_rejected: tuple[Decision, ...] = ()
     execution_log: tuple[LogEntry, ...] = ()
     created_at: int = 0
-    """Milliseconds since the epoch; 0 is unknown."""
+    """Milliseconds since the epoch; 0 if unknown."""
     updated_at: int = 0
     version: int = 1
-    """Grows by one with every save of ours: it tells which text an edit started from."""
+    """Incremented with each save by the program; identifies the text that an edit is based on."""
 
     @property
     def completed(self) -> int:
-        """How many criteria are met."""
-        return sum(one.completed for one in self.acceptance_criteria)
+        """Number of criteria met."""
+        return sum(criterion.completed for criterion in self.acceptance_criteria)
 
     @property
     def content(self) -> Plan:
-        """What a reader would compare: all but the time and the version of the last save."""
+        """The plan without time and version of the last save, for comparisons."""
         return replace(self, version=0, updated_at=0)
 
 
-def minute(moment: datetime) -> datetime:
-    """`moment` as the plan keeps times: local, without zone, to the minute."""
+def to_minute(moment: datetime) -> datetime:
+    """Convert to the plan's times: local, without zone, to the minute."""
     if moment.tzinfo is not None:
         moment = moment.astimezone()
     return moment.replace(second=0, microsecond=0, tzinfo=None, fold=0)
 
 
-def shown(when: datetime) -> str:
-    """`YYYY-MM-DD HH:MM`."""
+def format_time(when: datetime) -> str:
+    """Format as `YYYY-MM-DD HH:MM`."""
     return when.isoformat(sep=" ", timespec="minutes")

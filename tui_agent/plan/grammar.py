@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from tui_agent.plan.document import Criterion, PlanStatus, minute
+from tui_agent.plan.document import Criterion, PlanStatus, to_minute
 
 GOAL = "Goal"
 CRITERIA = "Acceptance Criteria"
@@ -81,7 +81,7 @@ def read_when(text: str) -> tuple[datetime | None, str]:
         moment = datetime.fromisoformat(f"{day}T{(clock or '00:00').rjust(5, '0')}")
         if zone:
             offset = "+00:00" if zone == "Z" else zone
-            moment = minute(datetime.fromisoformat(moment.isoformat() + offset))
+            moment = to_minute(datetime.fromisoformat(moment.isoformat() + offset))
         return moment, rest
     except (ValueError, OverflowError, OSError):
         return None, text

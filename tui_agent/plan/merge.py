@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from tui_agent.common.domain import FrozenValue
-from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, shown
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, format_time
 
 _Item = TypeVar("_Item", Criterion, Decision, LogEntry)
 _ALIKE = 0.6
@@ -175,7 +175,7 @@ def shown_value(value: Any) -> str | None:
     if isinstance(value, FrozenValue):
         parts = [shown_value(getattr(value, name)) for name in value.__struct_fields__ if name != "completed"]
         return " · ".join(part for part in parts if part)
-    return shown(value) if hasattr(value, "isoformat") else str(value)
+    return format_time(value) if hasattr(value, "isoformat") else str(value)
 
 
 class _Merge:

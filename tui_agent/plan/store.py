@@ -1,4 +1,4 @@
-"""The file of the plan document: read while others write it, merged with what they wrote, replaced atomically (P3)."""
+"""The plan document's file: read while others write it, merged with their changes, replaced atomically (P3, P4)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tui_agent.platform.file_faults import FileChangedError, FileFault, FileTooL
 from tui_agent.platform.files import FileBytes, read_file, replace_file, sha256_of
 from tui_agent.platform.syscalls import OS, OsCalls
 
-KEPT = 16
-"""Files that stay open: the writer may be several saves of ours behind."""
-QUIET = 0.12
-"""Seconds without a write after which what was written is whole."""
+MAX_REPLACED = 16
+"""Replaced files that stay open: another writer may be several saves behind."""
+QUIET_PERIOD = 0.12
+"""Seconds without a write after which a text is considered complete."""
 _WRITER_PATIENCE = 0.5
 _STEP = 0.01
 
@@ -41,17 +41,17 @@ class _OpenFile:
 
 
 class ReplacedFiles:
-    """The last files that lay under a name. Blocks, as the disk does."""
+    """The files last replaced under a name, watched for late writes. Does file IO."""
 
     def __init__(self) -> None:
         self.unreadable: OSError | None = None
-        """Why what may have been written into one of them is not known; None while all can be read."""
+        """Error that prevented reading one of them."""
         self._open_files: list[_OpenFile] = []
         self._unread_texts: list[bytes] = []
 
     @contextmanager
     def replacing(self, path: Path, sha256: str | None) -> Iterator[None]:
-        """The file at `path`, whose bytes have that hash, is replaced meanwhile; kept when nothing is raised."""
+        """Keep the current file at `path`, with that hash, open while the block replaces it."""
         try:
             fd = None if sha256 is None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -64,99 +64,101 @@ class ReplacedFiles:
             raise
         if fd is not None and sha256 is not None:
             self._open_files.append(_OpenFile(fd, sha256))
-        while len(self._open_files) > KEPT:
-            self._unread_texts += self._seen(self._open_files[0], last=True)
+        while len(self._open_files) > MAX_REPLACED:
+            self._unread_texts += self._read_changed(self._open_files[0], last=True)
             _close(self._open_files.pop(0).fd)
 
     def written_late(self, *, last: bool = False) -> list[bytes]:
-        """What was written into them since the last look; with `last` also what may be torn. Never raises: a file
-        that can't be read is looked at again the next time, and `unreadable` tells of it."""
+        """Return the texts written into them since the last call; with `last`, even incomplete ones.
+
+        Does not raise: `unreadable` has the error, and the file is read again the next time.
+        """
         found, self._unread_texts = self._unread_texts, []
         for old in self._open_files:
-            found += self._seen(old, last=last)
+            found += self._read_changed(old, last=last)
         return found
 
     def close(self) -> None:
-        """Let go of all. Never raises."""
+        """Close all files. Does not raise."""
         while self._open_files:
             _close(self._open_files.pop().fd)
 
-    def _seen(self, old: _OpenFile, *, last: bool) -> list[bytes]:
+    def _read_changed(self, old: _OpenFile, *, last: bool) -> list[bytes]:
         try:
-            return self._of(old, last=last)
+            return self._wait_and_read(old, last=last)
         except OSError as error:
             self.unreadable = error
             return []
 
     @staticmethod
-    def _of(old: _OpenFile, *, last: bool) -> list[bytes]:
-        began = time.monotonic()
-        while (data := _all_of(old.fd)) and (sha256 := sha256_of(data)) != old.sha256:
-            quiet = time.time() - os.fstat(old.fd).st_mtime > QUIET
-            if last or quiet or time.monotonic() - began > _WRITER_PATIENCE:
+    def _wait_and_read(old: _OpenFile, *, last: bool) -> list[bytes]:
+        started = time.monotonic()
+        while (data := _read_all(old.fd)) and (sha256 := sha256_of(data)) != old.sha256:
+            quiet = time.time() - os.fstat(old.fd).st_mtime > QUIET_PERIOD
+            if last or quiet or time.monotonic() - started > _WRITER_PATIENCE:
                 old.sha256 = sha256
                 return [data]
-            time.sleep(_STEP)  # somebody is in the middle of it
+            time.sleep(_STEP)  # a write is in progress
         return []
 
 
 def _close(fd: int) -> None:
-    with suppress(OSError):  # it was only read, and the descriptor is gone whatever `close` reports
+    with suppress(OSError):  # the descriptor is closed in any case
         os.close(fd)
 
 
-def _all_of(fd: int) -> bytes:
+def _read_all(fd: int) -> bytes:
     data = bytearray()
-    while piece := os.pread(fd, 1 << 20, len(data)):
-        data += piece
+    while chunk := os.pread(fd, 1 << 20, len(data)):
+        data += chunk
     return bytes(data)
 
 
 CAP = 16 << 20
-"""Bytes of a plan document that are read."""
+"""Maximum bytes of a plan document."""
 
 _SETTLED = 0.01
-"""Seconds without a write after which a text counts as whole: editors write in pieces."""
+"""Seconds without a write before a text is read: editors write in parts."""
 _PATIENCE = 0.5
 _TRIES = 200
 _VERSIONS = 200
 
 
 class Unreadable(FrozenValue, frozen=True, kw_only=True):
-    """The file can't be taken for a plan. It is left as it is until the user decides."""
+    """The file is not a valid plan. It is left unchanged until the user decides."""
 
     reason: str
     text: str | None = None
-    """Its text, for a repair by the model; None when it is no text or too large."""
+    """Its text, for a repair by the model; None if it is binary or too large."""
     sha256: str | None = None
 
 
 class SaveResult(NamedTuple):
-    """A save that happened, or was not needed."""
+    """A successful save, or one that was not needed."""
 
     document: Document
     written: bool = True
     merged: bool = False
-    """Somebody else's changes went in, too."""
+    """Changes made by others were merged."""
     aside: tuple[Path, ...] = ()
-    """Texts that somebody wrote at the very same moment; each is kept in a file of its own."""
+    """Saved copies of texts written by others at the same moment."""
 
 
 class SaveConflict(NamedTuple):
-    """Nothing was written: these questions come first, then the same call with `choices`."""
+    """Nothing was written: resolve the conflicts, then call `save` again with `choices`."""
 
     conflicts: tuple[Conflict, ...]
     document: Document
-    """What the file says."""
+    """The file's content."""
 
 
 class RefreshResult(NamedTuple):
-    """A look at the file."""
+    """The result of reading the file again."""
 
     plan: Plan
-    """The file's plan together with what of ours is not in the file."""
+    """The file's plan merged with our unsaved changes."""
     changed: bool
-    """Whether the file was changed by somebody else since the last look."""
+    """True if others changed the file since the last read."""
     conflicts: tuple[Conflict, ...] = ()
     aside: tuple[Path, ...] = ()
 
@@ -167,13 +169,13 @@ Outcome: TypeAlias = SaveResult | SaveConflict | Unreadable
 class _FileState(NamedTuple):
     document: Document
     sha256: str | None
-    """Hash of what lies under the name now; None for nothing."""
-    theirs: bool
-    """Whether the document is news to us."""
+    """Hash of the current file; None if there is none."""
+    is_new: bool
+    """The file was changed by others."""
 
 
 class PlanStore:
-    """The plan document of one session. `load` comes first."""
+    """The plan document of a session. Call `load` first. Methods do file IO."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, calls: OsCalls = OS) -> None:
         self.path = path
@@ -181,22 +183,22 @@ class PlanStore:
         self._calls = calls
         self._lock = threading.Lock()
         self.document = parse(SKELETON)
-        """The file's text as of the last look or save."""
+        """The file's content as of the last read or save."""
         self._sha256: str | None = None
         self.plan = self.document.plan
-        """The plan as of the last look or save: what the panel shows and what changes start from."""
+        """The plan as of the last read or save: shown in the panel, and the base of changes."""
         self._versions: dict[int, Plan] = {}
         self._replaced = ReplacedFiles()
         self._briefly_visible: dict[int, bytes] = {}
-        """Version of a text of ours that had to be taken back → the text of theirs that it was taken back for."""
+        """Version of our text that had to be rolled back → the other writer's text that it had replaced."""
         self._to_copy: list[bytes] = []
-        """Texts of others that are to be kept aside and are not yet."""
+        """Texts of others that still must be saved as copies."""
         self._copies: list[Path] = []
 
-    # --- looking ---
+    # --- reading ---
 
     def load(self) -> Document | Unreadable:
-        """Read the file for the first time; an absent one reads as the empty plan. Raises FileFault."""
+        """Read the file for the first time; a missing one is an empty plan. Raises FileFault."""
         with self._lock:
             found = self._find()
             if isinstance(found, _FileState):
@@ -205,14 +207,14 @@ class PlanStore:
             return found
 
     def refresh(self) -> RefreshResult | Unreadable:
-        """Look whether somebody else changed the file. Writes nothing. Raises FileFault."""
+        """Read the file again if others changed it. Writes nothing. Raises FileFault."""
         with self._lock:
             self._check_replaced()
             found = self._find()
             if isinstance(found, Unreadable):
                 return found
             self._save_hidden_text(found)
-            if not found.theirs:
+            if not found.is_new:
                 return RefreshResult(self.plan, changed=False, aside=self._take_copies())
             theirs = found.document.plan
             merged = self._merge(self.plan, theirs, {})
@@ -223,18 +225,18 @@ class PlanStore:
     # --- saving ---
 
     def known(self, version: int) -> Plan | None:
-        """The plan as it was saved or seen under that version; None when that is too long ago."""
+        """Return the plan that was saved or read with that version; None if it is too old."""
         with self._lock:
             return self._versions.get(version)
 
     def save(
         self, plan: Plan, since: Plan, choices: Mapping[str, Choice] | None = None, over: Document | None = None
     ) -> Outcome:
-        """Write `plan`, which somebody made from `since` (a `plan` of this store), with the version counted up.
+        """Write `plan`, which is based on `since` (a `plan` of this store), with a new version.
 
-        Changes that others made meanwhile are kept; where both changed the same value, nothing is written and the
-        conflicts are returned. `over` is the text to write into, notes and all, for somebody who edited the whole of
-        it; it is taken only where nobody else changed the file. Raises FileFault when the file can't be written.
+        Changes made by others are merged; if both sides changed the same value, nothing is written and the conflicts
+        are returned. `over` is the document to write into for edits of the whole text, used only if nobody else changed
+        the file. Raises FileFault.
         """
         with self._lock:
             self._check_replaced()
@@ -251,27 +253,27 @@ class PlanStore:
     def _attempt(
         self, plan: Plan, since: Plan, found: _FileState, choices: Mapping[str, Choice], over: Document | None
     ) -> Outcome | None:
-        """One try: None when somebody wrote in between."""
-        ground = found.document if over is None or found.theirs else over
+        """Try to save once; None if others wrote in between."""
+        target = found.document if over is None or found.is_new else over
         conflicts: tuple[Conflict, ...] = ()
-        whole, theirs = structs.replace(plan, created_at=self.plan.created_at or plan.created_at), found.document.plan
+        merged, theirs = structs.replace(plan, created_at=self.plan.created_at or plan.created_at), found.document.plan
         if since != self.plan:
             ours = merge_plans(since, plan, self.plan, choices)
-            conflicts, whole = ours.conflicts, ours.plan
-        if found.theirs:
-            both = self._merge(whole, theirs, choices)
-            conflicts, whole = (*conflicts, *both.conflicts), both.plan
+            conflicts, merged = ours.conflicts, ours.plan
+        if found.is_new:
+            both = self._merge(merged, theirs, choices)
+            conflicts, merged = (*conflicts, *both.conflicts), both.plan
         if conflicts:
             return SaveConflict(conflicts, found.document)
-        same = whole.content == theirs.content and ground.text == found.document.text
+        same = merged.content == theirs.content and target.text == found.document.text
         if found.sha256 is not None and same:
-            self._remember(found.document, found.sha256, whole)
-            return SaveResult(found.document, written=False, merged=found.theirs, aside=self._take_copies())
+            self._remember(found.document, found.sha256, merged)
+            return SaveResult(found.document, written=False, merged=found.is_new, aside=self._take_copies())
         version = max(theirs.version, self.plan.version, *self._versions, 0) + 1
         now = round(self._clock() * 1000)
-        whole = structs.replace(whole, version=version, updated_at=now, created_at=whole.created_at or now)
+        merged = structs.replace(merged, version=version, updated_at=now, created_at=merged.created_at or now)
         try:
-            document = rewrite(whole, ground)
+            document = rewrite(merged, target)
         except PlanTextError as error:
             return Unreadable(reason=str(error), text=found.document.text, sha256=found.sha256)
         data = document.text.encode("utf-8")
@@ -282,33 +284,33 @@ class PlanStore:
                     follow=True, beneath=self.path.parent, mode=0o600, calls=self._calls,
                 )  # fmt: skip
         except FileChangedError as error:
-            # For a moment it may have lain under the name: whoever read it then builds on it, and not on their own
-            # save that it was swapped with.
+            # Our text may have been visible for a moment: whoever read it then continues from it, and not from their
+            # own save, which it had replaced.
             self._versions[version] = document.plan
             self._briefly_visible[version] = error.displaced
             self._to_copy += filter(None, error.overtaken)
             self._make_copies()
             return None
         self._remember(document, done.sha256, document.plan)
-        with contextlib.suppress(FileFault):  # the save is done; what is to be kept aside is tried again
+        with contextlib.suppress(FileFault):  # saved; the copies are tried again later
             self._check_replaced()
-        return SaveResult(document, merged=found.theirs, aside=self._take_copies())
+        return SaveResult(document, merged=found.is_new, aside=self._take_copies())
 
     def _merge(self, ours: Plan, theirs: Plan, choices: Mapping[str, Choice]) -> MergeResult:
-        """Ours and what the file says by now, which may have started from any version of ours."""
+        """Merge our plan with the file's, which may be based on any of our versions."""
         base = self._versions.get(theirs.version)
         return merge_plans(base or self.document.plan, ours, theirs, choices, cautious=base is None)
 
-    def keep(self, sha256: str) -> Path | None:
-        """Keep a copy of the file, which has that hash, beside it; None when it has other bytes. Raises FileFault."""
+    def save_copy(self, sha256: str) -> Path | None:
+        """Save a copy of the file if it still has that hash. Raises FileFault."""
         with self._lock:
             found = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
             return self._copy(found.data) if found.sha256 == sha256 else None
 
-    def put(self, text: str, expected_sha256: str | None) -> SaveResult | Unreadable:
-        """Put a whole text in the place of one that can't be read, which is kept aside first.
+    def replace(self, text: str, expected_sha256: str | None) -> SaveResult | Unreadable:
+        """Replace an unreadable document by `text`, after saving a copy of it.
 
-        Raises FileFault; FileChangedError when the file no longer has the hash `expected_sha256`.
+        Raises FileFault, and FileChangedError if the file no longer has the hash `expected_sha256`.
         """
         with self._lock:
             document = parse(text)
@@ -322,10 +324,9 @@ class PlanStore:
             return SaveResult(document, aside=self._take_copies())
 
     def close(self) -> tuple[Path, ...]:
-        """Look a last time for a text that was written into a file that we had replaced; where it is kept.
+        """Check the replaced files a last time and close them; return the saved copies.
 
-        Raises FileFault when such a text could not be read or kept; nothing is left open, and another call gives what
-        was kept.
+        Raises FileFault if a text could not be read or copied; a second call returns the copies that were saved.
         """
         with self._lock:
             self._replaced.unreadable = None
@@ -337,13 +338,13 @@ class PlanStore:
                 raise fault_of(error, self.path) from error
             return self._take_copies()
 
-    # --- what lies on disk ---
+    # --- the file ---
 
     def _find(self) -> _FileState | Unreadable:
-        """The file as it is when nobody is in the middle of writing it."""
-        began = time.monotonic()
+        """Read the file, waiting until no write is in progress."""
+        started = time.monotonic()
         while True:
-            late = time.monotonic() - began > _PATIENCE
+            late = time.monotonic() - started > _PATIENCE
             try:
                 found: FileBytes | None = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
             except FileTooLargeError as error:
@@ -357,28 +358,28 @@ class PlanStore:
                     return _FileState(self.document, None, False)
             elif found.sha256 == self._sha256:
                 return _FileState(self.document, found.sha256, False)
-            elif late or self._whole(found, _SETTLED):
+            elif late or self._is_complete(found, _SETTLED):
                 document = _document(found.data)
-                if not late and self._torn(document) and not self._whole(found, QUIET):
+                if not late and self._may_be_torn(document) and not self._is_complete(found, QUIET_PERIOD):
                     time.sleep(_SETTLED / 2)
                     continue
                 if document is None:
                     reason = "it is not UTF-8 text"
-                    return Unreadable(reason=reason, text=_legible(found.data), sha256=found.sha256)
+                    return Unreadable(reason=reason, text=_readable_text(found.data), sha256=found.sha256)
                 if document.problem:
                     return Unreadable(reason=document.problem, text=document.text, sha256=found.sha256)
                 return _FileState(document, found.sha256, True)
-            time.sleep(_SETTLED / 2)  # this runs in a thread, and a writer has no bell to ring
+            time.sleep(_SETTLED / 2)  # polling in a thread: there is no event for a completed write
 
-    def _torn(self, document: Document | None) -> bool:
-        """Whether the text might be the first part of one: our last line is not in it."""
+    def _may_be_torn(self, document: Document | None) -> bool:
+        """Return True if the text may be incomplete: our last line is missing."""
         if document is None or document.problem:
             return True
         last = next((line for line in reversed(self.document.lines) if line.strip()), "")
         return last not in document.lines
 
-    def _whole(self, found: FileBytes, quiet: float) -> bool:
-        """Whether nobody has written it for `quiet` seconds."""
+    def _is_complete(self, found: FileBytes, quiet: float) -> bool:
+        """Return True if the file was not written for `quiet` seconds."""
         try:
             status = os.stat(found.path)
         except OSError:
@@ -386,20 +387,20 @@ class PlanStore:
         return bool(found.data) and status.st_size == len(found.data) and time.time() - status.st_mtime > quiet
 
     def _remember(self, document: Document, sha256: str | None, plan: Plan) -> None:
-        """From here on this is what we know of the file, and what we hold."""
+        """Set the known state of the file, and our plan."""
         self.document, self._sha256, self.plan = document, sha256, plan
         put_bounded(self._versions, document.plan.version, document.plan, _VERSIONS)
 
-    # --- a save of somebody else's that hits the file which we have just replaced ---
+    # --- writes by others at the same moment ---
 
     def _save_hidden_text(self, found: _FileState) -> None:
-        """Keep aside what they had saved, when they went on from a text of ours that hid it from them for a moment."""
-        if not found.theirs:
+        """Save a copy of another writer's text if they continued from ours, which had replaced it for a moment."""
+        if not found.is_new:
             return
         if hidden := self._briefly_visible.pop(found.document.plan.version, b""):
             self._to_copy.append(hidden)
             self._make_copies()
-        while len(self._briefly_visible) > KEPT:
+        while len(self._briefly_visible) > MAX_REPLACED:
             del self._briefly_visible[next(iter(self._briefly_visible))]
 
     def _check_replaced(self, *, last: bool = False) -> None:
@@ -408,24 +409,24 @@ class PlanStore:
         self._make_copies()
 
     def _make_copies(self) -> None:
-        """Raises FileFault when a text can't be kept aside now; it is the first one for the next look."""
+        """Save the pending copies. Raises FileFault; the rest is tried again."""
         while self._to_copy:
             self._copies.append(self._copy(self._to_copy[0]))
             del self._to_copy[0]
 
     def _copy(self, data: bytes) -> Path:
-        """Keep bytes in a file beside the plan."""
+        """Save bytes in a file next to the plan document."""
         mark = hashlib.sha256(data).hexdigest()[:8]
-        with contextlib.suppress(OSError):  # what can't be compared is another text
-            for there in self.path.parent.glob(f"{self.path.stem}.aside-*-{mark}{self.path.suffix}"):
-                if there.is_file() and there.read_bytes() == data:
-                    return there
+        with contextlib.suppress(OSError):  # a file that can't be compared counts as different
+            for existing in self.path.parent.glob(f"{self.path.stem}.aside-*-{mark}{self.path.suffix}"):
+                if existing.is_file() and existing.read_bytes() == data:
+                    return existing
         stamp = datetime.fromtimestamp(self._clock()).strftime("%Y%m%d-%H%M%S")
         name = f"{self.path.stem}.aside-{stamp}-{mark}{self.path.suffix}"
-        place = self.path.with_name(name)
+        copy = self.path.with_name(name)
         with contextlib.suppress(FileChangedError):  # the same bytes are there already
-            replace_file(place, data, None, follow=True, beneath=self.path.parent, mode=0o600)
-        return place
+            replace_file(copy, data, None, follow=True, beneath=self.path.parent, mode=0o600)
+        return copy
 
     def _take_copies(self) -> tuple[Path, ...]:
         taken, self._copies = tuple(self._copies), []
@@ -439,7 +440,7 @@ def _document(data: bytes) -> Document | None:
         return None
 
 
-def _legible(data: bytes) -> str | None:
-    """The text among bytes that are not all text; None when there is hardly any."""
+def _readable_text(data: bytes) -> str | None:
+    """Return the text in partly binary data; None if there is hardly any."""
     text = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in data.decode("utf-8", "replace"))
     return text if text.strip("\ufffd \n\t") and 5 * text.count("\ufffd") < len(text) else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tui_agent.common.workplan import plan_template
-from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, shown
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, format_time
 from tui_agent.plan.grammar import (
     BLANK,
     BOX,
@@ -100,7 +100,7 @@ def heading(value: Value) -> str:
     if isinstance(value, LogEntry):
         words = inline(value.action)
         if value.when is not None:
-            return f"### {shown(value.when)} - {words}"
+            return f"### {format_time(value.when)} - {words}"
         return f"### {first_as_reference(words) if read_when(words)[0] else words}"
     words = inline(value.title) if isinstance(value, Decision) else ""
     return f"### {first_as_reference(words) if PLACEHOLDER.fullmatch(words) else words}"
@@ -129,7 +129,7 @@ def field_block(words: str, value: object) -> list[str]:
     if isinstance(value, str):
         first, *rest = field_lines(value)
         return [f"**{words}:** {first}", *rest]
-    return [f"**{words}:** {shown(value)}"]  # type: ignore[arg-type]  # what is left is a time
+    return [f"**{words}:** {format_time(value)}"]  # type: ignore[arg-type]  # what is left is a time
 
 
 SKELETON = plan_template(0)

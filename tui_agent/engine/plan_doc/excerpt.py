@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tui_agent.engine.core.tokens import Gauge, count
-from tui_agent.plan.document import DONE, NOT_DONE, UNDERWAY, Criterion, Decision, LogEntry, shown
+from tui_agent.plan.document import DONE, IN_PROGRESS, NOT_DONE, Criterion, Decision, LogEntry, format_time
 from tui_agent.plan.grammar import BLANK, CRITERIA, LOG, MADE, PLACEHOLDER, REJECTED
 from tui_agent.plan.markdown import Document, Item
 from tui_agent.text import one_line
@@ -218,8 +218,8 @@ def _row(item: Item) -> str:
     entry = item.value
     if not isinstance(entry, LogEntry):
         return ""
-    mark = next((one for one in (DONE, UNDERWAY, NOT_DONE) if entry.result.startswith(one)), "")
-    return one_line(f"- {shown(entry.when) if entry.when else ''} {mark} {entry.action}", _LINE)
+    mark = next((one for one in (DONE, IN_PROGRESS, NOT_DONE) if entry.result.startswith(one)), "")
+    return one_line(f"- {format_time(entry.when) if entry.when else ''} {mark} {entry.action}", _LINE)
 
 
 def _title(item: Item) -> str:

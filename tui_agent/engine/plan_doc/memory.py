@@ -1,4 +1,4 @@
-"""The plan document as the session's memory: read, watched, changed only by what the user accepted (P1 to P6)."""
+"""The plan document as the session's memory: read, watched, and changed only with the user's consent (P1 to P6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.plan_doc.excerpt import ExcerptCache
 from tui_agent.engine.plan_doc.repair import Repair, Rewrite, choose_text
 from tui_agent.events import Notice, PlanDocChanged, PlanDocResolved
-from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, PlanStatus, minute
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, PlanStatus, to_minute
 from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, align, merge_plans
 from tui_agent.plan.store import PlanStore, SaveConflict, SaveResult, Unreadable
@@ -36,32 +36,34 @@ from tui_agent.tools.base import ToolError
 log = logging.getLogger(__name__)
 
 NAME = "plan_doc.md"
-TEXTS = 200
-"""Texts that were told and are remembered, so that an edit of one is merged with what came after it."""
+MAX_TEXTS = 200
+"""Emitted texts that are remembered as the base of edits."""
 PROPOSAL = "proposal"
-"""Id under which it is told that the user decided about what the model proposes."""
+"""Id of the event about the user's decision on the proposal."""
 By = Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
 
 
 class PendingChange(msgspec.Struct, frozen=True):
-    """A change that was made for the plan `base`, which becomes `wanted` by it."""
+    """A change of the plan `base` to `wanted`."""
 
     base: Plan
     wanted: Plan
     own: PlanChange = PlanChange()
-    """The user's own words in it: they hold even where the user wrote in the document meanwhile."""
+    """Parts written by the user: they override edits of the document made in the meantime."""
     at: dt.datetime | None = None
-    """When `own` was said."""
+    """Time of `own`."""
 
     def apply(self, plan: Plan, left_out: list[str]) -> Plan:
-        """The plan with the change: what the user changed since `base` stays as they wrote it. `left_out` gets what of
-        the change is left out for that, in words."""
+        """Apply the change to `plan`; what the user changed since `base` takes precedence.
+
+        Descriptions of the omitted parts are appended to `left_out`.
+        """
         found = self.wanted if plan == self.base else self._merged(plan, left_out)
         return found if self.at is None else with_change(found, self.own, self.at)
 
     def _merged(self, plan: Plan, left_out: list[str]) -> Plan:
         base, wanted = self.base, self.wanted
-        rows, added = _unless_theirs(base.acceptance_criteria, wanted, plan, left_out)
+        rows, added = _without_edited_criteria(base.acceptance_criteria, wanted, plan, left_out)
         old, logged = base.execution_log, wanted.execution_log
         merged = merge_plans(base, msgspec.structs.replace(wanted, acceptance_criteria=rows, execution_log=old), plan)
         left_out.extend(one.item or one.where for one in merged.conflicts)
@@ -78,8 +80,10 @@ class PendingChange(msgspec.Struct, frozen=True):
 
 
 def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
-    """What the model proposes. Raises ToolError where a criterion is said to be met that is not in the plan, or the
-    status is none. Criteria that go by another wording are added, never dropped."""
+    """Return the change that the model proposes; reworded criteria are added.
+
+    Raises ToolError for an unknown status, or an unknown criterion that is not marked as added.
+    """
     if change.status and change.status not in list(PlanStatus):
         raise ToolError(f"status must be one of {', '.join(PlanStatus)}.", "bad_arguments")
     old = plan.acceptance_criteria
@@ -95,14 +99,13 @@ def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
 
 
 def reopened_change(text: str, plan: Plan) -> PendingChange | None:
-    """A proposal of an earlier process, which left the document as `text`; None when there is nothing in it."""
+    """Restore the proposal of an earlier process from the proposed text; None if it changes nothing."""
     wanted = parse(text)
     return None if wanted.problem or wanted.plan == plan else PendingChange(plan, wanted.plan)
 
 
 def accepted_change(offered: Summary, final: Summary, base: Plan, now: dt.datetime) -> PendingChange:
-    """What an accepted summary changes. It was `offered` when `base` was the plan; `final` is what the user made of
-    it."""
+    """Return the change of an accepted summary, `offered` for the plan `base` and edited by the user to `final`."""
     own = PlanChange(
         goal=final.goal if final.goal != offered.goal else "",
         status=final.status if final.status != offered.status and final.status in list(PlanStatus) else "",
@@ -111,11 +114,10 @@ def accepted_change(offered: Summary, final: Summary, base: Plan, now: dt.dateti
     return PendingChange(base, with_summary(base, final, now), own, now)
 
 
-def _unless_theirs(
+def _without_edited_criteria(
     base: tuple[Criterion, ...], wanted: Plan, plan: Plan, left_out: list[str]
 ) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
-    """The wanted criteria without changes of those that were changed in `plan`, too, since a row is theirs as a whole;
-    and those that are new and not in `plan`."""
+    """Return the wanted criteria without changes to those that the user edited in `plan`, and the new criteria."""
     rows = list(wanted.acceptance_criteria)
     ours, theirs = align(base, rows), align(base, plan.acceptance_criteria)
     for at, old in enumerate(base):
@@ -129,8 +131,8 @@ def _unless_theirs(
     return tuple(rows[at] for at in sorted(known)), tuple(new)
 
 
-def in_words(plan: Plan) -> str:
-    """The plan as it would be, for the model."""
+def describe_proposal(plan: Plan) -> str:
+    """Describe the proposed plan for the model."""
     lines = ["Proposed; the user decides whether it is written. It counts for your work from now on.", ""]
     lines.append(f"Goal: {plan.goal or '(none)'} ({plan.status}, {plan.completed}/{len(plan.acceptance_criteria)})")
     lines += [f"- [{'x' if one.completed else ' '}] {one.description}" for one in plan.acceptance_criteria[:50]]
@@ -138,9 +140,9 @@ def in_words(plan: Plan) -> str:
 
 
 def with_summary(plan: Plan, summary: Summary, now: dt.datetime) -> Plan:
-    """The plan with what the user accepted: one more log entry, ticks, decisions, status."""
+    """Return the plan with an accepted summary: log entry, met criteria, decisions, status."""
     entry = LogEntry(
-        action=summary.action, details=summary.details, result=summary.result, tools=summary.tools, when=minute(now)
+        action=summary.action, details=summary.details, result=summary.result, tools=summary.tools, when=to_minute(now)
     )
     changed = with_change(plan, summary, now)
     criteria, status = changed.acceptance_criteria, changed.status
@@ -153,8 +155,8 @@ def with_summary(plan: Plan, summary: Summary, now: dt.datetime) -> Plan:
 
 
 def with_change(plan: Plan, change: PlanChange | Summary, now: dt.datetime) -> Plan:
-    """The plan with what the model proposes: ticks, criteria, decisions; status only where it says so."""
-    when = minute(now)
+    """Return the plan with a change: goal, status, criteria, decisions."""
+    when = to_minute(now)
 
     def added(notes: Iterable[DecisionNote]) -> list[Decision]:
         return [Decision(**msgspec.structs.asdict(one), when=when) for one in notes]
@@ -170,7 +172,7 @@ def with_change(plan: Plan, change: PlanChange | Summary, now: dt.datetime) -> P
 
 
 def _find(criteria: Iterable[Criterion], description: str) -> Criterion | None:
-    """The row of the same wording: case, spaces and a full stop do not count."""
+    """Return the criterion with the same wording, ignoring case, spaces and a trailing period."""
     return next((row for row in criteria if _key(row.description) == _key(description)), None)
 
 
@@ -193,7 +195,7 @@ def _key(text: str) -> str:
 
 
 class PlanMemory:
-    """One for a session. `open` comes first, `close` last."""
+    """Manages the plan document of a session. Call `open` first and `close` last."""
 
     def __init__(
         self,
@@ -213,15 +215,15 @@ class PlanMemory:
         self._excerpt = ExcerptCache(entries)
         self._window: Callable[[], int | None] = lambda: None
         self._proposals: list[PendingChange] = []
-        """What the model proposes, not on disk (P6)."""
+        """The model's pending proposals, not on disk (P6)."""
         self._accepted: list[PendingChange] = []
-        """Summaries that the user accepted and that could not be written yet."""
-        self._unread: Unreadable | None = None
-        """Why the file can't be read as a plan: it is never written until that is settled (P3)."""
+        """Accepted summaries that are not written yet."""
+        self._unreadable: Unreadable | None = None
+        """Set while the file is not a valid plan: then it is never written (P3)."""
         self._texts: dict[str, Plan] = {}
-        """Hash of a text that was told → its plan."""
+        """Hash of an emitted text → its plan."""
         self._proposed = ""
-        """Hash of the proposal as it was told last."""
+        """Hash of the last emitted proposal."""
         self._repair = Repair(self._store, stream, approvals, attended, accept)
         self.saved_copies = SavedCopies(self._store, approvals, self._merge)
         self._closing = False
@@ -229,28 +231,28 @@ class PlanMemory:
         self._lock = asyncio.Lock()
 
     async def open(self, shown: str = "", proposal: str = "") -> None:
-        """Read the document, writing the empty template for a new session, and watch it from now on.
+        """Read the document, or create it from the template, and start watching it.
 
-        `shown` is the hash of the text that was shown last: only another one is told again. `proposal` is the text that
-        the model proposed for it and that nobody decided about.
+        `shown` is the hash of the last emitted text: only a different one is emitted again. `proposal` is the
+        pending proposal of an earlier process.
         """
         seen = file_stamp(self.path)
         try:
             if await asyncio.to_thread(self._load):
                 await self._save(self._store.plan, self._store.plan, "template")
-            elif self._unread is None:
+            elif self._unreadable is None:
                 sha256 = sha256_of(self._store.document.text.encode())
                 self._remember(sha256)
                 if sha256 != shown:
-                    self._tell("editor" if shown else "template")
+                    self._emit("editor" if shown else "template")
                 if proposal:
-                    self._take_up(proposal, sha256 == shown)
+                    self._restore_proposal(proposal, sha256 == shown)
         except FileFault as fault:
             self._fail(fault)
         self._watching = asyncio.create_task(self._watch(seen))
 
-    def _take_up(self, text: str, same: bool) -> None:
-        """A proposal from before waits on, as long as the plan is the one that it was made for (P6)."""
+    def _restore_proposal(self, text: str, same: bool) -> None:
+        """Restore a pending proposal, unless the plan has changed since (P6)."""
         if same and (change := reopened_change(text, self._store.plan)) is not None:
             self._proposals, self._proposed = [change], sha256_of(text.encode())
             return
@@ -260,29 +262,28 @@ class PlanMemory:
         self._stream.emit(PlanDocResolved(id=PROPOSAL, answer=Answer(verdict="withdrawn", by="session")))
 
     def connect(self, rewrite: Rewrite, window: Callable[[], int | None]) -> None:
-        """Give it the model: `rewrite` repairs a document that can't be read (P3), `window` gives the tokens of the
-        model's window, as far as they are known."""
+        """Connect the model: `rewrite` repairs an unreadable document (P3), `window` returns the context window."""
         self._repair.rewrite, self._window = rewrite, window
 
     async def close(self) -> None:
-        """Stop watching; what others wrote at the last moment is kept aside."""
+        """Stop watching; copies of texts written at the last moment are saved."""
         self._closing = True
         await self.saved_copies.close()
         await end_tasks(self._watching)
-        for _ in range(2):  # what was kept is told by a second call when the first one failed
+        for _ in range(2):  # if the first call fails, the second one returns the saved copies
             try:
                 for place in await asyncio.to_thread(self._store.close):
-                    self._tell_saved_copy(place)
+                    self._report_saved_copy(place)
             except FileFault as fault:
                 self._fail(fault)
             else:
                 break
 
-    # --- what is read ---
+    # --- reading ---
 
     @property
     def plan(self) -> Plan:
-        """The plan with what is proposed in it: what counts for the model in this run."""
+        """The plan including proposals, which is in effect for the model in this run."""
         plan = self._store.plan
         for change in self._proposals:
             plan = change.apply(plan, [])
@@ -290,50 +291,48 @@ class PlanMemory:
 
     @property
     def pending(self) -> bool:
-        """True while the model's proposals wait for the user."""
+        """True if there are pending proposals."""
         return bool(self._proposals)
 
     def text(self, entries: int | None = None) -> str:
-        """What the model gets of the document (P5, H2), proposals aside; empty while nothing is in it."""
+        """Return the excerpt for the model (P5, H2), without proposals; empty for an empty document."""
         return self._excerpt.text(self._store.document, entries, self._window())
 
     def proposals(self) -> str:
-        """The plan with what is proposed in it, for the end of a request (H1); empty when nothing is."""
-        return in_words(self.plan) if self.pending else ""
+        """Describe the pending proposals for the end of a request (H1); empty without any."""
+        return describe_proposal(self.plan) if self.pending else ""
 
-    # --- what changes it ---
+    # --- changing ---
 
-    async def mend(self) -> bool:
-        """Have a document that can't be read repaired: the model is asked once for each broken text, and the user
-        decides (P3). True when it can be read."""
-        found = self._unread
+    async def repair(self) -> bool:
+        """Repair an unreadable document: the model proposes once per text, the user decides (P3). True if readable."""
+        found = self._unreadable
         if found is None:
             return True
         try:
             if await self._repair.mend(found):
-                self._unread = None
-                self._tell("repair")
+                self._unreadable = None
+                self._emit("repair")
         except FileFault as fault:
             self._fail(fault)
-        return self._unread is None
+        return self._unreadable is None
 
     async def accept(self, summary: Summary, offered: Summary, since: Plan) -> bool:
-        """Write an accepted summary, and the proposals with it (W9). False when it can't be written now: it is as soon
-        as the document can be.
+        """Write an accepted summary with the proposals (W9). False if it must wait until the document is writable.
 
-        It was `offered` when `since` was the plan: what the user wrote in the document since then stays.
+        It was `offered` for the plan `since`; the user's later edits of the document take precedence.
         """
-        with contextlib.suppress(FileFault):  # it is told when it is written
-            await self.look()
+        with contextlib.suppress(FileFault):  # reported when writing
+            await self.refresh()
         self._accepted.append(accepted_change(offered, summary, since, dt.datetime.now()))
         if not (written := await self._write_pending("summary")):
             self._notice("What you accepted will be written as soon as plan_doc.md is writable.", "plan_doc.owed")
         return written
 
     async def settle(self, accept: bool, by: By = "review", seen: str = "") -> bool:
-        """Write what the model proposed, or drop it (P6). False when there was nothing, or it was not written.
+        """Write or drop the proposals (P6). False if there are none, or they were not written.
 
-        `seen` is the hash of the proposal that the user decided about: another one is not taken.
+        `seen` is the hash of the proposal that the user decided on; a different one is not written.
         """
         if not self.pending:
             return False
@@ -348,14 +347,14 @@ class PlanMemory:
             answer = Answer(verdict="approve" if accept else "reject")
             self._stream.emit(PlanDocResolved(id=PROPOSAL, answer=answer))
         if not accept or self.pending:
-            self._tell(by)
+            self._emit(by)
         return True
 
     async def edit(self, text: str, base: str = "") -> bool:
-        """The user's own edit from the panel: the whole text as it shall be. False when it was not written.
+        """Write the user's edit of the whole text. False if it was not written.
 
-        `base` is the sha256 of the text that the edit was made in, as it was told: what others changed since is
-        merged, and what both changed is asked. Without it the text is taken for what the document shall say now.
+        `base` is the sha256 of the emitted text that was edited: later changes are merged, and conflicts are asked
+        about. Without it, the text replaces the current content.
         """
         wanted = parse(text)
         if wanted.problem:
@@ -373,16 +372,16 @@ class PlanMemory:
             return await self._save(wanted.plan, since, "user", over=wanted if newest else None)
 
     def propose(self, change: PlanChange) -> str:
-        """The model's proposal: shown as pending at once, written when the user accepts it (P6).
+        """Add a proposal of the model, pending until the user decides (P6).
 
-        Returns the plan as it would be, in words. Raises ToolError for what can't be proposed.
+        Returns a description of the proposed plan. Raises ToolError for an invalid proposal.
         """
         self._proposals.append(proposal(self.plan, change, dt.datetime.now()))
-        self._tell_proposal()
-        return in_words(self.plan)
+        self._emit_proposal()
+        return describe_proposal(self.plan)
 
     async def _write_pending(self, by: By, *, proposals: bool = True) -> bool:
-        """Write what was accepted, and what is proposed with it."""
+        """Write the accepted summaries, with the proposals."""
         left_out: list[str] = []
         async with self._lock:
             plan = since = self._store.plan
@@ -413,30 +412,32 @@ class PlanMemory:
         accepted: int = 0,
         source: str = "",
     ) -> bool:
-        """Write it, ask where that is needed; so many proposals and accepted summaries are in it. What was begun is
-        finished though we are stopped, so that nothing is written that is not told."""
-        if self._unread is not None and not await self.mend():
+        """Write the plan, asking about conflicts; it includes this many proposals and accepted summaries.
+
+        A started write is completed despite cancellation, so that it is always reported.
+        """
+        if self._unreadable is not None and not await self.repair():
             self._notice(
                 "plan_doc.md can't be read, so nothing is written to it. Fix it or move it away.", "plan_doc.unread"
             )
             return False
         choices: dict[str, Choice] = {}
 
-        async def write_it() -> SaveResult | SaveConflict | Unreadable:
+        async def write_shielded() -> SaveResult | SaveConflict | Unreadable:
             outcome = await asyncio.to_thread(self._store.save, plan, since, choices, over)
             if isinstance(outcome, SaveResult):
                 del self._proposals[:proposed], self._accepted[:accepted]
                 for place in outcome.aside:
-                    self._tell_saved_copy(place)
+                    self._report_saved_copy(place)
                 if outcome.written or outcome.merged:
-                    self._tell(by)
+                    self._emit(by)
             return outcome
 
         try:
-            while not isinstance(outcome := await complete_shielded(write_it()), SaveResult):
+            while not isinstance(outcome := await complete_shielded(write_shielded()), SaveResult):
                 if isinstance(outcome, Unreadable):
-                    self._cannot_read(outcome)
-                    if not await self.mend():
+                    self._set_unreadable(outcome)
+                    if not await self.repair():
                         return False
                     continue
                 for conflict in outcome.conflicts:
@@ -449,62 +450,62 @@ class PlanMemory:
             return False
         return True
 
-    # --- what happens to the file by other hands ---
+    # --- external changes ---
 
     async def _watch(self, since: FileStamp | None) -> None:
         async with contextlib.aclosing(file_changes(self.path, since)) as seen:
             async for _ in seen:
                 try:
-                    await self.look()
-                    if self._accepted and self._unread is None:
+                    await self.refresh()
+                    if self._accepted and self._unreadable is None:
                         await self._write_pending("summary", proposals=False)
                 except FileFault as fault:
                     self._fail(fault)
                 except Exception:
                     log.exception("plan_doc.md could not be checked")
 
-    async def look(self) -> None:
-        """Take in what somebody else did to the file. Raises FileFault."""
+    async def refresh(self) -> None:
+        """Read external changes of the file. Raises FileFault."""
         async with self._lock:
             seen = await asyncio.to_thread(self._store.refresh)
             if isinstance(seen, Unreadable):
-                self._cannot_read(seen)
+                self._set_unreadable(seen)
                 return
-            self._unread = None
+            self._unreadable = None
             for place in seen.aside:
-                self._tell_saved_copy(place)
+                self._report_saved_copy(place)
             if seen.changed and not seen.conflicts:
-                self._tell("editor")
+                self._emit("editor")
 
     def _load(self) -> bool:
-        """Read the file for the first time; True when there was none."""
+        """Read the file for the first time; True if it did not exist."""
         new = not self.path.exists()
         found = self._store.load()
         if isinstance(found, Unreadable):
-            self._cannot_read(found)
+            self._set_unreadable(found)
         return new
 
-    def _cannot_read(self, found: Unreadable) -> None:
-        told, self._unread = self._unread, found
-        if told is None or told.sha256 != found.sha256:
+    def _set_unreadable(self, found: Unreadable) -> None:
+        previous, self._unreadable = self._unreadable, found
+        if previous is None or previous.sha256 != found.sha256:
             self._notice(
                 f"plan_doc.md is not a valid plan: {found.reason}. It is left unchanged. Fix it or move it away; "
                 "otherwise the model proposes a repair with your next message, and you decide.",
                 "plan_doc.unread",
             )
 
-    # --- words ---
+    # --- events ---
 
-    def _tell(self, by: By) -> None:
-        """The document as it is saved, and after it what is proposed, if anything is."""
+    def _emit(self, by: By) -> None:
+        """Emit the saved document, then the proposal if there is one."""
         text = self._store.document.text
         sha256 = sha256_of(text.encode())
         self._remember(sha256)
         self._stream.emit(PlanDocChanged(text=text, by=by, sha256=sha256))
         if self.pending:
-            self._tell_proposal()
+            self._emit_proposal()
 
-    def _tell_proposal(self) -> None:
+    def _emit_proposal(self) -> None:
         text = self._store.document.text
         try:
             text = write(self.plan, self._store.document)
@@ -514,12 +515,12 @@ class PlanMemory:
         self._stream.emit(PlanDocChanged(text=text, by="review", sha256=self._proposed, pending=True))
 
     def _remember(self, sha256: str) -> None:
-        put_bounded(self._texts, sha256, self._store.document.plan, TEXTS)
+        put_bounded(self._texts, sha256, self._store.document.plan, MAX_TEXTS)
 
     def _notice(self, text: str, code: str) -> None:
         self._stream.emit(Notice(level="warning", text=text, code=code))
 
-    def _tell_saved_copy(self, place: Path) -> None:
+    def _report_saved_copy(self, place: Path) -> None:
         self._notice(
             f"plan_doc.md was edited while it was being written; that text is saved in {place}.", "plan_doc.aside"
         )

@@ -74,7 +74,7 @@ class Repair(msgspec.Struct):
         if sha256 is None or sha256 in self._tried or self.rewrite is None:
             return False
         self._tried.add(sha256)
-        place = await asyncio.to_thread(self.store.keep, sha256)
+        place = await asyncio.to_thread(self.store.save_copy, sha256)
         if place is None:
             return False  # it is another one by now
         if not found.text or not found.text.strip() or len(found.text) > LONGEST:
@@ -93,7 +93,7 @@ class Repair(msgspec.Struct):
             self._left("The repair was not accepted", place)
             return False
         try:
-            saved = await complete_shielded(asyncio.to_thread(self.store.put, text, sha256))
+            saved = await complete_shielded(asyncio.to_thread(self.store.replace, text, sha256))
         except FileChangedError:
             self._tell("warning", "plan_doc.md changed in the meantime, so the repair was not written.")
             return False

@@ -21,7 +21,7 @@ from tui_agent.engine.plan_doc.memory import PlanMemory
 from tui_agent.engine.workflow.execution import ExecutionResult, WorkflowDeps
 from tui_agent.engine.workflow.plan_reading import find_object
 from tui_agent.events import Event, SummaryProposed, SummaryReviewed
-from tui_agent.plan.document import DONE, NOT_DONE, UNDERWAY, Plan
+from tui_agent.plan.document import DONE, IN_PROGRESS, NOT_DONE, Plan
 from tui_agent.protocols.repair import UnreadableJson
 from tui_agent.text import one_line
 
@@ -37,7 +37,7 @@ Outcome: TypeAlias = Literal["accepted", "edited", "discarded", "pending"]
 Author: TypeAlias = Literal["model", "program"]
 
 
-_MARKS = (DONE, UNDERWAY, NOT_DONE)
+_MARKS = (DONE, IN_PROGRESS, NOT_DONE)
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +245,7 @@ def _marked(result: str, facts: RunFacts) -> str:
     """A result with its mark: that of the facts, or the model's own where it says less (E2)."""
     claimed = next((mark for mark in _MARKS if result.startswith(mark)), None)
     words = result.removeprefix(claimed or "").strip()
-    mark = DONE if facts.done else UNDERWAY if facts.outcome in ("limit", "interrupted") else NOT_DONE
+    mark = DONE if facts.done else IN_PROGRESS if facts.outcome in ("limit", "interrupted") else NOT_DONE
     if claimed is not None and _MARKS.index(claimed) > _MARKS.index(mark):
         mark = claimed
     elif claimed == DONE and mark != DONE:
