@@ -169,7 +169,7 @@ async def test_answers_follow_the_disk_and_the_roots(tmp_path: Path, monkeypatch
         assert (await asker.ask(""))[:2] == ["src/deep/c.py", "src/b.py"]
         (one / "fresh.py").write_text("")
         assert await asker.ask("fresh") == []
-        monkeypatch.setattr("tui_agent.mentions.search.FRESH", 0.0)
+        monkeypatch.setattr("tui_agent.mentions.search.MAX_AGE", 0.0)
         finder._duration = 0.0
         while await asker.ask("fresh") != ["fresh.py"]:
             pass
@@ -192,7 +192,7 @@ async def test_a_listing_that_goes_on_is_searched_and_its_program_ends_with_the_
     slow.write_text("#!/bin/sh\nprintf 'early.py\\0late.py\\0'\nexec sleep 7261\n")
     slow.chmod(0o755)
     monkeypatch.setattr("tui_agent.mentions.search.find_ripgrep", lambda _: slow)
-    monkeypatch.setattr("tui_agent.mentions.search.FIRST", 2)
+    monkeypatch.setattr("tui_agent.mentions.search.FIRST_INDEX", 2)
     finder = Mentions(Roots((tmp_path,)))
     told: asyncio.Queue[MentionMatches] = asyncio.Queue()
     finder.find("early", told.put_nowait)

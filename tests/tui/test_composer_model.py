@@ -34,7 +34,7 @@ class FakeEngine:
 
     def __init__(self, journal: list[Event]) -> None:
         self.journal = journal
-        self.begins = len(journal)
+        self.replay_end = len(journal)
         self.pending: list[Event] = []
         self.state = EngineState()
         self.queue = MessageQueue(self.state, self.emit, self.start_next)
@@ -155,7 +155,7 @@ class World:
             self.composer.on_session_opened(record)
         elif isinstance(event, QUEUE_EVENTS):
             self.composer.on_message(record)
-        if self.seq >= self.engine.begins:
+        if self.seq >= self.engine.replay_end:
             self.composer.on_history_replayed()
 
     async def rest(self) -> None:
