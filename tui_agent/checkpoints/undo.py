@@ -169,7 +169,7 @@ class Undo:
             lost=next((step.unkept for step in steps[:1] if step.unkept), ""),
         )
         reason = ""
-        if any(one.after != other.before.sha256 for one, other in pairwise(steps)):
+        if any(step.after != following.before.sha256 for step, following in pairwise(steps)):
             reason = "it was changed between the agent's edits"
         task = self._with_conflict(task, FileState(kind="file", sha256=last.after), "it has changed since", reason)
         if task.conflict and now.kind == "file" and not task.lost:

@@ -1,4 +1,4 @@
-"""The two threads that put a session on disk: one writes, one syncs, and no write waits for a sync."""
+"""The two threads that save a session: one writes, one syncs, so that writes never wait for a sync."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tui_agent.storage.recovery import OpenItems
 
 SYNC_SECONDS = 0.25
 SYNC_BYTES = 64 << 10
-"""What is written becomes durable by itself after so long or so much."""
+"""Written data is synced after this time or amount."""
 LOG_SYNC_SECONDS = 1.0
 RETRY_SECONDS = 1.0
-"""Time between two tries of a write or sync that failed."""
+"""Time between attempts after a failed write or sync."""
 BATCH = 1024
-"""Records written together at most."""
+"""Maximum number of records written together."""
 INDEXED = 256
-"""One place in the index for about so many records."""
+"""Records per entry of the index."""
 
 
 class SessionWriter:
-    """Writes records to the journal and their projections to the log, in the order given.
+    """Writes records to the journal and their projections to the log, in order.
 
-    `progress` is called from either thread whenever `written`, `synced`, `failure` or `attempts` may have changed;
-    `remark` with a sentence when someone else changed the log.
+    `progress` is called from both threads whenever `written`, `synced`, `failure` or `attempts` may have changed;
+    `remark` gets a sentence for the user when another program changed the log.
     """
 
     def __init__(
@@ -49,28 +49,28 @@ class SessionWriter:
         remark: Callable[[str], None],
     ) -> None:
         self.written = last
-        """Number of the last record whose line and projection are written."""
+        """Number of the last record written to journal and log."""
         self.synced = last
-        """Number of the last record that is durable."""
+        """Number of the last durable record."""
         self.index = [start]
-        """(number, byte): records from that number on stand at or behind that byte of the journal."""
+        """(number, byte): records from that number on start at or behind that byte of the journal."""
         self.failed_attempt = 0
-        """Number of the last attempt that failed; attempts are counted over both threads."""
+        """Number of the last failed attempt; both threads share the counter."""
         self.attempt = 0
         self._journal = journal
         self._log = log
         self._chat_log = chat_log
-        self._ends = ends
+        self._open_items = ends
         self._progress = progress
         self._remark = remark
         self._queue: deque[tuple[Record, bytes]] = deque()
         self._submitted = last
         self._texts: list[bytes] = []
         self._log_end = log.size + log.queued_bytes
-        self._log_fault = False
-        self._faults: dict[str, AppendError] = {}
+        self._log_failed = False
+        self._failures: dict[str, AppendError] = {}
         self._retry_now: set[str] = set()
-        self._wanted = last
+        self._requested = last
         self._unsynced_since = 0.0
         self._unsynced_bytes = 0
         self._log_dirty = False
@@ -89,32 +89,32 @@ class SessionWriter:
     def failure(self) -> AppendError | None:
         """Why nothing can be saved at the moment."""
         with self._changed:
-            return next(iter(self._faults.values()), None)
+            return next(iter(self._failures.values()), None)
 
     def submit(self, record: Record, data: bytes) -> None:
-        """Take a record to be written; `data` is its encoded event. Never blocks on the disk."""
+        """Queue a record with its encoded event. Never blocks on the disk."""
         with self._changed:
             self._queue.append((record, data))
             self._changed.notify_all()
 
     def want(self, seq: int, *, durable: bool) -> int:
-        """Ask for `seq` to be written (and durable) as soon as can be, also when the last try failed.
+        """Request that `seq` is written (and durable) soon, even after a failed attempt.
 
-        Returns the number of the last attempt that has begun: a later one that fails is the answer.
+        Returns the number of the last attempt started; a later one that fails is the answer.
         """
         with self._changed:
             if durable:
-                self._wanted = max(self._wanted, seq)
-            self._retry_now |= self._faults.keys()
+                self._requested = max(self._requested, seq)
+            self._retry_now |= self._failures.keys()
             self._changed.notify_all()
             return self.attempt
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the open journal, also of one that was deleted or moved."""
+        """Read from the open journal, even if it was deleted or moved."""
         return self._journal.read(offset, size)
 
     def close(self) -> None:
-        """Write and sync what can be, end both threads and close the files. Blocks; call it off the event loop."""
+        """Write and sync what is possible, end both threads and close the files. Blocks; not for the event loop."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -125,31 +125,31 @@ class SessionWriter:
 
     # --- attempts and failures -------------------------------------------------------------
 
-    def _try(self, name: str, work: Callable[[], None]) -> bool:
+    def _attempt(self, name: str, work: Callable[[], None]) -> bool:
         with self._changed:
             self.attempt += 1
-            mine = self.attempt
+            number = self.attempt
             self._retry_now.discard(name)
         try:
             work()
         except Exception as error:  # a bug counts as a failure: it is reported, and nothing is acknowledged
             cause = error if isinstance(error, OSError) else OSError(repr(error))
-            fault = cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
+            failure = cause if isinstance(cause, AppendError) else AppendError(self._journal.path, "Saving", cause)
             with self._changed:
-                self._faults[name] = fault
-                self.failed_attempt = max(self.failed_attempt, mine)
+                self._failures[name] = failure
+                self.failed_attempt = max(self.failed_attempt, number)
                 self._changed.notify_all()
             self._progress()
             return False
         with self._changed:
-            self._faults.pop(name, None)
+            self._failures.pop(name, None)
             self._changed.notify_all()
         self._progress()
         return True
 
     def _backing_off(self, name: str) -> bool:
         """True after a failure until the next attempt is due or requested."""
-        return name in self._faults and name not in self._retry_now and not self._closing
+        return name in self._failures and name not in self._retry_now and not self._closing
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -167,12 +167,12 @@ class SessionWriter:
                 if self._backing_off("write"):
                     self._changed.wait_for(lambda: not self._backing_off("write"), RETRY_SECONDS)
                 else:
-                    self._changed.wait_for(lambda: self._queue or self._closing or "write" in self._faults)
+                    self._changed.wait_for(lambda: self._queue or self._closing or "write" in self._failures)
                 batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
-                if not batch and self._closing and "write" not in self._faults:
+                if not batch and self._closing and "write" not in self._failures:
                     return
-            done = self._try("write", partial(self._write, batch))
-            if not done and self._closing:
+            succeeded = self._attempt("write", partial(self._write, batch))
+            if not succeeded and self._closing:
                 return
 
     def _write(self, batch: list[tuple[Record, bytes]]) -> None:
@@ -190,18 +190,18 @@ class SessionWriter:
             self._unsynced_bytes += sum(map(len, lines))
 
     def _line(self, record: Record, data: bytes) -> bytes:
-        self._ends.add(record.event)
+        self._open_items.add(record.event)
         keep: dict[str, Any] | None = None
         if isinstance(record.event, StateSaved):
-            keep = {"chat": self._chat_log.state(), "ends": self._ends.state()}
+            keep = {"chat": self._chat_log.state(), "ends": self._open_items.state()}
         line = to_line(record, self._log_end, data, keep)
-        text = self._projection(record)
+        text = self._project(record)
         if text:
             self._texts.append(text)
             self._log_end += len(text)
         return line
 
-    def _projection(self, record: Record) -> bytes:
+    def _project(self, record: Record) -> bytes:
         try:
             return self._chat_log.project(record).encode()
         except Exception as error:  # a bug in the projection must not cost the record
@@ -219,16 +219,16 @@ class SessionWriter:
         try:
             if self._log.is_replaced():
                 self._log.reopen()
-                said = "was deleted or replaced; continuing in a new file"
+                reason = "was deleted or replaced; continuing in a new file"
             elif self._log.size != self._log_end:
-                said = "was changed by another program; continuing after that"
+                reason = "was changed by another program; continuing after that"
             else:
                 return
         except OSError:
             return  # the next write reports it
         self._chat_log.start_new_entry(self._log.is_complete())
         self._log_end = self._log.size
-        self._remark(f"{self._log.path.name} {said}. The session itself is complete.")
+        self._remark(f"{self._log.path.name} {reason}. The session itself is complete.")
 
     def _write_log(self) -> None:
         """Append to the log. A failure is reported and retried, and stops nothing: the log is only a projection."""
@@ -236,11 +236,11 @@ class SessionWriter:
         try:
             self._log.append(texts)
         except OSError as error:
-            if not self._log_fault:
+            if not self._log_failed:
                 self._remark(f"{self._log.path.name} can't be written at the moment: {error}. It will be completed.")
-            self._log_fault = True
+            self._log_failed = True
             return
-        self._log_fault = False
+        self._log_failed = False
         self._log_dirty = self._log_dirty or bool(texts)
 
     # --- syncing ---------------------------------------------------------------------------
@@ -252,29 +252,29 @@ class SessionWriter:
                     self._changed.wait_for(lambda: not self._backing_off("sync"), RETRY_SECONDS)
                 else:
                     self._wait_for_work()
-                last_round = self._closing and self._all_written
-                work = self.written > self.synced or "sync" in self._faults
-            if work and not self._try("sync", self._sync) and last_round:
+                is_last = self._closing and self._all_written
+                work = self.written > self.synced or "sync" in self._failures
+            if work and not self._attempt("sync", self._sync) and is_last:
                 return
-            self._sync_log(now=last_round)
-            if last_round:
+            self._sync_log(now=is_last)
+            if is_last:
                 return
 
     def _wait_for_work(self) -> None:
         """Wait until a sync is requested or due, or the writing thread has ended."""
-        while not self._due():
+        while not self._is_sync_due():
             if self._closing and self._all_written:
                 return
             if self.written > self.synced:
-                left = self._unsynced_since + SYNC_SECONDS - time.monotonic()
-                self._changed.wait(max(left, 0.001))
+                remaining = self._unsynced_since + SYNC_SECONDS - time.monotonic()
+                self._changed.wait(max(remaining, 0.001))
             else:
                 self._changed.wait()
 
-    def _due(self) -> bool:
+    def _is_sync_due(self) -> bool:
         if self.written == self.synced:
-            return "sync" in self._faults
-        if self._wanted > self.synced or self._closing:
+            return "sync" in self._failures
+        if self._requested > self.synced or self._closing:
             return True
         return self._unsynced_bytes >= SYNC_BYTES or time.monotonic() >= self._unsynced_since + SYNC_SECONDS
 
@@ -282,8 +282,8 @@ class SessionWriter:
         with self._changed:
             target, size = self.written, self._unsynced_bytes
         if self._journal.is_replaced():
-            gone = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-            raise AppendError(self._journal.path, "Saving", gone)
+            missing = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+            raise AppendError(self._journal.path, "Saving", missing)
         self._journal.sync()
         with self._changed:
             self.synced = target

@@ -163,7 +163,7 @@ def _format_hits(args: SearchWorkspaceArgs, hits: SearchHits, end: _SearchEnd, l
         notes.append("stopped because there was too much to go through; give a directory")
     if not hits.matches:
         text = f"No matches for {args.query!r}. Files that hold credentials are left out; read_file asks for them."
-        if not args.is_regex and any(one in args.query for one in ("|", ".*", "\\")):
+        if not args.is_regex and any(syntax in args.query for syntax in ("|", ".*", "\\")):
             text += " It was taken as plain text; set is_regex for a regular expression."
     else:
         text = hits.text
