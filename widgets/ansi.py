@@ -1,4 +1,4 @@
-"""Colours of tool output: the escape sequences that `text.clean(colours=True)` left become styles, never bytes."""
+"""Colors of tool output: the escape sequences that `text.clean(colors=True)` left become styles, never bytes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from widgets.styled_text import Span, TextStyles
 SGR = re.compile(r"\x1b\[([0-9;:]*)m")
 
 _BASIC = ("muted", "bad", "ok", "warn", "accent", "keyword", "link", "text")
-"""Our roles in the place of the eight classic colours, so that every theme stays readable."""
+"""Our roles in the place of the eight classic colors, so that every theme stays readable."""
 
 
 def ansi_spans(text: str, styles: TextStyles, base: Style) -> Iterator[Span]:
-    """`text` as spans in its colours over `base`; backgrounds, concealing and blinking are dropped."""
-    style, place = base, 0
+    """`text` as spans in its colors over `base`; backgrounds, concealing and blinking are dropped."""
+    style, end = base, 0
     for found in SGR.finditer(text):
-        if found.start() > place:
-            yield text[place : found.start()], _readable_style(style, base)
+        if found.start() > end:
+            yield text[end : found.start()], _readable_style(style, base)
         style = _apply(style, base, tuple(found[1].replace(":", ";").split(";")), styles)
-        place = found.end()
-    if place < len(text):
-        yield text[place:], _readable_style(style, base)
+        end = found.end()
+    if end < len(text):
+        yield text[end:], _readable_style(style, base)
 
 
 def strip_ansi(text: str) -> str:
-    """`text` without its colours."""
+    """`text` without its colors."""
     return SGR.sub("", text)
 
 
@@ -55,29 +55,29 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], styles: TextStyles
         elif code == 39:
             style += Style(color=base.color)
         elif code in (38, 48):
-            colour = _extended(numbers)
-            if code == 38 and colour is not None:
-                style += Style(color=colour)
+            color = _extended(numbers)
+            if code == 38 and color is not None:
+                style += Style(color=color)
     return style
 
 
 @lru_cache(512)
 def _readable_style(style: Style, base: Style) -> Style:
-    """A colour that can be read on the ground of the output, where that is known: dim and foreign ones too."""
-    colour, own, ground = style.color, base.color, base.bgcolor
-    if colour is None or own is None or ground is None or ground.is_default or not ground.triplet:
+    """A color that can be read on the ground of the output, where that is known: dim and foreign ones too."""
+    color, own, ground = style.color, base.color, base.bgcolor
+    if color is None or own is None or ground is None or ground.is_default or not ground.triplet:
         return style
     if not own.triplet or (style.color is base.color and not style.dim):
         return style
     full = Paint.from_rich_color(own)
-    paint, under = Paint(*colour.get_truecolor()), Paint.from_rich_color(ground)
+    paint, under = Paint(*color.get_truecolor()), Paint.from_rich_color(ground)
     faded = paint.blend(under, 0.5) if style.dim else paint
     found = readable_color(readable_color(faded, paint, under), full, under)
     return style + Style(color=found.rich_color, dim=False)
 
 
 def _extended(numbers: list[int]) -> Color | None:
-    """The colour after 38 or 48; takes its numbers away."""
+    """The color after 38 or 48; takes its numbers away."""
     kind = numbers.pop(0) if numbers else 0
     if kind == 5 and numbers:
         return Color.from_ansi(min(255, numbers.pop(0)))

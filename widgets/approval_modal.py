@@ -41,8 +41,8 @@ VOID = (
 )
 KEYS = Keys("approval")
 SCOPES = {"approve_once": Scope.ONCE, "approve_session": Scope.SESSION, "approve_always": Scope.ALWAYS}
-DECIDES = (*SCOPES, "reject", "again")
-LONG_RULE = 160
+DECISIONS = (*SCOPES, "reject", "again")
+MAX_RULE_CHARACTERS = 160
 """Characters from which on a command that is shown is not shown once more as a rule."""
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
@@ -53,23 +53,23 @@ class ApprovalModal(FittedModal):
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         super().__init__(request, **guard)
         self.secrets_shown = False
-        """The user wants to see the secrets (A7)."""
+        """Whether secrets are shown (A7)."""
         self.body: LinesView | DiffView = self._make_body()
         self.end_seen = False
-        """True once the end of what will happen was on screen."""
-        self._void_shown = self._saves_slowly = False
+        """Whether the end of the action was visible at least once."""
+        self._void_shown = self._slow_save = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
-        """For the text of a part, where that can be changed."""
+        """Edits the text of a hunk, if hunks can be edited."""
         self.typing: LineInput | EditField | None = None
-        """The field that a text is typed into."""
+        """The field being typed into."""
 
     def _make_body(self) -> LinesView | DiffView:
-        """What shows the thing itself."""
+        """Return the widget that shows the action."""
         return LinesView(self._action_lines, id="body")
 
     def compose(self) -> ComposeResult:
-        """Head, the thing itself, keys."""
+        """Head, action, keys, reason."""
         self.reason.display = False
         with Vertical(id="dialog"):
             yield LinesView(self._head, id="head")
@@ -81,43 +81,43 @@ class ApprovalModal(FittedModal):
             yield self.reason
 
     @property
-    def middle(self) -> Widget:
-        """The text of a part while it is changed."""
+    def flexible_part(self) -> Widget:
+        """The hunk field while it is edited, otherwise the body."""
         return self.field if self.field is not None and self.editing else self.body
 
     def fit(self) -> None:
-        """See FittedModal; the end may have come into view."""
+        """Fit the body, and note whether its end is visible."""
         if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
             self.end_seen = True
         super().fit()
 
-    def still_saving(self) -> None:
-        """Said where the keys were."""
-        self._saves_slowly = self.saving
-        self.show_keys()
+    def on_slow_save(self) -> None:
+        """Replace the key hints by a notice."""
+        self._slow_save = self.saving
+        self.repaint_keys()
 
-    def look_again(self) -> None:
-        """Said at once when it became void; what is typed just then is not meant for that (A9)."""
+    def request_updated(self) -> None:
+        """Show at once that the request became void, and restart the quiet period (A9)."""
         if self.request.void and not self._void_shown:
             self._void_shown = True
             if self.typing is None:
-                self.hush()
+                self.disarm()
             self._repaint_head()
 
     @property
-    def reasoning(self) -> bool:
-        """True while the reason for a rejection is typed."""
+    def typing_reason(self) -> bool:
+        """Whether the reason for a rejection is being typed."""
         return self.typing is self.reason
 
     @property
     def editing(self) -> bool:
-        """True while the text of a part is changed."""
+        """Whether the text of a hunk is being edited."""
         return self.typing is not None and self.typing is self.field
 
     def _repaint_head(self) -> None:
         for head in self.query("#head").results(LinesView):
             head.relayout()
-            self.show_keys()
+            self.repaint_keys()
             self._fit_soon()
 
     # --- what is shown ---
@@ -126,7 +126,7 @@ class ApprovalModal(FittedModal):
         right: list[Span] = []
         match self.shown:
             case EditAction(display=name, diff=diff) as action:
-                title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._measure(styles)
+                title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_counts(styles)
                 flags = _flags(outside=action.outside, protected=action.protected, sensitive=action.sensitive)
             case ReadAction(display=name) as action:
                 title = f"Read {make_visible(name)}"
@@ -146,13 +146,13 @@ class ApprovalModal(FittedModal):
             lines += wrap([(VOID, styles.warn)], width)
         return lines
 
-    def _measure(self, styles: TextStyles) -> list[Span]:
-        """How much changes."""
+    def _change_counts(self, styles: TextStyles) -> list[Span]:
+        """Return the size of the change."""
         return []
 
     @property
     def shown(self) -> Action | None:
-        """The action as it is shown: without its secrets until the user wants to see them (A7)."""
+        """The action as shown: secrets are masked until the user reveals them (A7)."""
         request = self.request
         return request.exact if self.secrets_shown and request.exact is not None else request.action
 
@@ -165,39 +165,39 @@ class ApprovalModal(FittedModal):
             case TrustAction(folder=folder, contents=found):
                 lines = [*chop([(make_visible(folder), styles.strong)], width), Line([])]
                 lines += wrap([("If you trust it, these are read and followed:", styles.muted)], width) if found else []
-                for one in found:
-                    name = [(make_visible(one), styles.text)]
+                for entry in found:
+                    name = [(make_visible(entry), styles.text)]
                     lines += hanging([("• ", styles.accent)], name, width, styles.text, cut=True)
                 return lines
             case _:
                 return []
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        if self._saves_slowly:
+        if self._slow_save:
             why = key_spans([("saving", "your answer to disk before acting on it")], styles)
             return [*wrap(why, width), Line([]), *wrap(key_spans([("esc", "stops the run")], styles), width)]
-        if self.reasoning:
+        if self.typing_reason:
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
         trusting = isinstance(self.request.action, TrustAction)
         hint = key_spans([("esc", "not now" if trusting else "stops the run")], styles)
-        scrolls = KEYS.arrows("down", "page_down", "bottom")
+        scrolls = KEYS.arrow_labels("down", "page_down", "bottom")
         hint += hidden_hint(self.body, scrolls, styles, seen=self.end_seen)
-        listed = option_lines(self._options(), self._works, KEYS.of, width, styles)
+        listed = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles)
         return [*listed, *self._more_keys(width, styles), Line([]), *wrap(hint, width)]
 
     def _more_keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Keys that decide nothing, the most wanted first."""
-        pairs = [(keys, does) for actions, does in self._other_actions() if (keys := KEYS.both(*actions))]
+        pairs = [(keys, does) for actions, does in self._other_actions() if (keys := KEYS.labels(*actions))]
         style = styles.accent if self.armed else styles.muted
         return [Line([]), *key_lines(pairs, width, styles, gap=3, style=style)] if pairs else []
 
     def _other_actions(self) -> list[tuple[tuple[str, ...], str]]:
-        """What can be done without deciding: actions, with what they do now."""
+        """Return actions that do not decide, each with its current effect."""
         says = "hide the secrets" if self.secrets_shown else "show the secrets"
         return [(("secrets",), says)] if self.request.hides else []
 
     def _options(self) -> list[tuple[str, str, str]]:
-        """Actions that decide, each with what it means now and its rule."""
+        """Return the deciding actions as (action, effect, rule)."""
         reject = ("reject", "reject, with a reason", "")
         if self.request.void:
             return [("again", "recompute the change and continue", ""), reject]
@@ -215,34 +215,34 @@ class ApprovalModal(FittedModal):
         above = action.command if isinstance(action, RunAction) else ""
         return ", ".join(_rule(grant, above) for grant in self.request.grants if grant.scope is scope)
 
-    # --- what is pressed ---
+    # --- keys ---
 
-    def _works(self, action: str) -> bool:
+    def _is_enabled(self, action: str) -> bool:
         return self.armed and (action in ("reject", "again") or self.end_seen)
 
-    def pressed(self, event: events.Key) -> None:
-        """One of the offered keys, or a key that scrolls; while a text is typed, nothing but that."""
-        action = KEYS.does(event)
-        if self.reasoning and event.key == "enter":
+    def process_key(self, event: events.Key) -> None:
+        """Decide, scroll, or type if a field is open."""
+        action = KEYS.action_for(event)
+        if self.typing_reason and event.key == "enter":
             self._reject(self.reason.value)
         elif self.typing is not None:
             self.typing.press(event)
-        elif action in DECIDES:
-            if action in {one for one, _text, _rule in self._options()} and self._works(action):
+        elif action in DECISIONS:
+            if action in {offered for offered, _text, _rule in self._options()} and self._is_enabled(action):
                 self._decide(action)
         elif not self.body.scroll_for(action) and any(action in actions for actions, _does in self._other_actions()):
-            self._do_other(action)
+            self._run_other_action(action)
 
-    def _do_other(self, action: str) -> None:
-        """Something that decides nothing."""
+    def _run_other_action(self, action: str) -> None:
+        """Run an action that does not decide."""
         if action == "secrets":
             self.secrets_shown = not self.secrets_shown
             self._repaint_secrets()
-            self.show_keys()
+            self.repaint_keys()
             self._fit_soon()
 
     def _repaint_secrets(self) -> None:
-        """Show the thing itself with its secrets, or without."""
+        """Repaint the action with secrets shown or masked."""
         if isinstance(self.body, LinesView):
             self.body.relayout()
 
@@ -257,44 +257,44 @@ class ApprovalModal(FittedModal):
             self._type_into(self.reason)
 
     def hunks_chosen(self) -> dict[str, Any] | None:
-        """What is approved of an edit; None for all of it as it is."""
+        """Return the approved part of an edit; None for all of it, unchanged."""
         return None
 
     def _type_into(self, field: LineInput | EditField) -> None:
-        """Show a field and give it the keys."""
+        """Show a field and focus it."""
         self.typing, field.display = field, True
         self._focus_typing()
-        self.show_keys()
+        self.repaint_keys()
 
     def _focus_typing(self) -> None:
-        """Once the keys that were pressed before are typed, or they would stand behind those that follow."""
+        """Focus the field after pending keys are processed, to keep their order."""
         if keys_waiting(self):
             self.call_later(self._focus_typing)
         elif self.typing is not None:
             self.set_focus(self.typing)
 
     def _end_typing(self) -> None:
-        """What is typed on decides nothing (A9)."""
+        """Close the field and restart the quiet period (A9)."""
         if self.typing is not None:
             self.typing.display = False
         self.typing = None
         self.set_focus(None)
-        self.hush()
+        self.disarm()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter in the reason rejects, also without one."""
+        """Reject with the typed reason, which may be empty."""
         event.stop()
-        if self.reasoning:
+        if self.typing_reason:
             self._reject(event.value)
 
     def _reject(self, reason: str) -> None:
         self.answer(Answer(verdict="reject", text=reason.strip()))
 
     def escape(self) -> None:
-        """Back from the reason, else stop the run."""
+        """Leave the reason field, or stop the run."""
         if isinstance(self.request.action, TrustAction):
             self.answer(Answer(verdict="reject"))
-        if self.reasoning:
+        if self.typing_reason:
             self._end_typing()
         else:
             super().escape()
@@ -326,65 +326,67 @@ def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:
 
 
 def _rule(grant: Grant, above: str) -> str:
-    """What would be allowed. A long command is not said again: the keys have to stay in sight below it."""
+    """Describe what a grant allows. A long command is not repeated, to keep the keys visible."""
     where = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
-    changed = f" with {', '.join(make_visible(one) for one in grant.env_changes)}" if grant.env_changes else ""
-    whole = grant.pattern == above and ("\n" in above or len(above) > LONG_RULE)
-    what = "exactly the command above" if whole else make_visible(grant.pattern)
+    changed = f" with {', '.join(make_visible(change) for change in grant.env_changes)}" if grant.env_changes else ""
+    is_complete = grant.pattern == above and ("\n" in above or len(above) > MAX_RULE_CHARACTERS)
+    what = "exactly the command above" if is_complete else make_visible(grant.pattern)
     return f"{grant.kind} {what}{where}{changed}"
 
 
-LONGEST = 200_000
-"""Characters of a hunk that can be edited."""
+MAX_EDITABLE_CHARACTERS = 200_000
+"""Maximum characters of an editable hunk."""
 
 
 def editable(text: str) -> bool:
-    """Whether a text can be shown in a field as it is: what can't be seen would be edited unseen."""
-    return len(text) <= LONGEST and not any(
+    """Return whether a field can show the text exactly: no invisible characters, not too long."""
+    return len(text) <= MAX_EDITABLE_CHARACTERS and not any(
         ord(character) in HIDDEN or "\ud800" <= character <= "\udfff" for character in set(text)
     )
 
 
 TEXT = Keys("change")
 FIELD_AROUND = 8
-"""Columns of the dialog that are not the diff's."""
+"""Columns of the dialog outside the diff."""
 
 
-def _ends(key: str) -> str:
-    return "drop" if key == "escape" else TEXT.named(key)
+def _closing_action(key: str) -> str:
+    return "drop" if key == "escape" else TEXT.action_for_key(key)
 
 
 class EditModal(ApprovalModal):
-    """What is approved is what is shown: the hunks that are taken, with the text that was given to them."""
+    """Approves exactly what is shown: the selected hunks with their edited texts."""
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         action, shown = request.exact or request.action, request.action
         assert isinstance(action, EditAction) and isinstance(shown, EditAction)
         self.action = action
-        """What will be done, exactly."""
+        """The exact action, without masking."""
         self._masked = tuple(_with_signs(*pair) for pair in zip(shown.diff.hunks, action.diff.hunks, strict=True))
         self.taken = set(range(len(action.diff.hunks)))
         self.edits: dict[int, str] = {}
         self.current = 0
-        """The hunk that the keys are for."""
+        """Index of the hunk that keys act on."""
         self.diff = action.diff
-        """Every hunk, with the edits in them."""
+        """All hunks, with edits applied."""
         self._counts = [count_changes(hunk) for hunk in action.diff.hunks]
         super().__init__(request, **guard)
-        self.field: EditField = EditField(_ends, self._edited, self.typed_ahead, id="hunk", tab_behavior="indent")
+        self.field: EditField = EditField(
+            _closing_action, self._field_closed, self.forward_to_draft, id="hunk", tab_behavior="indent"
+        )
 
     def _make_body(self) -> DiffView:
-        self.view = DiffView(self._to_show(), head=self._hunk_head if self._many else None, id="body")
+        self.view = DiffView(self._visible_diff(), head=self._hunk_head if self._selectable else None, id="body")
         return self.view
 
     @property
-    def _many(self) -> bool:
-        """True where hunks can be taken one by one."""
+    def _selectable(self) -> bool:
+        """Whether hunks can be selected individually."""
         return self.action.splittable and len(self.action.diff.hunks) > 1
 
     @property
     def choice(self) -> HunkChoice:
-        """What is taken, as it is shown."""
+        """The selected hunks and their edits."""
         return HunkChoice(tuple(sorted(self.taken)), {at: self.edits[at] for at in self.edits if at in self.taken})
 
     @property
@@ -393,25 +395,25 @@ class EditModal(ApprovalModal):
 
     # --- what is shown ---
 
-    def _measure(self, styles: TextStyles) -> list[Span]:
+    def _change_counts(self, styles: TextStyles) -> list[Span]:
         left = len(self.action.diff.hunks) - len(self.taken)
-        said = f"{left} skipped  " if left else ""
-        said += "edited by you  " if self.choice.edits else ""
-        added, removed = (sum(self._counts[place][which] for place in self.taken) for which in (0, 1))
-        return [(said, styles.warn), (f"+{added}", styles.ok), (f" −{removed}", styles.bad)]
+        note = f"{left} skipped  " if left else ""
+        note += "edited by you  " if self.choice.edits else ""
+        added, removed = (sum(self._counts[index][which] for index in self.taken) for which in (0, 1))
+        return [(note, styles.warn), (f"+{added}", styles.ok), (f" −{removed}", styles.bad)]
 
-    def _hunk_head(self, place: int, width: int, styles: TextStyles) -> Line:
-        hunk = self.diff.hunks[place]
-        here, taken = place == self.current, place in self.taken
+    def _hunk_head(self, index: int, width: int, styles: TextStyles) -> Line:
+        hunk = self.diff.hunks[index]
+        here, taken = index == self.current, index in self.taken
         first, last = hunk.old_start, hunk.old_start + max(hunk.old_count, 1) - 1
-        about = f"hunk {place + 1} of {len(self.diff.hunks)}  lines {first}–{last}"
-        said = ("  edited by you" if place in self.edits else "") + ("" if taken else "  skipped")
-        text = fit(f"{'▸' if here else ' '} [{'x' if taken else ' '}] {about}", max(1, width - len(said)))
+        about = f"hunk {index + 1} of {len(self.diff.hunks)}  lines {first}–{last}"
+        note = ("  edited by you" if index in self.edits else "") + ("" if taken else "  skipped")
+        text = fit(f"{'▸' if here else ' '} [{'x' if taken else ' '}] {about}", max(1, width - len(note)))
         style = styles.accent if here else styles.muted
-        return line((text, style), (fit(said, max(0, width - len(text))), styles.warn))
+        return line((text, style), (fit(note, max(0, width - len(text))), styles.warn))
 
-    def _to_show(self) -> Diff:
-        """The diff without the secrets that are hidden now; what the user typed is shown as it is."""
+    def _visible_diff(self) -> Diff:
+        """Return the diff with secrets masked, except in hunks the user edited."""
         if self.secrets_shown or self._masked == self.action.diff.hunks:
             return self.diff
         hunks = tuple(
@@ -420,18 +422,18 @@ class EditModal(ApprovalModal):
         )
         return msgspec.structs.replace(self.diff, hunks=hunks)
 
-    def _holds_secret(self, place: int) -> bool:
-        return self._masked[place].lines != self.action.diff.hunks[place].lines
+    def _holds_secret(self, index: int) -> bool:
+        return self._masked[index].lines != self.action.diff.hunks[index].lines
 
     def _repaint_secrets(self) -> None:
-        self.view.show(self._to_show())
+        self.view.show(self._visible_diff())
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         if not self.editing:
             return super()._keys(width, styles)
-        which = f"hunk {self.current + 1}" if self._many else "the text"
+        which = f"hunk {self.current + 1}" if self._selectable else "the text"
         note = wrap([(f"You are editing {which}; you approve the result in the next step.", styles.muted)], width)
-        pairs = [*TEXT.pairs([("take", "use the text")]), ("esc", "discards it")]
+        pairs = [*TEXT.hints([("take", "use the text")]), ("esc", "discards it")]
         return [*note, Line([]), line(*key_spans(pairs, styles))]
 
     def _options(self) -> list[tuple[str, str, str]]:
@@ -440,13 +442,13 @@ class EditModal(ApprovalModal):
         rejecting = ("reject", "reject all of it, with a reason", "")
         if not self.taken:
             return [rejecting]
-        count = f"{len(self.taken)} of {len(self.action.diff.hunks)} hunks, " if self._many else ""
+        count = f"{len(self.taken)} of {len(self.action.diff.hunks)} hunks, " if self._selectable else ""
         edited = "with your text, " if self.choice.edits else ""
         return [("approve_once", f"approve {count}{edited}once", ""), rejecting]
 
     def _other_actions(self) -> list[tuple[tuple[str, ...], str]]:
         pairs: list[tuple[tuple[str, ...], str]] = []
-        if not self.request.void and self._many:
+        if not self.request.void and self._selectable:
             taken = self.current in self.taken
             pairs = [
                 (("next_hunk", "previous_hunk"), f"hunk {self.current + 1} of {len(self.diff.hunks)}"),
@@ -456,22 +458,22 @@ class EditModal(ApprovalModal):
             pairs.append((("edit",), "edit it"))
         if self.diff.hunks and self.size.width - FIELD_AROUND >= NARROWEST:
             pairs.append((("sides",), "one column" if self.view.split else "side by side"))
-        bare = any(self._holds_secret(place) for place in self.edits)  # what was edited can't be hidden again
-        return pairs if bare else pairs + super()._other_actions()
+        secrets_edited = any(self._holds_secret(index) for index in self.edits)  # an edited hunk can't be masked again
+        return pairs if secrets_edited else pairs + super()._other_actions()
 
     def _can_edit(self) -> bool:
-        """No secret is hidden in the hunk, and nothing that a field can't show."""
+        """Return whether the current hunk has no masked secret and only text that a field can show."""
         if not self.action.splittable or not self.diff.hunks or self.current not in self.taken:
             return False
         if self._holds_secret(self.current) and not self.secrets_shown:
             return False
         return editable(new_side_text(self.diff.hunks[self.current]))
 
-    # --- what is pressed ---
+    # --- keys ---
 
-    def _do_other(self, action: str) -> None:
+    def _run_other_action(self, action: str) -> None:
         if action in ("next_hunk", "previous_hunk"):
-            self._go(self.current + (1 if action == "next_hunk" else -1))
+            self._go_to_hunk(self.current + (1 if action == "next_hunk" else -1))
         elif action == "leave_out":
             self.taken ^= {self.current}
             self.view.leave_out(set(range(len(self.diff.hunks))) - self.taken)
@@ -483,17 +485,17 @@ class EditModal(ApprovalModal):
         elif action == "edit":
             self._edit()
         else:
-            super()._do_other(action)
-        self.show_keys()
+            super()._run_other_action(action)
+        self.repaint_keys()
 
-    def _go(self, hunk: int) -> None:
+    def _go_to_hunk(self, hunk: int) -> None:
         self.current = min(max(0, hunk), len(self.diff.hunks) - 1)
         self.view.go_to(self.current)
         self.view.repaint_lines()
 
     def fit(self) -> None:
-        """The keys are for a hunk that can be seen."""
-        seen = self.view.hunks_seen() if self._many and self.view.size.height else []
+        """Fit the body, and move to a visible hunk."""
+        seen = self.view.hunks_seen() if self._selectable and self.view.size.height else []
         if seen and self.current not in seen:
             self.current = seen[0] if self.current < seen[0] else seen[-1]
             self.view.repaint_lines()
@@ -507,16 +509,16 @@ class EditModal(ApprovalModal):
         self._type_into(self.field)
         self._repaint_head()
 
-    def _edited(self, way: str) -> None:
-        """The text is done with. What is applied has to be seen first, and what is typed on decides nothing (A9)."""
+    def _field_closed(self, action: str) -> None:
+        """Apply or discard the edited text. The result must be seen before it can be approved (A9)."""
         self.body.display = True
         self._end_typing()
         self.field.open = False
-        if way == "take" and self.field.text != new_side_text(self.diff.hunks[self.current]):
-            self._take_text(self.field.text)
+        if action == "take" and self.field.text != new_side_text(self.diff.hunks[self.current]):
+            self._apply_text(self.field.text)
         self._repaint_head()
 
-    def _take_text(self, text: str) -> None:
+    def _apply_text(self, text: str) -> None:
         if text == new_side_text(self.action.diff.hunks[self.current]):
             self.edits.pop(self.current, None)
         else:
@@ -524,24 +526,25 @@ class EditModal(ApprovalModal):
         self.end_seen = False
         self.diff = with_edits(self.action.diff, self.edits)
         self._counts = [count_changes(hunk) for hunk in self.diff.hunks]
-        self.view.show(self._to_show())
+        self.view.show(self._visible_diff())
         self.view.go_to(self.current)
 
     def escape(self) -> None:
-        """Back from the field, else as in every dialog."""
+        """Leave the hunk field, or handle Esc as in every dialog."""
         if self.editing:
-            self._edited("drop")
+            self._field_closed("drop")
         else:
             super().escape()
 
     def hunks_chosen(self) -> dict[str, Any] | None:
-        """The hunks that are taken and their texts, unless that is all of it as it is."""
+        """Return the selected hunks and edited texts; None if nothing was changed."""
         return self.choice.to_answer() if self._changed else None
 
 
 def _with_signs(shown: Hunk, exact: Hunk) -> Hunk:
-    """`shown` with the signs of `exact`, which a secret over several lines may have swallowed."""
+    """Return `shown` with the line signs of `exact`, which masking a multi-line secret may have removed."""
     lines = tuple(
-        one if one[:1] == real[:1] else real[:1] + one for one, real in zip(shown.lines, exact.lines, strict=True)
+        masked if masked[:1] == original[:1] else original[:1] + masked
+        for masked, original in zip(shown.lines, exact.lines, strict=True)
     )
     return msgspec.structs.replace(exact, lines=lines)

@@ -45,12 +45,12 @@ BLOCKS: dict[type[Item], type[TranscriptBlock[Any]]] = {
 }
 
 
-def make_block(item: Item, look: BlockOptions) -> TranscriptBlock[Any]:
+def make_block(item: Item, options: BlockOptions) -> TranscriptBlock[Any]:
     """The block that paints an item."""
     kind = BLOCKS[type(item)]
     if isinstance(item, RequestItem) and (item.proposal is not None or item.offer is not None):
         kind = PlanBlock if item.proposal is not None else SummaryBlock
-    return kind(item, look)
+    return kind(item, options)
 
 
 class BlockView(LineView):
@@ -65,7 +65,7 @@ class BlockView(LineView):
         super().__init__(id=id)
         self.greeting = greeting
         """Lines that stand above all blocks."""
-        self.look = BlockOptions(now)
+        self.options = BlockOptions(now)
         self.blocks: list[TranscriptBlock[Any]] = []
         self.following = True
         self._settled = Size(0, 0)
@@ -105,16 +105,16 @@ class BlockView(LineView):
         self._settle()
         self.refresh()
 
-    def reveal(self, place: int, line: int) -> None:
+    def reveal(self, index: int, line: int) -> None:
         """Scroll so that a line of a block is visible, a third from the top unless it is already."""
         height = self.scrollable_content_region.height
         self._set_following(False)
-        if not self.blocks[place].exact(self._width):
-            self._measure(place)
-        at = self._stack.top(place) + self._gaps[place] + line
+        if not self.blocks[index].exact(self._width):
+            self._measure(index)
+        at = self._stack.top(index) + self._gaps[index] + line
         top = self.scroll_offset.y
         if not top <= at < top + height - 1:
-            top = self._above_by((place, self._gaps[place] + line), height // 3)
+            top = self._above_by((index, self._gaps[index] + line), height // 3)
         self._hold(self._stack.find(top))
         self._settle()
         self.refresh()
@@ -127,69 +127,69 @@ class BlockView(LineView):
         return max(1, super().columns - 1)
 
     def _append(self, item: Item) -> None:
-        self.blocks.append(make_block(item, self.look))
+        self.blocks.append(make_block(item, self.options))
         self._gaps.append(0)
         self._stack.append(0)
         if not self.following and not self.blocks[-1].nested:
             self.unseen += 1
             self.post_message(self.Followed())
 
-    def _gap(self, place: int, height: int) -> int:
+    def _gap(self, index: int, height: int) -> int:
         """Lines above a block: the greeting above the first, none between one-line cards, else a blank one."""
         if not height:
             return 0
-        above = place - 1
+        above = index - 1
         while above >= 0 and not self._stack.heights[above]:
             above -= 1
         if above < 0:
             head = len(self.greeting(self._width, self.text_styles)) if self._width else 0
             return head + 1 if head else 0
-        block, other = self.blocks[place], self.blocks[above]
+        block, other = self.blocks[index], self.blocks[above]
         tight = block.compact and (type(block), block.nested) == (type(other), other.nested)
         return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
 
-    def _measure(self, place: int) -> int:
+    def _measure(self, index: int) -> int:
         """Exact height of a block, painting it; returns by how much the stack grew."""
         if not self._width:
             return 0
-        height = len(self.blocks[place].lines(self._width, self.text_styles))
-        self._painted[place] = None
-        self._painted.move_to_end(place)
+        height = len(self.blocks[index].lines(self._width, self.text_styles))
+        self._painted[index] = None
+        self._painted.move_to_end(index)
         while len(self._painted) > KEPT:
             old, _none = self._painted.popitem(last=False)
             self.blocks[old].forget()
-        gap = self._gap(place, height)
-        self._gaps[place] = gap
-        grown = self._stack.set(place, height + gap)
-        if place + 1 < len(self.blocks) and (below := self._stack.heights[place + 1]):
-            bare = below - self._gaps[place + 1]
-            self._gaps[place + 1] = self._gap(place + 1, bare)
-            self._stack.set(place + 1, bare + self._gaps[place + 1])
+        gap = self._gap(index, height)
+        self._gaps[index] = gap
+        grown = self._stack.set(index, height + gap)
+        if index + 1 < len(self.blocks) and (below := self._stack.heights[index + 1]):
+            bare = below - self._gaps[index + 1]
+            self._gaps[index + 1] = self._gap(index + 1, bare)
+            self._stack.set(index + 1, bare + self._gaps[index + 1])
         return grown
 
-    def _guess(self, place: int) -> None:
+    def _guess(self, index: int) -> None:
         """A height without painting, for a block that is not visible."""
-        block = self.blocks[place]
+        block = self.blocks[index]
         block.forget()
         height = block.guess(max(1, self._width)) if block.shown else 0
-        self._gaps[place] = self._gap(place, height)
-        self._stack.set(place, height + self._gaps[place])
+        self._gaps[index] = self._gap(index, height)
+        self._stack.set(index, height + self._gaps[index])
 
-    def _remeasure(self, place: int) -> None:
+    def _remeasure(self, index: int) -> None:
         """A block changed. When the view begins within it, the same line stays at the top."""
-        block = self.blocks[place]
-        anchored = not self.following and place == self._anchor[0] and block.exact(self._width)
-        line = self._anchor[1] - self._gaps[place]
+        block = self.blocks[index]
+        anchored = not self.following and index == self._anchor[0] and block.exact(self._width)
+        line = self._anchor[1] - self._gaps[index]
         before = list(block.lines(self._width, self.text_styles)) if anchored and line >= 0 else []
         block.changed()
-        self._measure(place)
+        self._measure(index)
         if 0 <= line < len(before):
             after = block.lines(self._width, self.text_styles)
             wanted = before[line].text
-            same = [number for number, one in enumerate(after) if one.text == wanted]
+            same = [number for number, item_line in enumerate(after) if item_line.text == wanted]
             if same:
                 line = min(same, key=lambda number: abs(number - line))
-            self._anchor = (place, min(line, max(0, len(after) - 1)) + self._gaps[place])
+            self._anchor = (index, min(line, max(0, len(after) - 1)) + self._gaps[index])
 
     def on_resize(self) -> None:
         """A new width: guess all heights, paint the visible blocks. Where all moves, the end stays in view also under a
@@ -203,26 +203,26 @@ class BlockView(LineView):
 
     def _hold_text(self) -> None:
         """Remember at which place in its text the anchored block begins to be seen."""
-        place, within = self._anchor
-        if self._held is None and place < len(self.blocks) and self.blocks[place].exact(self._width):
-            line = within - self._gaps[place]
-            joined = self.blocks[place].joined(self._width, self.text_styles)
+        index, within = self._anchor
+        if self._held is None and index < len(self.blocks) and self.blocks[index].exact(self._width):
+            line = within - self._gaps[index]
+            joined = self.blocks[index].joined(self._width, self.text_styles)
             self._held = joined.place_at(line, 0) if line >= 0 else -1
 
     def _relayout(self) -> None:
         self._hold_text()
-        place, _within = self._anchor
+        index, _within = self._anchor
         self._width = self.columns
         self._painted.clear()
         self._stack.clear()
         self._stack.heights = [0] * len(self.blocks)
         for number in range(len(self.blocks)):
             self._guess(number)
-        if place < len(self.blocks):
-            self._measure(place)
+        if index < len(self.blocks):
+            self._measure(index)
             held = -1 if self._held is None else self._held
-            line = 0 if held < 0 else self.blocks[place].joined(self._width, self.text_styles).line_of(held)
-            self._anchor = (place, line + self._gaps[place] if held >= 0 else 0)
+            line = 0 if held < 0 else self.blocks[index].joined(self._width, self.text_styles).line_of(held)
+            self._anchor = (index, line + self._gaps[index] if held >= 0 else 0)
         self._settle()
         self.refresh()
 
@@ -264,21 +264,21 @@ class BlockView(LineView):
         end = max(0, self._stack.total - self.scrollable_content_region.height)
         if self.following and not self._frozen:
             return end
-        place, within = self._anchor
-        return min(end, self._stack.top(min(place, len(self._stack))) + within)
+        index, within = self._anchor
+        return min(end, self._stack.top(min(index, len(self._stack))) + within)
 
     def _hold(self, anchor: tuple[int, int]) -> None:
         self._anchor, self._held = anchor, None
 
     def _measure_visible(self, top: int) -> bool:
         """Paint what is visible from `top` on; True when that changed a height."""
-        place, _within = self._stack.find(top)
+        index, _within = self._stack.find(top)
         bottom = top + self.scrollable_content_region.height
         changed = False
-        while place < len(self.blocks) and self._stack.top(place) < bottom:
-            if not self.blocks[place].exact(self._width):
-                changed = bool(self._measure(place)) or changed
-            place += 1
+        while index < len(self.blocks) and self._stack.top(index) < bottom:
+            if not self.blocks[index].exact(self._width):
+                changed = bool(self._measure(index)) or changed
+            index += 1
         return changed
 
     # --- scrolling ---
@@ -309,24 +309,24 @@ class BlockView(LineView):
         up = round(old_value) - target
         if 0 < up <= 2 * self.scrollable_content_region.height:
             target = self._above_by(before, up)
-        place, within = self._stack.find(target)
-        while place < before[0]:  # scrolled up into guessed heights: what counts is the distance to the old place
-            grown = 0 if self.blocks[place].exact(self._width) else self._measure(place)
+        index, within = self._stack.find(target)
+        while index < before[0]:  # scrolled up into guessed heights: what counts is the distance to the old place
+            grown = 0 if self.blocks[index].exact(self._width) else self._measure(index)
             if not grown:
                 break
             target += grown
-            place, within = self._stack.find(max(0, target))
-        self._hold((place, within))
+            index, within = self._stack.find(max(0, target))
+        self._hold((index, within))
         self._settle()
 
     def _above_by(self, anchor: tuple[int, int], lines: int) -> int:
         """The line that is `lines` above an anchor, once all between them is exact: a page up skips nothing."""
         last, within = anchor
-        place = last
-        while place > 0 and self._stack.top(last) + within - self._stack.top(place) < lines:
-            place -= 1
-            if not self.blocks[place].exact(self._width):
-                self._measure(place)
+        index = last
+        while index > 0 and self._stack.top(last) + within - self._stack.top(index) < lines:
+            index -= 1
+            if not self.blocks[index].exact(self._width):
+                self._measure(index)
         return max(0, self._stack.top(last) + within - lines)
 
     def _set_following(self, following: bool) -> None:
@@ -341,18 +341,18 @@ class BlockView(LineView):
         """A line of the block that covers `y`."""
         if not self._stack.total:
             return self._above(y)
-        place, line = self.spot(y)
-        if place >= len(self.blocks):
+        index, line = self.spot(y)
+        if index >= len(self.blocks):
             return None
         if line < 0:
-            return self._above(y) if y < self._gaps[place] else BLANK
-        lines = self.blocks[place].lines(self._width, self.text_styles)
+            return self._above(y) if y < self._gaps[index] else BLANK
+        lines = self.blocks[index].lines(self._width, self.text_styles)
         return lines[line] if line < len(lines) else BLANK
 
     def spot(self, y: int) -> tuple[int, int]:
         """The block that covers line `y`, and which of its lines that is; negative in the gap above it."""
-        place, within = self._stack.find(y)
-        return place, within - (self._gaps[place] if place < len(self._gaps) else 0)
+        index, within = self._stack.find(y)
+        return index, within - (self._gaps[index] if index < len(self._gaps) else 0)
 
     def _above(self, y: int) -> Line:
         greeting = self.greeting(self._width, self.text_styles)

@@ -90,8 +90,8 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
             ("conversation", "conversation only"),
             ("keep", "keep"),
         ]
-        choose = self.KEYS.arrows("up", "down").replace("↑ ↓", "↑↓")
-        offered = [(choose, "choose"), *self.KEYS.pairs(said), ("esc", "closes")]
+        choose = self.KEYS.arrow_labels("up", "down").replace("↑ ↓", "↑↓")
+        offered = [(choose, "choose"), *self.KEYS.hints(said), ("esc", "closes")]
         return key_lines(offered if self.list.rows else offered[-1:], width, styles, gap=3)
 
     def do(self, action: str, row: Checkpoint) -> None:

@@ -16,72 +16,76 @@ from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
 
 WIDE = 100
-"""Columns from which on plan and progress stand beside the transcript."""
+"""Screen width from which plan and progress are shown beside the transcript."""
 SHARE = 0.55
-"""Of the column's height, what the plan may take although the progress below it would need more."""
+"""Share of the column's height that the plan may always use."""
 
 
 class Columns(Horizontal):
-    """Owns which of them show; each of them owns how."""
+    """Lays out transcript, plan and progress, and decides which are visible."""
 
     def __init__(self, transcript: Transcript, plan: PlanPanel, progress: ToolTree, *, id: str | None = None) -> None:
         self.side = Vertical(plan, progress, id="side")
         super().__init__(transcript, self.side, id=id)
         self.home: PromptInput
-        """Where the keys go from plan and progress."""
+        """Gets the focus back from plan and progress."""
         self.transcript = transcript
         self.plan = plan
         self.progress = progress
-        self.beside = True
-        """The user wants the second column where there is room for it."""
-        self.over: Literal["", "plan", "progress"] = ""
-        """What the user looks at where there is room for one column."""
-        self._sight = PlanView()
+        self.side_shown = True
+        """Whether the second column is enabled."""
+        self.overlay_part: Literal["", "plan", "progress"] = ""
+        """The part shown over the transcript in a narrow terminal."""
+        self._plan_view = PlanView()
         self._was_wide = False
         self._asked_for_plan = False
-        """The user wants to see the plan, empty as it may be."""
+        """The user opened the plan, so it is shown even if empty."""
         for part in (self.side, plan, progress):
             part.display = False
 
     @property
-    def wide(self) -> bool:
-        """True where there is room for two columns."""
+    def is_wide(self) -> bool:
+        """Whether there is room for two columns."""
         return self.app.size.width >= WIDE
 
     # --- what shows ---
 
-    def look_back(self, items: list[Item], older: int) -> None:
-        """All items come anew, `older` ones before those that are shown so far."""
-        self.transcript.look_back(items, older)
-        self.progress.begin_anew()
+    def load_older(self, items: list[Item], older: int) -> None:
+        """Replace the items, of which the first `older` were not loaded before."""
+        self.transcript.load_older(items, older)
+        self.progress.reset()
 
-    def show_plan(self, sight: PlanView) -> None:
-        """The plan document or a proposal changed."""
-        self._sight = sight
+    def show_plan(self, view: PlanView) -> None:
+        """Show a changed plan document or proposal."""
+        self._plan_view = view
         self.fit_in()
 
     def fit_in(self) -> None:
-        """Show what there is, by the width and by what the user wants."""
-        wide, before = self.wide, self._was_wide
-        self._was_wide = wide
-        if before and not wide and not self.over:  # what has the keys stays in sight
-            self.over = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
-        if self._sight.by and (self.beside if wide else self.over == "plan"):
-            self.plan.show(self._sight)
+        """Update the visible parts."""
+        is_wide, before = self.is_wide, self._was_wide
+        self._was_wide = is_wide
+        if before and not is_wide and not self.overlay_part:  # the focused part stays visible
+            self.overlay_part = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
+        if self._plan_view.by and (self.side_shown if is_wide else self.overlay_part == "plan"):
+            self.plan.show(self._plan_view)
         reading = self.plan.reading
         there = reading is not None and (self._asked_for_plan or not reading.empty or bool(reading.proposed))
-        self.side.set_class(not wide, "-over")
-        self.plan.display = (self.beside and there) if wide else self.over == "plan" and reading is not None
-        self.progress.display = (self.beside and bool(self.progress.rows)) if wide else self.over == "progress"
+        self.side.set_class(not is_wide, "-over")
+        self.plan.display = (
+            (self.side_shown and there) if is_wide else self.overlay_part == "plan" and reading is not None
+        )
+        self.progress.display = (
+            (self.side_shown and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
+        )
         self.side.display = self.plan.display or self.progress.display
         if self.plan.display:
             self._share_out()
 
     def _share_out(self) -> None:
-        """The plan gets the lines it wants, within its share."""
+        """Set the height of the plan."""
         room = self.size.height
         inner = self.plan.content_size.width or min(44, max(36, self.size.width * 34 // 100)) - 3
-        wanted = self.plan.natural(max(1, inner - 1)) + 1
+        wanted = self.plan.preferred_height(max(1, inner - 1)) + 1
         below = len(self.progress.rows) + 2 if self.progress.display else 0
         most = max(room - below, int(room * SHARE))
         height = max(1, min(wanted, most))
@@ -89,29 +93,29 @@ class Columns(Horizontal):
             self.plan.styles.height = height
 
     def on_resize(self) -> None:
-        """The width decides."""
+        """Update the layout."""
         self.fit_in()
 
     def on_plan_panel_reshaped(self) -> None:
-        """More rows, fewer, or an edit."""
+        """Update the layout."""
         self.fit_in()
 
     # --- what the user does ---
 
     def toggle(self) -> None:
         """Show or hide the second column."""
-        if self.wide:
-            self.beside = not self.beside
+        if self.is_wide:
+            self.side_shown = not self.side_shown
         else:
-            self.over = "" if self.over else "progress"
+            self.overlay_part = "" if self.overlay_part else "progress"
         self.fit_in()
 
     def visit(self) -> None:
         """Show the progress and go there; from there, back."""
         if self.app.focused is self.progress:
-            self.go_home()  # at once: keys that follow are meant for the composer
+            self.go_home()  # at once: following keys are meant for the composer
             return
-        self.beside, self.over = True, "progress"
+        self.side_shown, self.overlay_part = True, "progress"
         self.fit_in()
         if self.progress.rows:
             self.progress.take_focus()  # at once: keys that follow are meant for it, and none for others comes to it
@@ -121,10 +125,10 @@ class Columns(Horizontal):
         if self.plan.has_keys:
             self.plan.leave()
             return True
-        if not self._sight.by and self._sight.proposal is None:
+        if not self._plan_view.by and self._plan_view.proposal is None:
             return False
         there = self.plan.display
-        self.beside, self.over, self._asked_for_plan = True, "plan", True
+        self.side_shown, self.overlay_part, self._asked_for_plan = True, "plan", True
         self.fit_in()
         if there:  # at once: keys that follow are meant for it, and none for it comes later
             self.plan.take_focus()
@@ -156,11 +160,11 @@ class Columns(Horizontal):
 
     def close_over(self) -> None:
         """What lies over the transcript makes room, and so does an empty plan."""
-        self.over, self._asked_for_plan = "", False
+        self.overlay_part, self._asked_for_plan = "", False
         self.fit_in()
 
-    def show_item(self, place: int) -> None:
+    def show_item(self, index: int) -> None:
         """Bring an item of the transcript into view, unfolded."""
-        self.transcript.blocks[place].unfolded = True
-        self.transcript.blocks[place].changed()
-        self.transcript.reveal(place, 0)
+        self.transcript.blocks[index].unfolded = True
+        self.transcript.blocks[index].changed()
+        self.transcript.reveal(index, 0)

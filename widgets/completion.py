@@ -66,9 +66,11 @@ class CommandMenu(CompletionList):
                 self._closed_at = ""
             name, blank, _rest = draft[1:].partition(" ")
             listed = self.entries if draft.startswith("/") and "\n" not in draft else ()
-            ranks = {one: 0 if one == name else None if blank else rank(one, name) for one in listed}
-            found = [(fits, one) for one, fits in ranks.items() if fits is not None]
-            self.names = [one for _fits, one in sorted(found, key=lambda pair: pair[0])]
+            ranks = {
+                candidate: 0 if candidate == name else None if blank else rank(candidate, name) for candidate in listed
+            }
+            found = [(fits, candidate) for candidate, fits in ranks.items() if fits is not None]
+            self.names = [candidate for _fits, candidate in sorted(found, key=lambda pair: pair[0])]
         opened = bool(self.names) and not self._closed_at
         if opened or self.display:
             self.display = opened
@@ -193,8 +195,8 @@ def _letters(name: str, query: str) -> set[int]:
         return set(range(at, at + len(wanted)))
     found: set[int] = set()
     at = len(lower)
-    for one in reversed(wanted):
-        at = lower.rfind(one, 0, at)
+    for character in reversed(wanted):
+        at = lower.rfind(character, 0, at)
         if at < 0:
             return set()
         found.add(at)

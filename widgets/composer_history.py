@@ -129,8 +129,8 @@ class Chips:
         size = sum(map(len, self.texts.values()))
         if size <= CHIPS_KEPT:
             return
-        wanted = new.union(label for one in self._shown() for label in one.chips)
-        for label in [one for one in self.texts if one not in wanted]:
+        wanted = new.union(label for draft_text in self._shown() for label in draft_text.chips)
+        for label in [label for label in self.texts if label not in wanted]:
             size -= len(self.texts.pop(label))
             if size <= CHIPS_KEPT:
                 return
@@ -151,14 +151,16 @@ class InputHistory:
 
     def load(self, earlier: Iterable[DraftText]) -> None:
         """Put what earlier sessions wrote before what is there."""
-        own = {_key(one) for one in self.entries}
-        newest_first = {_key(one): one for one in reversed([*earlier]) if not one.blank and _key(one) not in own}
+        own = {_key(entry) for entry in self.entries}
+        newest_first = {
+            _key(entry): entry for entry in reversed([*earlier]) if not entry.blank and _key(entry) not in own
+        }
         before = [*newest_first.values()][::-1]
         before = before[max(0, len(before) + len(self.entries) - ENTRIES) :]
         if self.place is not None:
             self.place += len(before)
         draft = len(self.entries)
-        self._changed = {place + len(before): one for place, one in self._changed.items() if place <= draft}
+        self._changed = {index + len(before): entry for index, entry in self._changed.items() if index <= draft}
         self.entries = before + self.entries
 
     def step(self, by: int, shown: DraftText) -> DraftText | None:
@@ -176,18 +178,18 @@ class InputHistory:
     def elsewhere(self) -> list[DraftText]:
         """What was changed and is not shown: entries first, the draft last."""
         here = len(self.entries) if self.place is None else self.place
-        return [one for place, one in sorted(self._changed.items()) if place != here and not one.blank]
+        return [entry for index, entry in sorted(self._changed.items()) if index != here and not entry.blank]
 
     def remember(self, written: DraftText) -> list[DraftText]:
         """`written` was sent or set aside. Returns what is new in the history: it, and before it what was changed
         elsewhere on the way, but for the draft (`draft_left`)."""
         draft, here = len(self.entries), self.place
-        left = [one for place, one in sorted(self._changed.items()) if place < draft and place != here]
-        new = [one for one in (*left, written) if not one.blank]
-        for one in new:
-            if self.entries and self.entries[-1] == one:
+        left = [entry for index, entry in sorted(self._changed.items()) if index < draft and index != here]
+        new = [entry for entry in (*left, written) if not entry.blank]
+        for entry in new:
+            if self.entries and self.entries[-1] == entry:
                 self.entries.pop()
-            self.entries.append(one)
+            self.entries.append(entry)
         del self.entries[: max(0, len(self.entries) - ENTRIES)]
         self._changed.clear()
         self.place = None
@@ -200,7 +202,7 @@ class InputHistory:
             return []
         draft = len(self.entries)
         self.entries.append(written)
-        self._changed = {place + (place == draft): one for place, one in self._changed.items()}
+        self._changed = {index + (index == draft): entry for index, entry in self._changed.items()}
         return [written]
 
     def everything(self) -> list[DraftText]:

@@ -50,11 +50,11 @@ class ContextPanel(Panel):
 
     def _unmeasured(self) -> str:
         """What was sent before the conversation was measured: requests that only sort, plan and the like."""
-        sent = [one for one in self.view.items if isinstance(one, ReplyItem)]
+        sent = [reply for reply in self.view.items if isinstance(reply, ReplyItem)]
         if not sent:
             return "Nothing has been sent to the model yet."
-        aims = list(dict.fromkeys(one.does or "the conversation" for one in sent))
-        tokens = sum(one.usage.prompt_tokens or 0 for one in sent)
+        aims = list(dict.fromkeys(reply.does or "the conversation" for reply in sent))
+        tokens = sum(reply.usage.prompt_tokens or 0 for reply in sent)
         read = f", {tokens:,} tokens read" if tokens else ""
         count = "1 request" if len(sent) == 1 else f"{len(sent)} requests"
         return (

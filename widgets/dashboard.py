@@ -67,7 +67,7 @@ class Dashboard(Panel):
 
     def act(self, event: events.Key) -> bool:
         """Read again."""
-        again = KEYS.does(event) == "again"
+        again = KEYS.action_for(event) == "again"
         if again:
             self.tally, self.progress = None, (0, 0)
             self._repaint()
@@ -76,7 +76,7 @@ class Dashboard(Panel):
 
     def key_pairs(self) -> list[tuple[str, str]]:
         """How to leave, to scroll, and to read again."""
-        return [*super().key_pairs(), *KEYS.pairs([("again", "reload")])]
+        return [*super().key_pairs(), *KEYS.hints([("again", "reload")])]
 
     # --- what is shown ---
 
@@ -104,13 +104,13 @@ class Dashboard(Panel):
             return [
                 line((f"reading the journals … {done:,} of {of:,}" if of else "reading the journals …", styles.muted))
             ]
-        notes = [one for text in self.notes for one in _note(text, width, styles)]
+        notes = [note_line for text in self.notes for note_line in _note(text, width, styles)]
         if not tally.total.runs:
             return [*wrap([(NOTHING, styles.muted)], width), *notes]
         lines = [*curves(tally, width, styles), *_sections(tally, width, styles)]
-        for one in (report.model_table(tally), report.prompt_table(tally)):
-            if one.rows:
-                lines += [Line([]), *table_lines(one, width, styles)]
+        for table in (report.model_table(tally), report.prompt_table(tally)):
+            if table.rows:
+                lines += [Line([]), *table_lines(table, width, styles)]
         return [*lines, *([Line([])] if notes else []), *notes]
 
 
@@ -225,10 +225,10 @@ def _row(fact: Fact, wide: int, width: int, styles: TextStyles) -> Line:
 # --- tables ---------------------------------------------------------------------------------
 
 
-def table_lines(one: Table, width: int, styles: TextStyles) -> list[Line]:
+def table_lines(table: Table, width: int, styles: TextStyles) -> list[Line]:
     """As many of the columns as there is room for, the first ones first."""
-    rows = one.rows[:ROWS]
-    head = (one.title.lower(), *one.header[1:])
+    rows = table.rows[:ROWS]
+    head = (table.title.lower(), *table.header[1:])
     widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     widths[0] = min(widths[0], max(12, width // 3))
     while len(widths) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:
@@ -242,6 +242,6 @@ def table_lines(one: Table, width: int, styles: TextStyles) -> list[Line]:
 
     lines = [line((cells(head), styles.muted))]
     lines += [line((cells(row), styles.text)) for row in rows]
-    if len(one.rows) > ROWS:
-        lines.append(line((f"… {len(one.rows) - ROWS:,} more in `tui-agent stats`", styles.muted)))
+    if len(table.rows) > ROWS:
+        lines.append(line((f"… {len(table.rows) - ROWS:,} more in `tui-agent stats`", styles.muted)))
     return lines

@@ -16,27 +16,27 @@ ARROWS = {"up": "↑", "down": "↓", "left": "←", "right": "→"}
 
 
 UNBOUND = "unbound"
-"""Stands for no key: Textual's keymap has no other way to unbind."""
+"""Key name for "no key": Textual's keymap can't unbind otherwise."""
 
 
 def bindings(scope: str) -> list[Binding]:
-    """The actions of `app` or `composer` with their built-in keys; `App.set_keymap` finds them by their names."""
+    """Return the bindings of scope `app` or `composer` with built-in keys, with ids for `App.set_keymap`."""
     return [
         Binding(
-            ",".join(one.keys) or UNBOUND,
-            one.action or f"command('{one.name}')",
-            one.description,
+            ",".join(spec.keys) or UNBOUND,
+            spec.action or f"command('{spec.name}')",
+            spec.description,
             show=False,
-            priority=one.priority and scope == "app",
-            id=one.name,
+            priority=spec.priority and scope == "app",
+            id=spec.name,
         )
-        for one in keymap.SESSION_ACTIONS.values()
-        if one.scope == scope
+        for spec in keymap.SESSION_ACTIONS.values()
+        if spec.scope == scope
     ]
 
 
 def context_bindings(context: str, actions: Mapping[str, str]) -> list[BindingType]:
-    """Actions of a context as bindings that come before its fields: name of each → what Textual does for it."""
+    """Return priority bindings for a context; `actions` maps action names to Textual actions."""
     return [
         Binding(",".join(keys) or UNBOUND, does, show=False, priority=True, id=f"{context}.{name}")
         for name, does in actions.items()
@@ -45,12 +45,12 @@ def context_bindings(context: str, actions: Mapping[str, str]) -> list[BindingTy
 
 
 def textual_keymap(effective: keymap.Keymap) -> dict[str, str]:
-    """The user's own keys, for `App.set_keymap`."""
-    built_in = {**keymap.SESSION_ACTIONS, **{name: one for name, (_context, one) in keymap.CONTEXT_ACTIONS.items()}}
+    """Return the keys that differ from the built-in ones, for `App.set_keymap`."""
+    built_in = {**keymap.SESSION_ACTIONS, **{name: spec for name, (_context, spec) in keymap.CONTEXT_ACTIONS.items()}}
     return {
         name: ",".join(effective.keys[name]) or UNBOUND
-        for name, one in built_in.items()
-        if effective.keys[name] != one.keys
+        for name, spec in built_in.items()
+        if effective.keys[name] != spec.keys
     }
 
 
@@ -60,38 +60,38 @@ class Keys:
     def __init__(self, context: str) -> None:
         self.context = context
 
-    def does(self, event: events.Key) -> str:
-        """The action of a pressed key; empty when it means nothing here."""
-        return self.named(event.key, event.character)
+    def action_for(self, event: events.Key) -> str:
+        """Return the action of a key event; empty if it has none here."""
+        return self.action_for_key(event.key, event.character)
 
-    def named(self, key: str, character: str | None = None) -> str:
-        """The same, of a key by its name and the character that it types."""
+    def action_for_key(self, key: str, character: str | None = None) -> str:
+        """Return the action of a key by name and typed character."""
         return keymap.current().action_for(self.context, pressed_key(key, character))
 
-    def all_of(self, action: str) -> tuple[str, ...]:
-        """The keys of an action, as Textual names them."""
+    def keys_for(self, action: str) -> tuple[str, ...]:
+        """Return the keys of an action as Textual names."""
         return keymap.current().keys[f"{self.context}.{action}"]
 
-    def of(self, action: str) -> str:
-        """Its first key as the user reads it; empty where it has none."""
+    def label(self, action: str) -> str:
+        """Return the label of the first key of an action; empty if unbound."""
         return keymap.current().first_label(f"{self.context}.{action}")
 
-    def arrows(self, *actions: str) -> str:
-        """The first keys of several, arrows as arrows."""
-        firsts = [self.all_of(action)[:1] for action in actions]
+    def arrow_labels(self, *actions: str) -> str:
+        """Return the first keys of several actions, arrows as symbols."""
+        firsts = [self.keys_for(action)[:1] for action in actions]
         return " ".join(ARROWS.get(key, key_label(key)) for keys in firsts for key in keys)
 
-    def both(self, *actions: str) -> str:
-        """The first keys of several, one behind the other."""
-        return " ".join(key for action in actions if (key := self.of(action)))
+    def labels(self, *actions: str) -> str:
+        """Return the labels of several actions, separated by spaces."""
+        return " ".join(key for action in actions if (key := self.label(action)))
 
-    def pairs(self, wanted: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Keys with words, from actions with words; without those that have no key."""
-        return [(key, word) for action, word in wanted if (key := self.of(action))]
+    def hints(self, wanted: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Turn (action, description) pairs into (key, description) pairs; unbound actions are dropped."""
+        return [(key, word) for action, word in wanted if (key := self.label(action))]
 
 
 def key_spans(pairs: Iterable[tuple[str, str]], styles: TextStyles) -> list[Span]:
-    """Keys with what they do, one behind the other."""
+    """Paint keys and descriptions on one line."""
     spans: list[Span] = []
     for key, does in pairs:
         spans += [(f"   {key}" if spans else key, styles.accent), (f" {does}", styles.muted)]
@@ -101,7 +101,7 @@ def key_spans(pairs: Iterable[tuple[str, str]], styles: TextStyles) -> list[Span
 def key_lines(
     pairs: Iterable[tuple[str, str]], width: int, styles: TextStyles, *, gap: int = 2, style: Style | None = None
 ) -> list[Line]:
-    """Keys with what they do, in as many lines as they need; nothing of an action without a key."""
+    """Paint keys and descriptions, wrapped to `width`; pairs without a key are skipped."""
     rows: list[list[Span]] = [[]]
     for key, does in pairs:
         spans: list[Span] = [(key, style or styles.accent), (f" {does}", styles.muted)]

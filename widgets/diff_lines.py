@@ -53,14 +53,14 @@ def changed_words(old: str, new: str) -> tuple[Ranges, Ranges]:
             if tag != "equal":
                 gone += [(a, b)] if b > a else []
                 come += [(c, d)] if d > c else []
-    marked = _places(left, head, gone), _places(right, head, come)
+    marked = _marked_ranges(left, head, gone), _marked_ranges(right, head, come)
     same = len(old.strip()) - sum(stop - start for start, stop in marked[0])
     if same < ALIKE * min(len(old.strip()), len(new.strip())):
         return NO_CHANGES
     return marked
 
 
-def _places(words: Sequence[str], head: int, spans: Sequence[tuple[int, int]]) -> Ranges:
+def _marked_ranges(words: Sequence[str], head: int, spans: Sequence[tuple[int, int]]) -> Ranges:
     """Ranges of words as ranges of characters; what only blanks part is one range."""
     starts = [0]
     for word in words:
@@ -92,19 +92,19 @@ class WordMarks:
         self._signs = signs
         self._known: dict[int, Ranges] = {}
 
-    def of(self, place: int) -> Ranges:
-        """What to mark in the line at `place`."""
-        other = self._partners.get(place)
+    def of(self, index: int) -> Ranges:
+        """What to mark in the line at `index`."""
+        other = self._partners.get(index)
         if other is None:
             return ()
-        if place not in self._known:
-            old, new = (place, other) if self._signs[place] == "-" else (other, place)
+        if index not in self._known:
+            old, new = (index, other) if self._signs[index] == "-" else (other, index)
             self._known[old], self._known[new] = changed_words(self._texts[old], self._texts[new])
-        return self._known[place]
+        return self._known[index]
 
 
 LONGEST_SIDE = 2_000_000
-"""Characters of a side of a hunk that are coloured."""
+"""Characters of a side of a hunk that are colored."""
 
 SIGNS = {"+": "+", "-": "−", " ": " ", "\\": " "}
 
@@ -154,17 +154,17 @@ def visible_text(text: str) -> str:
 
 
 def colored_rows(some: Sequence[DiffRow], language: str, styles: TextStyles) -> dict[int, list[Span]]:
-    """Place of a row → its text in the language's colours; both sides are read as the files they come from."""
+    """Place of a row → its text in the language's colors; both sides are read as the files they come from."""
     found: dict[int, list[Span]] = {}
     hunk: list[int] = []
-    for place, row in enumerate([*some, DiffRow("@", "")]):
+    for index, row in enumerate([*some, DiffRow("@", "")]):
         if row.sign in " +-":
-            hunk.append(place)
+            hunk.append(index)
         elif row.sign == "@":
             for side in (" -", " +"):
-                places = [one for one in hunk if some[one].sign in side]
+                places = [at for at in hunk if some[at].sign in side]
                 painted = highlight(
-                    "\n".join(visible_text(some[one].text) for one in places), language, styles, limit=LONGEST_SIDE
+                    "\n".join(visible_text(some[at].text) for at in places), language, styles, limit=LONGEST_SIDE
                 )
                 if len(painted) == len(places):
                     found.update(zip(places, painted, strict=True))
@@ -175,8 +175,8 @@ def colored_rows(some: Sequence[DiffRow], language: str, styles: TextStyles) -> 
 class RowStyle(NamedTuple):
     """How a line is painted beyond its sign."""
 
-    colours: Sequence[Span] | None = None
-    """Its text in the language's colours, as `coloured` gives it."""
+    colors: Sequence[Span] | None = None
+    """Its text in the language's colors, as `colored` gives it."""
     words: Ranges = ()
     """What of its text is marked as changed, as places in what `shown` gives."""
     left_out: bool = False
@@ -186,36 +186,36 @@ class RowStyle(NamedTuple):
 PLAIN = RowStyle()
 
 
-def paint_row(row: DiffRow, width: int, number: int, styles: TextStyles, look: RowStyle = PLAIN) -> list[Line]:
+def paint_row(row: DiffRow, width: int, number: int, styles: TextStyles, row_style: RowStyle = PLAIN) -> list[Line]:
     """The lines of one row; `number` is the width of the line numbers."""
     if row.sign in "@!":
         style = styles.muted if row.sign == "@" else styles.warn
         return chop([(visible_text(row.text), style)], width)
     gutter = f"{row.old or '':>{number}} {row.new or '':>{number}} "
-    return paint_side(row, gutter, width, styles, look)
+    return paint_side(row, gutter, width, styles, row_style)
 
 
-def paint_side(row: DiffRow, gutter: str, width: int, styles: TextStyles, look: RowStyle) -> list[Line]:
+def paint_side(row: DiffRow, gutter: str, width: int, styles: TextStyles, row_style: RowStyle) -> list[Line]:
     """The lines of a row behind any gutter, its sign after that."""
-    style, fill = (styles.muted, None) if look.left_out else _style(row.sign, styles)
+    style, fill = (styles.muted, None) if row_style.left_out else _style(row.sign, styles)
     heads = [(gutter, _over(styles.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
     rest = [(" " * (width_of(heads)), style)]
-    lines = chop(_spans(row, style, styles, look), width - width_of(heads), fill)
+    lines = chop(_spans(row, style, styles, row_style), width - width_of(heads), fill)
     return indent(lines, heads, rest)
 
 
-def _spans(row: DiffRow, style: Style, styles: TextStyles, look: RowStyle) -> list[Span]:
+def _spans(row: DiffRow, style: Style, styles: TextStyles, row_style: RowStyle) -> list[Span]:
     text = visible_text(row.text)
-    if look.left_out or row.sign not in " +-":
+    if row_style.left_out or row.sign not in " +-":
         return [(text, style)]
     spans: list[Span] = [(text, style)]
-    if look.colours:
-        spans = [(part, _on(token, style, styles)) for part, token in look.colours]
-    if not look.words or sum(len(part) for part, _style in spans) != len(text):
+    if row_style.colors:
+        spans = [(part, _on(token, style, styles)) for part, token in row_style.colors]
+    if not row_style.words or sum(len(part) for part, _style in spans) != len(text):
         return spans
     word = styles.added_word if row.sign == "+" else styles.removed_word
     own = Style(color=word.color, bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
-    return overlay(spans, look.words, own)
+    return overlay(spans, row_style.words, own)
 
 
 def row_height(row: DiffRow, width: int, number: int) -> int:
@@ -240,7 +240,7 @@ def _style(sign: str, styles: TextStyles) -> tuple[Style, Style | None]:
 
 
 def _on(token: Style, style: Style, styles: TextStyles) -> Style:
-    """A token's colour on the ground of its line; plain code keeps the line's own."""
+    """A token's color on the ground of its line; plain code keeps the line's own."""
     if token is styles.code:
         return style
     return style + Style(color=token.color, italic=token.italic)
@@ -274,19 +274,19 @@ def row_pairs(signs: Sequence[str]) -> list[Pair]:
         added.clear()
 
     before = " "
-    for place, sign in enumerate(signs):
+    for index, sign in enumerate(signs):
         if sign == "\\" and before in "-+":
-            (removed if before == "-" else added).append(place)
+            (removed if before == "-" else added).append(index)
             continue
         if sign == "+":
-            added.append(place)
+            added.append(index)
         elif sign == "-":
             if added:
                 flush()
-            removed.append(place)
+            removed.append(index)
         else:
             flush()
-            found.append(Pair(place, None if sign in "@!\\" else place))
+            found.append(Pair(index, None if sign in "@!\\" else index))
         before = sign
     flush()
     return found
@@ -304,26 +304,31 @@ def pair_height(pair: Pair, rows: Sequence[DiffRow], width: int, number: int) ->
         return line_count(rows[pair.left].text, width) if rows[pair.left].sign == "!" else 1
     left, right = side_widths(width)
     heights = [
-        line_count(rows[place].text, room - number - 3)
-        for place, room in zip(pair, (left, right), strict=True)
-        if place is not None
+        line_count(rows[index].text, room - number - 3)
+        for index, room in zip(pair, (left, right), strict=True)
+        if index is not None
     ]
     return max(heights)
 
 
 def paint_pair(
-    pair: Pair, rows: Sequence[DiffRow], width: int, number: int, styles: TextStyles, look: Callable[[int], RowStyle]
+    pair: Pair,
+    rows: Sequence[DiffRow],
+    width: int,
+    number: int,
+    styles: TextStyles,
+    row_style: Callable[[int], RowStyle],
 ) -> list[Line]:
     """The lines of a pair."""
     if pair.left is not None and pair.right is None and rows[pair.left].sign in "@!":
         row = rows[pair.left]
         return chop([(visible_text(row.text), styles.muted if row.sign == "@" else styles.warn)], width)
     sides: list[list[Line]] = []
-    for place, room, which in zip(pair, side_widths(width), ("old", "new"), strict=True):
-        if place is None:
+    for index, room, which in zip(pair, side_widths(width), ("old", "new"), strict=True):
+        if index is None:
             sides.append([])
             continue
-        row = rows[place]
+        row = rows[index]
         count = row.old if which == "old" else row.new
-        sides.append(paint_side(row, f"{count or '':>{number}} ", room, styles, look(place)))
+        sides.append(paint_side(row, f"{count or '':>{number}} ", room, styles, row_style(index)))
     return beside(sides, side_widths(width)[:1], [(BETWEEN, styles.faint)], styles)

@@ -28,7 +28,7 @@ from widgets.line_view import ListView
 from widgets.styled_text import Line, Span, TextStyles
 
 AT_ONCE = 8_000
-"""Characters of a diff that get their colours before the first paint."""
+"""Characters of a diff that get their colors before the first paint."""
 AT_MOST = 2_000_000
 """Characters beyond which a diff stays plain."""
 
@@ -64,7 +64,7 @@ class DiffView(ListView[Pair]):
         self._lines = list(diff_rows(diff, heads=self._head is not None))
         self._number = number_width(diff)
         self._language = diff.path
-        self._colours: dict[int, list[Span]] | None = None
+        self._colors: dict[int, list[Span]] | None = None
         self._characters = sum(len(row.text) for row in self._lines)
         texts = [visible_text(row.text) if row.sign in "+-" else "" for row in self._lines]
         self._signs = [row.sign for row in self._lines]
@@ -94,10 +94,10 @@ class DiffView(ListView[Pair]):
     @split.setter
     def split(self, wanted: bool) -> None:
         if wanted != self._split:
-            top = self._place_at(self.scroll_offset.y)
+            top = self._hunk_at(self.scroll_offset.y)
             self._split = wanted
             self._layout()
-            self._show_place(top)
+            self._scroll_to_row(top)
             self.refresh(layout=True)
 
     @property
@@ -110,43 +110,43 @@ class DiffView(ListView[Pair]):
     def hunks_seen(self) -> list[int]:
         """Places of the hunks whose beginning is in view, or of the one that fills it."""
         top = self.scroll_offset.y
-        first, last = self._place_at(top), self._place_at(top + self.size.height - 1)
+        first, last = self._hunk_at(top), self._hunk_at(top + self.size.height - 1)
         begun = [row.hunk for row in self._lines[first : last + 1] if row.sign == "@"]
         return begun or [max(0, row.hunk) for row in self._lines[first : first + 1] or self._lines[-1:]]
 
     def go_to(self, hunk: int) -> None:
         """Bring the beginning of a hunk to the top."""
-        place = next((at for at, row in enumerate(self._lines) if row.hunk == hunk), None)
-        if place is not None:
-            self._show_place(place)
+        index = next((at for at, row in enumerate(self._lines) if row.hunk == hunk), None)
+        if index is not None:
+            self._scroll_to_row(index)
 
-    def _place_at(self, y: int) -> int:
+    def _hunk_at(self, y: int) -> int:
         """The row that stands at line `y`."""
         unit, _within = self._heights.find(y)
-        return self._place_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
+        return self._row_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
 
-    def _show_place(self, place: int) -> None:
-        unit = next((at for at, pair in enumerate(self.rows) if place in pair), None)
+    def _scroll_to_row(self, index: int) -> None:
+        unit = next((at for at, pair in enumerate(self.rows) if index in pair), None)
         if unit is not None:
             self.scroll_to(y=self._heights.top(unit), animate=False)
 
     # --- painting ---
 
-    def _colour(self) -> None:
+    def _color(self) -> None:
         """Small diffs at once; big ones in a thread, plain until then; huge ones stay plain."""
-        self._colours, styles = {}, self.text_styles
+        self._colors, styles = {}, self.text_styles
         if self._characters <= AT_ONCE:
-            self._colours = colored_rows(self._lines, lexer_name(self._language), styles)
+            self._colors = colored_rows(self._lines, lexer_name(self._language), styles)
         elif self._characters <= AT_MOST:
-            self.run_worker(self._colour_behind(self._lines, styles), exclusive=True, exit_on_error=False)
+            self.run_worker(self._color_in_worker(self._lines, styles), exclusive=True, exit_on_error=False)
 
-    async def _colour_behind(self, some: list[DiffRow], styles: TextStyles) -> None:
+    async def _color_in_worker(self, some: list[DiffRow], styles: TextStyles) -> None:
         from asyncio import to_thread
 
         language = await to_thread(lexer_name, self._language)
         found = await to_thread(colored_rows, some, language, styles)
         if some is self._lines:
-            self._colours = found
+            self._colors = found
             self.repaint_lines()
 
     def on_show(self) -> None:
@@ -157,9 +157,9 @@ class DiffView(ListView[Pair]):
         """Keeps the first visible row."""
         if not self.size.width or self.columns == self._width:
             return
-        place = self._place_at(self.scroll_offset.y)
+        index = self._hunk_at(self.scroll_offset.y)
         self._layout()
-        self._show_place(place)
+        self._scroll_to_row(index)
 
     def _layout(self) -> None:
         self._width, self._paired = self.columns, self.beside
@@ -169,14 +169,14 @@ class DiffView(ListView[Pair]):
         """See ListView."""
         if self._paired:
             return pair_height(pair, self._lines, width, self._number)
-        return self._height(self._lines[self._place_of(pair)], width)
+        return self._height(self._lines[self._row_of(pair)], width)
 
     def _height(self, row: DiffRow, width: int) -> int:
         return 1 if row.sign == "@" and self._head is not None else row_height(row, width, self._number)
 
     def repaint(self) -> None:
-        """Paint the visible lines in other colours."""
-        self._colours = None
+        """Paint the visible lines in other colors."""
+        self._colors = None
         self.repaint_lines()
 
     def repaint_lines(self) -> None:
@@ -192,23 +192,23 @@ class DiffView(ListView[Pair]):
 
     def _unit_lines(self, pair: Pair, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         """The lines of a row, or of the pair of rows."""
-        if self._colours is None:
-            self._colour()
-        first = self._place_of(pair)
+        if self._colors is None:
+            self._color()
+        first = self._row_of(pair)
         row = self._lines[first]
         if row.sign == "@" and self._head is not None:
             return [self._head(row.hunk, width, styles)]
         if self._paired:
-            return paint_pair(pair, self._lines, width, self._number, styles, self._look)
-        return paint_row(row, width, self._number, styles, self._look(first))
+            return paint_pair(pair, self._lines, width, self._number, styles, self._row_style)
+        return paint_row(row, width, self._number, styles, self._row_style(first))
 
     @staticmethod
-    def _place_of(pair: Pair) -> int:
+    def _row_of(pair: Pair) -> int:
         return pair.left if pair.left is not None else pair.right or 0
 
-    def _look(self, place: int) -> RowStyle:
+    def _row_style(self, index: int) -> RowStyle:
         return RowStyle(
-            colours=(self._colours or {}).get(place),
-            words=self._words.of(place),
-            left_out=self._lines[place].hunk in self._left_out,
+            colors=(self._colors or {}).get(index),
+            words=self._words.of(index),
+            left_out=self._lines[index].hunk in self._left_out,
         )

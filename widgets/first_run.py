@@ -13,7 +13,7 @@ from widgets.dialog_keys import Keys, key_spans
 from widgets.request_view import GuardedModal, option_lines
 from widgets.styled_text import Line, TextStyles, hanging, line, wrap
 
-WAYS = (
+SUGGESTIONS = (
     ("Ollama", ("ollama serve", "ollama pull qwen2.5-coder:7b")),
     ("another server", ("LLM_BASE_URL=http://localhost:8080/v1 tui-agent",)),
 )
@@ -30,10 +30,10 @@ class FirstRun(GuardedModal):
 
         what: Literal["demo", "retry", "go on"]
 
-    def __init__(self, told: str, **guard: Any) -> None:
+    def __init__(self, explanation: str, **guard: Any) -> None:
         """`guard` are the options of `KeyGuard`."""
         super().__init__(**guard)
-        self.told = told
+        self.explanation = explanation
 
     @staticmethod
     def _head(width: int, styles: TextStyles) -> list[Line]:
@@ -41,9 +41,9 @@ class FirstRun(GuardedModal):
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
         lines: list[Line] = []
-        for text in make_visible(self.told, lookalikes=False).split("\n"):
+        for text in make_visible(self.explanation, lookalikes=False).split("\n"):
             lines += wrap([(text, styles.text)], width)
-        for name, commands in WAYS:
+        for name, commands in SUGGESTIONS:
             lines += [Line([]), line((name, styles.muted))]
             for command in commands:
                 lines += hanging([("$ ", styles.accent)], [(command, styles.strong)], width, styles.text, cut=True)
@@ -51,16 +51,16 @@ class FirstRun(GuardedModal):
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         options = (("demo", "demo: a scripted model on a scratch project", ""), ("retry", "retry", ""))
-        listed = option_lines(options, lambda action: self.armed, KEYS.of, width, styles)
+        listed = option_lines(options, lambda action: self.armed, KEYS.label, width, styles)
         return [*listed, Line([]), *wrap(key_spans([("esc", "continues without a model")], styles), width)]
 
     def on_resize(self) -> None:
         """The body can be scrolled where it does not fit."""
         self.body.styles.max_height = max(2, self.size.height - 10)
 
-    def pressed(self, event: events.Key) -> None:
+    def process_key(self, event: events.Key) -> None:
         """One of the offered keys, or one that scrolls."""
-        action = KEYS.does(event)
+        action = KEYS.action_for(event)
         if self.body.scroll_for(action):
             return
         if action:

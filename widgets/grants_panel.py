@@ -46,11 +46,11 @@ class GrantsPanel(ListPanel[Grant]):
         """How to choose, revoke and close."""
         pairs = [("esc", "closes")]
         if self.list.rows:
-            revokes = (self.KEYS.of("take_back"), "revoke: it needs approval again")
-            pairs = [(self.KEYS.arrows("up", "down"), "choose"), revokes, *pairs]
+            revokes = (self.KEYS.label("take_back"), "revoke: it needs approval again")
+            pairs = [(self.KEYS.arrow_labels("up", "down"), "choose"), revokes, *pairs]
         return key_lines(pairs, width, styles, gap=3)
 
     def do(self, action: str, row: Grant) -> None:
         """Revoke."""
         self._revoke(row)
-        self.show_rows([one for one in self.list.rows if one is not row], self.list.cursor)
+        self.show_rows([other for other in self.list.rows if other is not row], self.list.cursor)

@@ -1,4 +1,4 @@
-"""Colours for source code, in the few roles of `Ink`. Pygments is imported when the first code block opens."""
+"""Colors for source code, in the few roles of `Ink`. Pygments is imported when the first code block opens."""
 
 from __future__ import annotations
 

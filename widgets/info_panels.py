@@ -30,9 +30,9 @@ class HelpPanel(Panel):
         """As many columns as there is room for, all of about the same height."""
         count = max(1, (width + GAP) // (COLUMN + GAP))
         room = (width + GAP) // count - GAP
-        groups = [_group_lines(one, room, styles) for one in self.groups]
+        groups = [_group_lines(group, room, styles) for group in self.groups]
         columns = [
-            [row for at, one in enumerate(some) for row in ([Line([])] if at else []) + one]
+            [row for at, group in enumerate(some) for row in ([Line([])] if at else []) + group]
             for some in balance_columns(groups, count)
         ]
         return beside(columns, [room + GAP] * (len(columns) - 1), [], styles)
@@ -43,10 +43,10 @@ def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[list[
     most = max(map(len, groups), default=0)
     while True:
         columns: list[list[list[Line]]] = [[]]
-        for one in groups:
-            if columns[-1] and sum(map(len, columns[-1])) + len(columns[-1]) + len(one) > most:
+        for group in groups:
+            if columns[-1] and sum(map(len, columns[-1])) + len(columns[-1]) + len(group) > most:
                 columns.append([])
-            columns[-1].append(one)
+            columns[-1].append(group)
         if len(columns) <= count:
             return columns
         most += 1

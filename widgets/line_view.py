@@ -45,22 +45,22 @@ class LineHeights:
         """A block at the end."""
         self.heights.append(height)
 
-    def set(self, place: int, height: int) -> int:
+    def set(self, index: int, height: int) -> int:
         """Change a height; returns by how much it grew."""
-        grown = height - self.heights[place]
+        grown = height - self.heights[index]
         if grown:
-            self.heights[place] = height
-            del self._tops[place + 1 :]
+            self.heights[index] = height
+            del self._tops[index + 1 :]
         return grown
 
-    def top(self, place: int) -> int:
-        """The line where block `place` begins; `place` may be `len(self)`."""
+    def top(self, index: int) -> int:
+        """The line where block `index` begins; `index` may be `len(self)`."""
         tops, heights = self._tops, self.heights
         now = tops[-1]
-        for number in range(len(tops) - 1, place):
+        for number in range(len(tops) - 1, index):
             now += heights[number]
             tops.append(now)
-        return tops[place]
+        return tops[index]
 
     @property
     def total(self) -> int:
@@ -71,8 +71,8 @@ class LineHeights:
         """The block that covers `line`, and how far into it; `(len(self), 0)` behind the end."""
         if line >= self.total:
             return len(self.heights), 0
-        place = bisect_right(self._tops, max(0, line), 0, len(self.heights) + 1) - 1
-        return place, max(0, line) - self._tops[place]
+        index = bisect_right(self._tops, max(0, line), 0, len(self.heights) + 1) - 1
+        return index, max(0, line) - self._tops[index]
 
     def clear(self) -> None:
         """No blocks."""
@@ -116,12 +116,12 @@ class LineView(ScrollView, can_focus=False):
         return self._text_styles
 
     def notify_style_update(self) -> None:
-        """The theme or a class may have changed; whether our colours did shows at the next paint."""
+        """The theme or a class may have changed; whether our colors did shows at the next paint."""
         super().notify_style_update()
         self._stale = True
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Everything is painted anew when the colours are others now."""
+        """Everything is painted anew when the colors are others now."""
         if self._stale:
             old, self._stale, self._text_styles, self._base = self._text_styles, False, None, None
             if old is not None and old != self.text_styles:
@@ -134,7 +134,7 @@ class LineView(ScrollView, can_focus=False):
         styles = self.styles
         return (
             self.opacity == 1.0
-            and not any(edge for edge, _colour in (*styles.border, *styles.outline))
+            and not any(edge for edge, _color in (*styles.border, *styles.outline))
             and not styles.tint.a
             and styles.text_opacity == 1.0
             and not styles.has_rule("hatch")
@@ -155,8 +155,8 @@ class LineView(ScrollView, can_focus=False):
         for y in crop.line_range:
             if y < top or y >= height - bottom:
                 strip = Strip.blank(width, inner)
-                for one in filters:
-                    strip = strip.apply_filter(one, background)
+                for line_filter in filters:
+                    strip = strip.apply_filter(line_filter, background)
                 strips.append(strip)
                 continue
             line = self.render_line(y - top) if y - top < content_height else Strip.blank(content_width, inner)
@@ -166,8 +166,8 @@ class LineView(ScrollView, can_focus=False):
                 padded = [Segment(" " * left, inner)] if left else []
                 padded += [*body, Segment(" " * right, inner)] if right else list(body)
                 strip = Strip(padded, width)
-                for one in filters:
-                    strip = strip.apply_filter(one, background)
+                for line_filter in filters:
+                    strip = strip.apply_filter(line_filter, background)
                 known = self._finished[id(line)] = (line, strip)
             strips.append(known[1])
         if crop.column_span != (0, width):
@@ -175,7 +175,7 @@ class LineView(ScrollView, can_focus=False):
         return strips
 
     def repaint(self) -> None:
-        """Forget what was painted with other colours."""
+        """Forget what was painted with other colors."""
         self.refresh()
 
     def resize_content(self, size: Size) -> None:

@@ -78,15 +78,15 @@ class MarkdownStream:
     def feed(self, text: str) -> None:
         """More text."""
         *whole, self.rest = (self.rest + text).split("\n")
-        for one in whole:
-            self._take(one)
+        for piece in whole:
+            self._take(piece)
         while len(self.rest) > LONG:
-            place = self.rest.rfind(" ", LONG // 2, LONG)
-            place = LONG if place < 0 or self._fence else place
-            self._take(self.rest[:place])
+            end = self.rest.rfind(" ", LONG // 2, LONG)
+            end = LONG if end < 0 or self._fence else end
+            self._take(self.rest[:end])
             if not self._fence:
                 self._settle()
-            self.rest = self.rest[place:]
+            self.rest = self.rest[end:]
 
     def end(self) -> None:
         """No more text: everything is settled."""
@@ -163,8 +163,8 @@ class MarkdownStream:
         if not self._fence:
             return render_markdown(self.tail, width, styles) if self.tail.strip() else []
         prepare(self._open.language)
-        for one in self._lines[self._fence_rows :]:
-            self._fence_lines += code_lines(one, "", width, styles)
+        for painted in self._lines[self._fence_rows :]:
+            self._fence_lines += code_lines(painted, "", width, styles)
         self._fence_rows = len(self._lines)
         return self._fence_lines + (code_lines(self.rest, "", width, styles) if self.rest else [])
 
@@ -176,8 +176,8 @@ def _piece_lines(piece: MarkdownPiece, width: int, styles: TextStyles) -> list[L
         source = Source(f"```{piece.language}\n{piece.source}\n```", piece.source)
     else:
         lines, source = render_markdown(piece.source, width, styles), Source(piece.source)
-    for one in lines:
-        one.source = source
+    for painted in lines:
+        painted.source = source
     return lines
 
 

@@ -109,10 +109,10 @@ class ModelPicker(PickerDialog[ModelRow]):
             return [Line([]), Line([])]
         now = self.role_rows[self.role]
         spans: list[Span] = [("for", styles.muted)]
-        for number, one in enumerate(self.role_rows):
+        for number, role_row in enumerate(self.role_rows):
             style = styles.link + styles.strong.without_color if number == self.role else styles.text
-            mark = "•" if one.own and number else ""
-            spans += [("  ", styles.text), (one.says, style), (mark, styles.accent)]
+            mark = "•" if role_row.own and number else ""
+            spans += [("  ", styles.text), (role_row.says, style), (mark, styles.accent)]
         if width_of(spans) > width:
             place = f"  {self.role + 1} of {len(self.role_rows)}"
             spans = [("for  ", styles.muted), (now.says, styles.link), (place, styles.muted)]
@@ -125,7 +125,7 @@ class ModelPicker(PickerDialog[ModelRow]):
         if self.chosen is None or not self.role_rows:
             return [Line([])]
         outlook = self.outlook(self.role_rows[self.role].role, self.chosen.name)
-        return wrap([(" ".join(one_line(one, 300) for one in outlook), styles.muted)], width)[:3]
+        return wrap([(" ".join(one_line(sentence, 300) for sentence in outlook), styles.muted)], width)[:3]
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """What can be done, or the message."""
@@ -136,7 +136,7 @@ class ModelPicker(PickerDialog[ModelRow]):
             offered.append(("next_role", "for another role"))
         if self.role and self.role_rows[self.role].own:
             offered.append(("take_back", "reset it"))
-        return key_lines([*self.KEYS.pairs(offered), ("esc", "back")], width, styles)
+        return key_lines([*self.KEYS.hints(offered), ("esc", "back")], width, styles)
 
     def show_rows(self, rows: Sequence[ModelRow], nothing: str = "") -> None:
         """The server's models, or `nothing`: why there are none."""

@@ -1,4 +1,4 @@
-"""What the pager of an output needs of the program, and two ways of showing."""
+"""The pager for the output of a command (F7)."""
 
 from __future__ import annotations
 
@@ -25,75 +25,75 @@ from widgets.styled_text import Line, Span, TextStyles, chop, fit, line, overlay
 from widgets.text_selection import find_all, lower
 
 OutputRow: TypeAlias = tuple[int, int, str]
-"""Place of a line in the bytes, place of the next one, text with its colours."""
+"""Byte offset of a line, offset of the next one, text with escape sequences."""
 
 
 class OutputWindow(NamedTuple):
-    """What is to be seen from a place."""
+    """The lines around an offset."""
 
     above: Sequence[OutputRow] = ()
-    """Lines that end at the place, from above to below."""
+    """Lines that end at the offset, top to bottom."""
     below: Sequence[OutputRow] = ()
     size: int = 0
-    """Bytes there are by now."""
+    """Bytes so far."""
     number: int | None = None
-    """Of the first line below; None as long as that is not counted."""
+    """Line number of the first line below; None while uncounted."""
     lines: int | None = None
-    """How many there are."""
+    """Number of lines; None while uncounted."""
 
 
 class PagerApi(Protocol):
-    """Where the lines come from."""
+    """The source of the lines."""
 
     @property
     def title(self) -> str:
-        """What the output is of."""
+        """The command of the output."""
 
     @property
     def note(self) -> str:
-        """What should be known of it, such as that it is not all; empty where nothing should."""
+        """A caveat, such as a truncated output; may be empty."""
 
     @property
     def growing(self) -> bool:
-        """More may come."""
+        """Whether more output may follow."""
 
-    async def look(self, place: int, above: int, below: int) -> OutputWindow:
-        """At most so many lines above and below a place; -1 is the end."""
+    async def look(self, offset: int, above: int, below: int) -> OutputWindow:
+        """Return at most so many lines above and below an offset; -1 is the end."""
 
-    async def find(self, text: str, place: int, *, back: bool) -> int | None:
-        """The place of the nearest line behind, or before, `place` that holds `text`; None where there is none."""
+    async def find(self, text: str, offset: int, *, back: bool) -> int | None:
+        """Return the offset of the nearest match after (`back`: before) `offset`; None if there is none."""
 
     async def line(self, number: int) -> int | None:
-        """The place of a line; None as long as it is not known."""
+        """Return the offset of a line; None while uncounted."""
 
     async def turn(self, by: int) -> bool:
-        """Go over to another output; False where there is none."""
+        """Switch to another output; return False if there is none."""
 
     def closed(self) -> None:
-        """The pager is gone."""
+        """Called when the pager was closed."""
 
 
 def highlight_matches(spans: Sequence[Span], needle: str, style: Style) -> list[Span]:
-    """`spans` with every `needle` in them standing out, also over their borders. Capitals count if there are any."""
+    """Highlight every `needle`, also across spans. Case-sensitive if the needle has capitals."""
     text = "".join(part for part, _style in spans)
-    whole = lower(text) if needle == needle.lower() else text
-    return overlay(spans, find_all(whole, needle), style)
+    full_line = lower(text) if needle == needle.lower() else text
+    return overlay(spans, find_all(full_line, needle), style)
 
 
 def format_bytes(size: int) -> str:
-    """Bytes as a person reads them."""
+    """Format a number of bytes for display."""
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1e3:.1f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
 
 
 KEYS = Keys("pager")
-ACROSS = 16
-"""Columns of one step to the side."""
-WHEEL = 3
-"""Lines of one turn of the wheel."""
-LOOKING = 0.3
-"""Seconds between looks at whether there is more."""
+COLUMN_STEP = 16
+"""Columns per horizontal step."""
+WHEEL_LINES = 3
+"""Lines per step of the mouse wheel."""
+POLL_SECONDS = 0.3
+"""Seconds between checks for more output."""
 
 
 class OutputPager(Sheet):
@@ -105,22 +105,22 @@ class OutputPager(Sheet):
         super().__init__()
         self.door = door
         self.place, self.part = 0, 0
-        """Where the first line that is seen begins, and how many lines of the screen of it are above that."""
-        self.across = 0
+        """Offset of the first visible line, and how many of its screen lines are scrolled out above."""
+        self.column = 0
         self.wraps = False
         self.following = True
         self.needle = ""
-        self.sight = OutputWindow()
-        self._seen = 0
-        """Place behind the last line that is seen."""
-        self._at = -1
-        """Place of the line that was found last."""
-        self._told = ""
+        self.window = OutputWindow()
+        self._visible_end = 0
+        """Offset after the last visible line."""
+        self._match_offset = -1
+        """Offset of the latest match."""
+        self._message = ""
         self._moves: list[Callable[[], Awaitable[None]]] = []
         self._moving = False
         self._grew = False
-        self._seen_lines: Sequence[Line] = ()
-        self._body = LinesView(lambda width, styles: self._seen_lines, id="pager-body")
+        self._visible_lines: Sequence[Line] = ()
+        self._body = LinesView(lambda width, styles: self._visible_lines, id="pager-body")
         self._field = LineInput(id="pager-search", placeholder="search, or :120 for a line")
         self._field.display = False
         self._views = {"head": LinesView(self.head, id="pager-head"), "keys": LinesView(self.keys, id="pager-keys")}
@@ -128,7 +128,7 @@ class OutputPager(Sheet):
     # --- what is shown ---
 
     def compose(self) -> ComposeResult:
-        """From the head down to the keys."""
+        """Head, lines, search field, keys."""
         with Vertical(id="pager"):
             yield self._views["head"]
             yield self._body
@@ -137,21 +137,21 @@ class OutputPager(Sheet):
             yield self._views["keys"]
 
     def on_mount(self) -> None:
-        """The end is where one looks first."""
+        """Start at the end."""
         self.go(self.to_end)
-        self.set_interval(LOOKING, self._look_again)
+        self.set_interval(POLL_SECONDS, self._poll)
 
     def on_unmount(self) -> None:
-        """Whoever closed it."""
+        """Tell the source."""
         self.door.closed()
 
     def on_line_view_resized(self) -> None:
-        """Another width, another number of lines."""
+        """Lay out the lines again."""
         self.go(self._settle)
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
-        """What it is, how much, and whether more comes."""
-        right = format_bytes(self.sight.size) + (" · running" if self.door.growing else "")
+        """Title, size, and whether it is still growing."""
+        right = format_bytes(self.window.size) + (" · running" if self.door.growing else "")
         title = fit(one_line(self.door.title, 400), max(4, width - len(right) - 10))
         left: list[Span] = [("Output ", styles.heading), (title, styles.muted)]
         gap = max(1, width - width_of(left) - len(right))
@@ -159,35 +159,35 @@ class OutputPager(Sheet):
         return [*lines, line((fit(one_line(self.door.note, 400), width), styles.warn))] if self.door.note else lines
 
     def keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """Where one is, and what can be done."""
-        if self._told:
-            return [line((fit(one_line(self._told, 300), width), styles.warn))]
+        """Key hints and position."""
+        if self._message:
+            return [line((fit(one_line(self._message, 300), width), styles.warn))]
         where = self._where()
-        pairs = [("esc", "back"), (KEYS.of("search"), "search")]
-        pairs += [(KEYS.both("next_match", "previous_match"), "matches")] if self.needle else []
-        pairs += [(KEYS.of("wrap"), "cut lines" if self.wraps else "wrap")]
-        pairs += [] if self.wraps else [(KEYS.arrows("left", "right"), "sideways")]
+        pairs = [("esc", "back"), (KEYS.label("search"), "search")]
+        pairs += [(KEYS.labels("next_match", "previous_match"), "matches")] if self.needle else []
+        pairs += [(KEYS.label("wrap"), "cut lines" if self.wraps else "wrap")]
+        pairs += [] if self.wraps else [(KEYS.arrow_labels("left", "right"), "sideways")]
         end = "follow" if self.door.growing else "to the end"
-        pairs += [] if self.following else [(KEYS.of("bottom"), end)]
-        pairs = [pair for pair in [*pairs, (KEYS.of("older"), "other calls")] if pair[0]]
-        while pairs and sum(len(key) + len(does) + 3 for key, does in pairs) + len(where) > width:
+        pairs += [] if self.following else [(KEYS.label("bottom"), end)]
+        pairs = [pair for pair in [*pairs, (KEYS.label("older"), "other calls")] if pair[0]]
+        while pairs and sum(len(key) + len(move) + 3 for key, move in pairs) + len(where) > width:
             pairs.pop()
         spans = list(key_lines(pairs, width, styles)[0].segments)
-        gap = max(1, width - sum(one.cell_length for one in spans) - len(where))
+        gap = max(1, width - sum(segment.cell_length for segment in spans) - len(where))
         return [Line([*spans, Segment(" " * gap, styles.text), Segment(where, styles.muted)])]
 
     def _where(self) -> str:
-        sight = self.sight
-        if not sight.size:
+        window = self.window
+        if not window.size:
             return "nothing yet" if self.door.growing else "no output"
-        share = f"{min(100, round(100 * self._seen / sight.size))}%"
-        if sight.number is None:
+        share = f"{min(100, round(100 * self._visible_end / window.size))}%"
+        if window.number is None:
             return share
-        return f"line {sight.number:,}" + (f" of {sight.lines:,}" if sight.lines else "") + f" · {share}"
+        return f"line {window.number:,}" + (f" of {window.lines:,}" if window.lines else "") + f" · {share}"
 
-    def say(self, text: str) -> None:
-        """A sentence in the place of the keys, until the next key."""
-        self._told = text
+    def show_message(self, text: str) -> None:
+        """Show a message instead of the keys until the next key."""
+        self._message = text
         self._repaint()
 
     def _repaint(self) -> None:
@@ -201,7 +201,7 @@ class OutputPager(Sheet):
         return max(1, self._body.size.height)
 
     def go(self, move: Callable[[], Awaitable[None]]) -> None:
-        """Move, after all moves that were asked for before."""
+        """Queue a move; moves run in order."""
         self._moves.append(move)
         if not self._moving:
             self._moving = True
@@ -217,33 +217,33 @@ class OutputPager(Sheet):
             self._moving = False
 
     async def to_end(self) -> None:
-        """The last line at the bottom; what comes is followed."""
-        sight = await self.door.look(-1, self._height, 0)
-        parts = self._parts(sight.above)[-self._height :]
+        """Show the end and follow new output."""
+        window = await self.door.look(-1, self._height, 0)
+        parts = self._parts(window.above)[-self._height :]
         self.place, self.part = parts[0] if parts else (0, 0)
         self.following = True
 
     async def to_home(self) -> None:
-        """The first line at the top."""
-        self.place, self.part, self.across, self.following = 0, 0, 0, False
+        """Show the beginning."""
+        self.place, self.part, self.column, self.following = 0, 0, 0, False
 
-    async def _laid_out(self) -> None:
-        """Wait until the lines have their place, as after the field was hidden."""
+    async def _wait_for_layout(self) -> None:
+        """Wait for the next layout, as after hiding the field."""
         done = asyncio.Event()
         self.call_after_refresh(done.set)
         await done.wait()
 
     async def _settle(self) -> None:
-        """The same place at another size; the end while that is followed when it comes to this."""
+        """Restore the position after a resize."""
         await (self.to_end() if self.following else self.scroll_lines(0))
 
-    async def to_place(self, place: int) -> None:
-        """A line, with some before it."""
-        self.place, self.part, self.following = place, 0, False
+    async def go_to_offset(self, offset: int) -> None:
+        """Show the line at an offset, with some lines above it."""
+        self.place, self.part, self.following = offset, 0, False
         await self.scroll_lines(-(self._height // 3))
 
     async def scroll_lines(self, by: int) -> None:
-        """So many lines of the screen down, or up."""
+        """Scroll by screen lines; negative scrolls up."""
         height = self._height
         if by < 0:
             self.following = False
@@ -254,32 +254,32 @@ class OutputPager(Sheet):
             else:
                 self.part = at - len(above)
             return
-        sight = await self.door.look(self.place, 0, self.part + by + height + 1)
-        parts = self._parts(sight.below)
+        window = await self.door.look(self.place, 0, self.part + by + height + 1)
+        parts = self._parts(window.below)
         at = self.part + by
-        ended = not sight.below or sight.below[-1][1] >= sight.size
+        ended = not window.below or window.below[-1][1] >= window.size
         if ended and len(parts) - at <= height:
             await self.to_end()
         elif at < len(parts):
             self.place, self.part = parts[at]
 
     def _parts(self, rows: Sequence[OutputRow]) -> list[tuple[int, int]]:
-        """Each line of the screen: the row that it is of, and which of its lines."""
+        """Return (row offset, part) for each screen line."""
         return [(row[0], part) for row in rows for part in range(len(self._painted(row)) if self.wraps else 1)]
 
     async def _show(self) -> None:
-        """Paint what is seen from here."""
+        """Paint the visible lines."""
         height = self._height
-        self.sight = sight = await self.door.look(self.place, 0, self.part + height)
+        self.window = window = await self.door.look(self.place, 0, self.part + height)
         lines: list[Line] = []
-        self._seen = sight.size
-        for number, row in enumerate(sight.below):
+        self._visible_end = window.size
+        for number, row in enumerate(window.below):
             lines += self._painted(row)[0 if number else self.part :]
             if len(lines) >= height:
-                self._seen = row[1]
+                self._visible_end = row[1]
                 break
         if self.is_attached:
-            self._seen_lines = lines[:height]
+            self._visible_lines = lines[:height]
             self._body.repaint()
             self._repaint()
 
@@ -291,137 +291,137 @@ class OutputPager(Sheet):
         )
         if self.wraps:
             return chop(spans, width)
-        whole = line(*spans)
-        strip = Strip(whole.segments)
-        shown = list(strip.crop(self.across, self.across + width))
-        if strip.cell_length > self.across + width:
+        full_line = line(*spans)
+        strip = Strip(full_line.segments)
+        shown = list(strip.crop(self.column, self.column + width))
+        if strip.cell_length > self.column + width:
             shown = [*Strip(shown).crop(0, width - 1), Segment("›", styles.faint)]
         return [Line(shown)]
 
-    def _look_again(self) -> None:
+    def _poll(self) -> None:
         grew, self._grew = self._grew, self.door.growing
-        if not self._moving and (grew or self._grew or self.sight.lines is None):
+        if not self._moving and (grew or self._grew or self.window.lines is None):
             self.go(self.to_end if self.following and grew else self._stay)
 
     async def _stay(self) -> None:
-        """Only what is said of the place may be another."""
+        """Do not move: only the position display is updated."""
 
     # --- keys ---
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed into the field is the field's, but for Enter and Esc."""
+        """Handle keys; the open search field gets all but Enter and Esc."""
         if self._field.display and event.key not in ("enter", "escape"):
             return
         event.stop()
         event.prevent_default()
-        if self._told:
-            self.say("")
-        does = DOES.get("close" if event.key in ("escape", "ctrl+c") else KEYS.does(event))
+        if self._message:
+            self.show_message("")
+        move = ACTIONS.get("close" if event.key in ("escape", "ctrl+c") else KEYS.action_for(event))
         if self._field.display:
-            self._search(event.key == "enter")
-        elif does is not None:
-            does(self)
+            self._close_search(event.key == "enter")
+        elif move is not None:
+            move(self)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel."""
+        """Scroll."""
         event.stop()
-        self.go(partial(self.scroll_lines, WHEEL))
+        self.go(partial(self.scroll_lines, WHEEL_LINES))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel."""
+        """Scroll."""
         event.stop()
-        self.go(partial(self.scroll_lines, -WHEEL))
+        self.go(partial(self.scroll_lines, -WHEEL_LINES))
 
     def _page(self, direction: int) -> None:
-        """A screenful but one line."""
+        """Scroll by a screen, keeping one line."""
         self.go(partial(self.scroll_lines, direction * max(1, self._height - 1)))
 
     def _sideways(self, by: int) -> None:
-        """Show what is further to the right, or to the left."""
+        """Scroll horizontally."""
         if not self.wraps:
-            self.across = max(0, self.across + by)
+            self.column = max(0, self.column + by)
             self.go(self._stay)
 
     def _wrap(self) -> None:
-        """Long lines whole, or cut."""
-        self.wraps, self.across, self.part = not self.wraps, 0, 0
+        """Toggle wrapping."""
+        self.wraps, self.column, self.part = not self.wraps, 0, 0
         self.go(self._settle)
 
-    def _ask(self) -> None:
-        """Open the field."""
+    def _open_search(self) -> None:
+        """Open the search field."""
         self._field.display = True
         self._field.value = ""
         self._field.focus()
 
-    def _search(self, take: bool) -> None:
+    def _close_search(self, accepted: bool) -> None:
         self._field.display = False
         self.set_focus(None)
-        self.go(self._laid_out)
+        self.go(self._wait_for_layout)
         text = self._field.value
-        if take and (number := re.fullmatch(r":\s*(\d{1,12})", text)):
+        if accepted and (number := re.fullmatch(r":\s*(\d{1,12})", text)):
             self.go(partial(self._to_line, int(number[1])))
-        elif take and text:
+        elif accepted and text:
             self.needle = text
             self.go(partial(self._match, back=False, here=True))
-        elif take:
+        elif accepted:
             self.match(False)
 
     async def _to_line(self, number: int) -> None:
-        place = await self.door.line(number)
-        if place is None:
-            self.say("The lines are still being counted.")
+        offset = await self.door.line(number)
+        if offset is None:
+            self.show_message("The lines are still being counted.")
         else:
-            await self.to_place(place)
+            await self.go_to_offset(offset)
 
     def match(self, back: bool) -> None:
-        """The next match, or the one before."""
+        """Go to the next or previous match."""
         if self.needle:
             self.go(partial(self._match, back=back))
 
     async def _match(self, *, back: bool, here: bool = False) -> None:
-        """From the line that was found last, while it is seen, else from the first one that is seen."""
-        rows = self.sight.below
-        start = self._at if any(row[0] == self._at for row in rows) else self.place
-        behind = next((row[1] for row in rows if row[0] == start), start)
-        begin = 0 if here and self.following else start if back or here else behind
+        """Search from the latest match if visible, otherwise from the first visible line."""
+        rows = self.window.below
+        start = self._match_offset if any(row[0] == self._match_offset for row in rows) else self.place
+        following = next((row[1] for row in rows if row[0] == start), start)
+        begin = 0 if here and self.following else start if back or here else following
         found = await self.door.find(self.needle, begin, back=back)
         if found is None:
-            first = await self.door.find(self.needle, self.sight.size if back else 0, back=back)
+            first = await self.door.find(self.needle, self.window.size if back else 0, back=back)
             if first is None:
-                self.say(f"“{self.needle}” was not found.")
+                self.show_message(f"“{self.needle}” was not found.")
                 return
             found = first
-            self.say("Search wrapped to the end." if back else "Search wrapped to the beginning.")
-        self._at = found
-        await self.to_place(found)
+            self.show_message("Search wrapped to the end." if back else "Search wrapped to the beginning.")
+        self._match_offset = found
+        await self.go_to_offset(found)
 
     def turn(self, by: int) -> None:
-        """The output of another call."""
+        """Show the output of another call."""
         self.go(partial(self._turn, by))
 
     async def _turn(self, by: int) -> None:
         if await self.door.turn(by):
-            self.across, self._at = 0, -1
+            self.column, self._match_offset = 0, -1
             await self.to_end()
         else:
-            self.say("There is no older output." if by > 0 else "There is no newer output.")
+            self.show_message("There is no older output." if by > 0 else "There is no newer output.")
 
 
-DOES: dict[str, Callable[[OutputPager], object]] = {
+ACTIONS: dict[str, Callable[[OutputPager], object]] = {
     "up": lambda pager: pager.go(partial(pager.scroll_lines, -1)),
     "down": lambda pager: pager.go(partial(pager.scroll_lines, 1)),
     "page_up": lambda pager: pager._page(-1),
     "page_down": lambda pager: pager._page(1),
     "top": lambda pager: pager.go(pager.to_home),
     "bottom": lambda pager: pager.go(pager.to_end),
-    "left": lambda pager: pager._sideways(-ACROSS),
-    "right": lambda pager: pager._sideways(ACROSS),
+    "left": lambda pager: pager._sideways(-COLUMN_STEP),
+    "right": lambda pager: pager._sideways(COLUMN_STEP),
     "wrap": OutputPager._wrap,
-    "search": OutputPager._ask,
+    "search": OutputPager._open_search,
     "next_match": lambda pager: pager.match(False),
     "previous_match": lambda pager: pager.match(True),
     "older": lambda pager: pager.turn(1),
     "newer": lambda pager: pager.turn(-1),
     "close": lambda pager: pager.dismiss(),
 }
-"""What an action does."""
+"""Action → what it does."""

@@ -1,4 +1,4 @@
-"""How well one colour can be read on another, and colours that are brought back to where they can."""
+"""Screens dimmed behind a dialog, with enough contrast to stay readable."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from textual.visual import RenderOptions, Visual, VisualType
 from widgets.textual_private import strips_of
 
 LEAST: Final = 4.5
-"""The contrast of words on their ground; WCAG 2.2, 1.4.3."""
+"""Minimum contrast of text and background (WCAG 2.2, 1.4.3)."""
 _STEPS: Final = 16
 
 
-def contrast_ratio(one: Color, other: Color) -> float:
-    """From 1, the same lightness, to 21, black on white: the contrast of WCAG 2.2."""
-    dark, bright = sorted((_lightness(one), _lightness(other)))
+def contrast_ratio(first: Color, other: Color) -> float:
+    """Return the contrast of two colors by WCAG 2.2, from 1 to 21 (black on white)."""
+    dark, bright = sorted((_lightness(first), _lightness(other)))
     return (bright + 0.05) / (dark + 0.05)
 
 
 def readable_color(faded: Color, full: Color, ground: Color, least: float = LEAST) -> Color:
-    """`faded`, or the first colour on its way to `full` that has the contrast `least` on `ground`; `full` where none
-    has."""
+    """Return the first blend from `faded` to `full` with at least contrast `least` on `ground`, otherwise `full`."""
     for step in range(_STEPS):
         found = faded.blend(full, step / _STEPS)
         if contrast_ratio(found, ground) >= least:
@@ -39,8 +38,8 @@ def readable_color(faded: Color, full: Color, ground: Color, least: float = LEAS
     return full
 
 
-def _lightness(colour: Color) -> float:
-    red, green, blue = (_linear(part / 255) for part in colour.rgb)
+def _lightness(color: Color) -> float:
+    red, green, blue = (_linear(part / 255) for part in color.rgb)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -52,11 +51,11 @@ _NONE = RichStyle()
 
 
 class OverlayScreen(ModalScreen[None]):
-    """A screen over another one. Looks as Textual's does, at a fraction of its time: what is below is painted anew
-    with every change of either, so a letter that is typed waits for it."""
+    """A modal screen over a dimmed one. Looks like Textual's `ModalScreen` but dims much faster, as the screen below is
+    painted again after every key press."""
 
     def render(self) -> VisualType:  # type: ignore[override]  # Textual's Screen says less than its Widget takes
-        """The screen below."""
+        """Return the dimmed screen below."""
         found = super().render()
         if isinstance(found, BackgroundScreen) and strips_of(found.screen) is not None:
             return _Dimmed(found.screen, found.color)
@@ -64,7 +63,7 @@ class OverlayScreen(ModalScreen[None]):
 
 
 class _Dimmed(Visual):
-    """The lines of a screen as they are; of its styles, which are some dozen, each is worked out once."""
+    """The lines of a screen, dimmed; the dimmed styles are cached."""
 
     def __init__(self, screen: Screen[object], color: Color) -> None:
         self._screen = screen
@@ -76,10 +75,10 @@ class _Dimmed(Visual):
         return [
             Strip(
                 [
-                    one
-                    if one.control
-                    else Segment(one.text, _dimmed(one.style or _NONE, color, base, _has_words(one.text)))
-                    for one in line
+                    segment
+                    if segment.control
+                    else Segment(segment.text, _dimmed(segment.style or _NONE, color, base, _has_words(segment.text)))
+                    for segment in line
                 ],
                 line.cell_length,
             ).crop(0, width)
@@ -87,11 +86,11 @@ class _Dimmed(Visual):
         ]
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        """All there is."""
+        """Return the available width."""
         return container_width
 
     def get_height(self, rules: RulesMap, width: int) -> int:
-        """As high as the screen."""
+        """Return the height of the screen."""
         return self._screen.size.height
 
 
@@ -101,13 +100,13 @@ def _has_words(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _dimmed(style: RichStyle, color: Color, base: RichStyle, words: bool) -> RichStyle:
-    (one,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
-    found = base if one.style is None else base + one.style
+    (segment,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
+    found = base if segment.style is None else base + segment.style
     full = base + style
     pairs = found.color, found.bgcolor, full.color, full.bgcolor
-    known = [Color.from_rich_color(one) for one in pairs if one is not None and not one.is_default]
+    known = [Color.from_rich_color(color_) for color_ in pairs if color_ is not None and not color_.is_default]
     if not words or len(known) < len(pairs):
-        return found  # or the terminal's own colours
+        return found  # or the terminal's default colors
     shown, ground, whole, bright = known
     if (
         contrast_ratio(whole, ground) < LEAST <= contrast_ratio(whole, bright)

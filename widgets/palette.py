@@ -80,7 +80,7 @@ def find_rows(rows: Sequence[PaletteRow], typed: str) -> list[PaletteMatch]:
             ranked.append((of_title[0], number, PaletteMatch(row, of_title[1])))
         elif typed.casefold() in f"{row.does} {row.key}".casefold():
             ranked.append((1000, number, PaletteMatch(row, frozenset())))
-    return [found for _cost, _number, found in sorted(ranked, key=lambda one: one[:2])]
+    return [found for _cost, _number, found in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 class Palette(PickerDialog[PaletteMatch]):
@@ -115,7 +115,7 @@ class Palette(PickerDialog[PaletteMatch]):
 
     def action_of(self, key: str) -> str:
         """Keys of the palette come before those that close it."""
-        return self.KEYS.named(key) or ("back" if key in self._close_keys else "")
+        return self.KEYS.action_for_key(key) or ("back" if key in self._close_keys else "")
 
     def row_lines(self, found: PaletteMatch, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         row, width = found.row, width - 1  # beside the scroll bar
@@ -130,8 +130,8 @@ class Palette(PickerDialog[PaletteMatch]):
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """What can be done, and how much was found."""
-        moves = self.KEYS.both("up", "down").replace(" ", "  ")
-        pairs = [*self.KEYS.pairs([("do", "do it")]), (moves, "choose"), ("esc", "back")]
+        moves = self.KEYS.labels("up", "down").replace(" ", "  ")
+        pairs = [*self.KEYS.hints([("do", "do it")]), (moves, "choose"), ("esc", "back")]
         first, *more = key_lines(pairs, width - 12, styles)
         count = counted(len(self._list.rows), len(self.rows))
         gap: Span = (" " * max(1, width - width_of([(first.text, styles.text)]) - len(count)), styles.text)

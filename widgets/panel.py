@@ -1,4 +1,4 @@
-"""A dialog that only shows something: scrolled with the usual keys, closed with Esc."""
+"""Read-only panels: scrolled with the usual keys, closed with Esc."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from widgets.styled_text import Line, Span, TextStyles, line
 RowT = TypeVar("RowT")
 KEYS = Keys("panel")
 WIDE = 170
-"""Width of the screen from which on a sheet with much to show is wider."""
+"""Screen width from which a sheet uses its wide layout."""
 
 
 def cursor_mark(selected: bool, styles: TextStyles) -> Span:
-    """What stands before a row of a list."""
+    """Return the marker in front of a list row."""
     return ("▸ " if selected else "  "), styles.accent
 
 
 class Sheet(OverlayScreen):
-    """Lies over the session until it is closed, or until somebody has to decide something."""
+    """A screen over the session until it is closed or a request needs the user."""
 
     AUTO_FOCUS = ""
 
 
 class Panel(Sheet):
-    """Head, body, a line of keys."""
+    """A sheet with head, body and key hints."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Panel(Sheet):
         self.keys_view = LinesView(self.keys, id="keys")
 
     def compose(self) -> ComposeResult:
-        """The body takes what is left."""
+        """Head, body, keys."""
         with Vertical(id="dialog"):
             yield LinesView(self.head, id="head")
             yield self.body_view
@@ -49,41 +49,41 @@ class Panel(Sheet):
     TITLE: ClassVar[str] = ""
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
-        """What it is."""
+        """Paint the title."""
         return [line((self.TITLE, styles.heading))]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """All of it."""
+        """Paint the content."""
         raise NotImplementedError
 
     def keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """What can be pressed."""
+        """Paint the key hints."""
         return [line(*key_spans(self.key_pairs(), styles))]
 
     def key_pairs(self) -> list[tuple[str, str]]:
-        """How to leave, and how much is hidden."""
+        """Return the keys, with the number of hidden lines."""
         left = self.body_view.lines_below
-        return [("esc", "closes"), *([(KEYS.arrows("down", "page_down"), f"{left} more lines")] if left else [])]
+        return [("esc", "closes"), *([(KEYS.arrow_labels("down", "page_down"), f"{left} more lines")] if left else [])]
 
     def on_mount(self) -> None:
-        """Say how much is hidden."""
+        """Update the key hints while scrolling."""
         self.set_class(self.app.size.width >= WIDE, "-wide")
         self.watch(self.body_view, "scroll_y", self.keys_view.relayout, init=False)
         self.call_after_refresh(self.keys_view.relayout)
 
     def on_line_view_resized(self) -> None:
-        """A part has its place, which may come later than our own size."""
+        """Update the hidden lines after layout of the parts."""
         self.keys_view.relayout()
 
     def on_resize(self) -> None:
-        """The body gets what is left of the screen."""
+        """Limit the body to the screen."""
         self.set_class(self.size.width >= WIDE, "-wide")
         self.body_view.styles.max_height = max(1, self.size.height - 6)
         self.call_after_refresh(self.keys_view.relayout)
 
     def closes(self, event: events.Key) -> bool:
-        """True for a key that closes it."""
-        return event.key == "escape" or KEYS.does(event) == "close"
+        """Return whether a key closes the panel."""
+        return event.key == "escape" or KEYS.action_for(event) == "close"
 
     def on_key(self, event: events.Key) -> None:
         """Scroll or close."""
@@ -94,10 +94,10 @@ class Panel(Sheet):
         if self.closes(event):
             self.dismiss()
         else:
-            self.body_view.scroll_for(KEYS.does(event))
+            self.body_view.scroll_for(KEYS.action_for(event))
 
     def act(self, event: events.Key) -> bool:
-        """What a key means in this panel alone; False when nothing."""
+        """Handle a key of this panel; return False for other keys."""
         return False
 
 
@@ -106,7 +106,7 @@ class ListPanel(Panel, Generic[RowT]):
 
     KEYS: ClassVar[Keys]
     EMPTY: ClassVar[str]
-    """Shown while there is no row."""
+    """Text shown while the list is empty."""
 
     def __init__(self, rows: Sequence[RowT] = ()) -> None:
         super().__init__()
@@ -118,16 +118,16 @@ class ListPanel(Panel, Generic[RowT]):
         return len(self.row_lines(row, row is self.list.current, width, self.list.text_styles))
 
     def row_lines(self, row: RowT, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        """The lines of a row; `selected` is the one with the cursor."""
+        """Paint a row; `selected` if it has the cursor."""
         raise NotImplementedError
 
     def do(self, action: str, row: RowT) -> None:
-        """What an action does with the row that has the cursor."""
+        """Run an action on the current row."""
         raise NotImplementedError
 
     def act(self, event: events.Key) -> bool:
-        """Move the cursor, or do something with its row."""
-        action = self.KEYS.does(event)
+        """Move the cursor, or run an action on the current row."""
+        action = self.KEYS.action_for(event)
         if self.list.current is None or not action:
             return False
         if self.list.move_for(action):
@@ -137,6 +137,6 @@ class ListPanel(Panel, Generic[RowT]):
         return True
 
     def show_rows(self, rows: Sequence[RowT], cursor: int) -> None:
-        """Show other rows, or the same with the cursor elsewhere, which may change their heights."""
+        """Show rows and move the cursor; row heights may change."""
         self.list.set_rows(rows, cursor)
         self.keys_view.relayout()

@@ -46,9 +46,9 @@ class PickerDialog(Sheet, Generic[RowT]):
         super().__init__()
         self.query_text = query
         self.message = ""
-        """Shown in the place of the keys until the next key."""
+        """Message shown instead of the keys until the next key."""
         self._list: ListView[RowT] = ListView(self.row_lines, empty=empty, height=height, id=f"{self.NAME}-list")
-        self.field = LineInput(id=f"{self.NAME}-search", placeholder=self.PLACEHOLDER, first=self.take_key)
+        self.field = LineInput(id=f"{self.NAME}-search", placeholder=self.PLACEHOLDER, first=self.process_key)
         self.field.value = query
         names = ("sign", *(name for name in self.LAYOUT if name not in ("bar", "list")))
         self._views = {name: LinesView(getattr(self, f"_{name}"), id=f"{self.NAME}-{name}") for name in names}
@@ -56,15 +56,15 @@ class PickerDialog(Sheet, Generic[RowT]):
         self._list.add_class("picker-list")
 
     def row_lines(self, row: RowT, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        """The lines of a row; `selected` is the one with the cursor."""
+        """Paint a row; `selected` if it has the cursor."""
         raise NotImplementedError
 
     def _sign(self, width: int, styles: TextStyles) -> list[Line]:
-        """What stands before the field."""
+        """Paint the prompt sign."""
         return [line((self.SIGN, styles.accent))]
 
     def compose(self) -> ComposeResult:
-        """All parts, from top to bottom."""
+        """The parts in the order of `LAYOUT`."""
         with Vertical(id="dialog"):
             for part in self.LAYOUT:
                 if part == "bar":
@@ -75,18 +75,18 @@ class PickerDialog(Sheet, Generic[RowT]):
                     yield self._list if part == "list" else self._views[part]
 
     def on_resize(self) -> None:
-        """Another size, another layout."""
+        """Lay out for the new size."""
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """The list gets what is left of the screen."""
+        """Limit the list to the remaining height."""
         screen, low, high = self.LOW
         self.set_class(self.size.height < screen, "-low")
         self._list.styles.max_height = max(3, self.size.height - (low if self.size.height < screen else high))
 
     @property
     def chosen(self) -> RowT | None:
-        """The row with the cursor; None when there is none."""
+        """The current row; None if the list is empty."""
         return self._list.current
 
     def filter_rows(self) -> None:
@@ -94,25 +94,25 @@ class PickerDialog(Sheet, Generic[RowT]):
         raise NotImplementedError
 
     def show_matching(self, rows: Iterable[RowT], text: Callable[[RowT], str], choose: str) -> None:
-        """Show the rows whose text has all words of the query, the cursor at the one named `choose`."""
+        """Show the rows whose text contains all words of the query, and select the one named `choose`."""
         words = self.query_text.casefold().split()
         found = [row for row in rows if all(word in text(row).casefold() for word in words)]
         names = [getattr(row, "name", "") for row in found]
         self._list.set_rows(found, names.index(choose) if choose in names else 0)
 
     def cursor_moved(self) -> None:
-        """Called when the cursor is on another row."""
+        """Called when the cursor moved."""
 
     def activate(self) -> None:
-        """Called for a row that was clicked (twice)."""
+        """Called when a row was clicked, or double-clicked."""
 
     @property
     def searching(self) -> bool:
-        """Whether the field filters the list; otherwise it is used for something else."""
+        """Whether the field filters the list."""
         return True
 
-    def say(self, text: str) -> None:
-        """Show a sentence in the place of the keys until the next key."""
+    def show_message(self, text: str) -> None:
+        """Show a message instead of the keys until the next key."""
         self.message = text
         self.repaint_parts("keys")
 
@@ -128,14 +128,14 @@ class PickerDialog(Sheet, Generic[RowT]):
     # --- keys ---
 
     def action_of(self, key: str) -> str:
-        """The action of a key; empty if the field takes it."""
-        return "back" if key in ("escape", "ctrl+c") else self.KEYS.named(key)
+        """Return the action of a key; empty if the field handles it."""
+        return "back" if key in ("escape", "ctrl+c") else self.KEYS.action_for_key(key)
 
-    def take_key(self, key: str) -> bool:
-        """Do what a key means; False if it is the field's."""
+    def process_key(self, key: str) -> bool:
+        """Handle a key; return False if the field should get it."""
         if self.message:
-            self.say("")
-        self._take_text()
+            self.show_message("")
+        self._sync_query()
         action = self.action_of(key)
         if action in self.actions:
             self.actions[action](self)
@@ -147,13 +147,13 @@ class PickerDialog(Sheet, Generic[RowT]):
 
     @property
     def actions(self) -> Mapping[str, Callable[..., object]]:
-        """The actions that are possible now."""
+        """The actions available now."""
         return self.ACTIONS
 
     def on_key(self, event: events.Key) -> None:
-        """A key that came while the field did not have the focus."""
+        """Handle a key while the field is not focused."""
         event.prevent_default()
-        if self.take_key(event.key):
+        if self.process_key(event.key):
             event.stop()
         else:
             self.field.focus()
@@ -161,24 +161,24 @@ class PickerDialog(Sheet, Generic[RowT]):
     def on_input_changed(self, message: LineInput.Changed) -> None:
         """Filter while the user types."""
         message.stop()
-        self._take_text()
+        self._sync_query()
 
-    def _take_text(self) -> None:
-        """Filter by what is in the field now."""
+    def _sync_query(self) -> None:
+        """Filter by the current text of the field."""
         if self.searching and self.field.value != self.query_text:
             self.query_text = self.field.value
             self.filter_rows()
 
-    def put_text(self, text: str) -> None:
-        """Put a text into the field, the cursor behind it."""
+    def set_text(self, text: str) -> None:
+        """Set the text of the field, with the cursor at its end."""
         self.field.value = text
         self.field.cursor_position = len(text)
 
     def on_list_view_clicked(self, message: ListView.Clicked) -> None:
-        """Move the cursor to the row that was clicked; a second click activates it."""
+        """Select the clicked row; a double click activates it."""
         self.field.focus()
         if self.message:
-            self.say("")
+            self.show_message("")
         if self.searching:
             self._list.move_to(message.index)
             self.cursor_moved()
@@ -187,5 +187,5 @@ class PickerDialog(Sheet, Generic[RowT]):
 
 
 def counted(shown: int, known: int) -> str:
-    """How many rows there are: `12`, or `3 of 12`."""
+    """Format a count: `12`, or `3 of 12`."""
     return str(known) if shown == known else f"{shown} of {known}"

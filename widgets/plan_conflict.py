@@ -53,17 +53,17 @@ class ConflictModal(FittedModal):
         return [line((title, styles.muted)), *wrap([(make_visible(text, lookalikes=False), styles.text)], width)]
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        lines = option_lines(OPTIONS, lambda action: self.armed, KEYS.of, width, styles)
+        lines = option_lines(OPTIONS, lambda action: self.armed, KEYS.label, width, styles)
         pairs = [("esc", "stops the run; nothing is written")]
         if left := self.body.lines_below:
-            pairs.append((KEYS.arrows("down"), f"{left} more lines"))
+            pairs.append((KEYS.arrow_labels("down"), f"{left} more lines"))
         return [*lines, line(), *wrap(key_spans(pairs, styles), width)]
 
     # --- keys ---
 
-    def pressed(self, event: events.Key) -> None:
+    def process_key(self, event: events.Key) -> None:
         """One of the three, or a look at the rest."""
-        action = KEYS.does(event)
+        action = KEYS.action_for(event)
         if action in {name for name, _text, _rule in OPTIONS}:
             self.answer(Answer(verdict="approve", data={"take": action}))
         else:

@@ -73,7 +73,7 @@ def read_plan(text: str, proposal: str | None = None, ground: str = "") -> PlanR
 def plan_reading(saved: Plan, plan: Plan, own: tuple[OwnSection, ...] = (), problem: str = "") -> PlanReading:
     """The panel's view of a plan and of what is proposed to become of it."""
     lists = {name: _listed_values(getattr(saved, name), getattr(plan, name)) for name in LISTS}
-    proposed = sum(bool(one.mark) for some in lists.values() for one in some)
+    proposed = sum(bool(listed.mark) for some in lists.values() for listed in some)
     proposed += (saved.goal != plan.goal) + (saved.status != plan.status)
     return PlanReading(saved, plan, lists, own, problem, proposed)
 
@@ -173,7 +173,7 @@ def _find_value(values: list[Any], edit: ListEdit) -> int | None:
     if edit.new is None:
         return None  # never remove what is another thing by now
     name = label(edit.old) if edit.old is not None else ""
-    return next((at for at, one in enumerate(values) if label(one) == name), None)
+    return next((at for at, value in enumerate(values) if label(value) == name), None)
 
 
 def _merge_fields(now: Value, old: Value, new: Value) -> Value:

@@ -107,8 +107,8 @@ def plan_rows(reading: PlanReading, *, unfolded: Collection[Kind] = (), kept: Co
     made, rejected = (reading.lists[name] for name in DECISIONS)
     if made or rejected:
         result += [PlanRow("gap"), PlanRow("head", "Decisions")]
-        result += [PlanRow("decision", "", "decisions_made", one) for one in made]
-        result += [PlanRow("decision", "", "decisions_rejected", one) for one in rejected]
+        result += [PlanRow("decision", "", "decisions_made", decision) for decision in made]
+        result += [PlanRow("decision", "", "decisions_rejected", decision) for decision in rejected]
     result += _log(reading.lists["execution_log"], "older" in unfolded)
     for own in reading.own:
         result += _own(own)
@@ -126,31 +126,33 @@ def _goal(reading: PlanReading) -> Iterator[PlanRow]:
 
 
 def _criteria(criteria: Sequence[ListedValue], unfolded: bool, kept: Collection[str]) -> Iterator[PlanRow]:
-    done = [one for one in criteria if not one.mark and getattr(one.value, "completed", False)]
-    old = {id(one) for one in done if caption(one.value) not in kept} if len(done) > FINISHED else set()
+    done = [criterion for criterion in criteria if not criterion.mark and getattr(criterion.value, "completed", False)]
+    old = (
+        {id(criterion) for criterion in done if caption(criterion.value) not in kept} if len(done) > FINISHED else set()
+    )
     if old:
-        names = [one_line(caption(one.value), 200) for one in done if id(one) in old][:NAMED]
+        names = [one_line(caption(criterion.value), 200) for criterion in done if id(criterion) in old][:NAMED]
         said = "" if unfolded else " · " + " · ".join(names)
         yield PlanRow("done", ("▾" if unfolded else "▸") + f" {len(old)} done{said}")
-    for one in criteria:
-        if unfolded or id(one) not in old:
-            yield PlanRow("criterion", "", "acceptance_criteria", one)
+    for criterion in criteria:
+        if unfolded or id(criterion) not in old:
+            yield PlanRow("criterion", "", "acceptance_criteria", criterion)
 
 
 def _log(entries: Sequence[ListedValue], unfolded: bool) -> Iterator[PlanRow]:
     if not entries:
         return
-    newest = max((when for one in entries if (when := getattr(one.value, "when", None))), default=None)
+    newest = max((when for entry in entries if (when := getattr(entry.value, "when", None))), default=None)
     yield PlanRow("gap")
     yield PlanRow("head", "Log")
     recent = entries[-RECENT:]
-    for one in reversed(recent):
-        yield PlanRow("entry", "", "execution_log", one, newest)
+    for entry in reversed(recent):
+        yield PlanRow("entry", "", "execution_log", entry, newest)
     if older := entries[: -len(recent)]:
         yield PlanRow("older", ("▾ " if unfolded else "▸ ") + f"{len(older)} earlier")
         if unfolded:
-            for one in reversed(older):
-                yield PlanRow("old", "", "execution_log", one, newest)
+            for entry in reversed(older):
+                yield PlanRow("old", "", "execution_log", entry, newest)
 
 
 def _own(own: OwnSection) -> Iterator[PlanRow]:
@@ -248,7 +250,7 @@ def _decision(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
 
 def _entry(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
     action, result = row.value.action, row.value.result
-    sign = next((one for one in RESULTS if result.startswith(one)), "")
+    sign = next((prefix for prefix in RESULTS if result.startswith(prefix)), "")
     symbol, role = RESULTS.get(sign, ("·", "muted"))
     when = _when(row.value.when, row.newest)
     plan_head_lines: list[Span] = [(MARKS[row.mark], styles.warn), (symbol + " ", getattr(styles, role))]
@@ -291,7 +293,9 @@ def plan_head_lines(reading: PlanReading, width: int, styles: TextStyles, *, dec
         lines.append(progress_bar(plan.completed, len(plan.acceptance_criteria), width, styles))
     if reading.proposed:
         spans: list[Span] = [(f"{reading.proposed} proposed", styles.warn)]
-        decide = [(caret_label(key), does) for key, does in KEYS.pairs((one, one) for one in ("accept", "discard"))]
+        decide = [
+            (caret_label(key), does) for key, does in KEYS.hints((action, action) for action in ("accept", "discard"))
+        ]
         for key, does in decide if deciding else [(key_of("plan"), "decide")]:
             spans += [("  ", styles.text), (key, styles.accent), (f"\N{NO-BREAK SPACE}{does}", styles.muted)]
         lines += wrap(spans, width)
@@ -335,9 +339,9 @@ class PlanList(ListView[PlanRow]):
 
     def select(self, name: tuple[str, str, str]) -> None:
         """Put the cursor at the row of that name, if there is one."""
-        place = next((at for at, row in enumerate(self.rows) if row.name == name), None)
-        if place is not None:
-            self._go(place)
+        index = next((at for at, row in enumerate(self.rows) if row.name == name), None)
+        if index is not None:
+            self._go(index)
 
     # --- lines ---
 
@@ -364,14 +368,14 @@ class PlanList(ListView[PlanRow]):
         lines = plan_row_lines(row, width, styles)
         if not (selected and row.selectable and self.follows_cursor):
             return lines
-        spans = ([(one.text, one.style or styles.text) for one in found.segments] for found in lines)
-        return [highlighted_line(one, styles) for one in spans]
+        spans = ([(segment.text, segment.style or styles.text) for segment in found.segments] for found in lines)
+        return [highlighted_line(row_spans, styles) for row_spans in spans]
 
     # --- moving ---
 
     def on_key(self, event: events.Key) -> None:
         """Move; everything else is for the panel."""
-        if self.passes(event) or (not self.held and self.move_for(KEYS.does(event))):
+        if self.passes(event) or (not self.held and self.move_for(KEYS.action_for(event))):
             pass
         elif event.key in ("tab", "shift+tab"):
             return
@@ -391,8 +395,8 @@ class PlanList(ListView[PlanRow]):
         if there == here and by:
             self.scroll_to(y=self.scroll_offset.y + by, animate=False)
 
-    def _go(self, place: int) -> None:
-        self.move_to(place)
+    def _go(self, index: int) -> None:
+        self.move_to(index)
         self.show_cursor()
         self.moved()
 

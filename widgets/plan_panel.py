@@ -21,7 +21,7 @@ from widgets.inputs import EditField
 from widgets.line_view import LinesView, ListView
 from widgets.plan_document import Edit, EditDraft, ListEdit, PlanReading, apply_edit, plan_reading, read_plan
 from widgets.plan_list import FOLDS, KEYS, PlanList, PlanRow, caption, plan_head_lines
-from widgets.request_view import KEEP_AFTER, call_later_once
+from widgets.request_view import SAVE_DELAY, call_later_once
 from widgets.styled_text import Line, Span, TextStyles, line, wrap
 
 
@@ -37,13 +37,13 @@ class FocusHandover:
 
     def __init__(self, left: Callable[[str, events.Key | None], object], *followed: KeyTarget) -> None:
         self._left = left
-        self._going = False
-        for one in followed:
-            one.passes = self.passes
+        self._handover = False
+        for watched in followed:
+            watched.passes = self.passes
 
     def leave(self, text: str = "") -> None:
         """The keys go elsewhere from here on."""
-        self._going = True
+        self._handover = True
         self._left(text, None)
 
     def after_keys(self, widget: Widget) -> None:
@@ -52,13 +52,13 @@ class FocusHandover:
 
     def passes(self, event: events.Key) -> bool:
         """True for a key that is not for the panel any more."""
-        if self._going:
+        if self._handover:
             self._left("", events.Key(event.key, event.character))
-        return self._going
+        return self._handover
 
     def settle(self, here: bool) -> None:
         """The focus moved; `here` says whether the panel has it."""
-        self._going = self._going and here
+        self._handover = self._handover and here
 
 
 WAYS = {"enter": "keep", "escape": "leave", "tab": "next"}
@@ -95,10 +95,10 @@ class PlanPanel(Vertical):
         self._keeping: TimerHandle | None = None
         self._read_from: tuple[str, str | None, str] = ("", None, "")
         self._head = LinesView(self._paint_head, id="plan-head")
-        self._list = PlanList(self._pressed, id="plan-list")
+        self._list = PlanList(self._handle_key, id="plan-list")
         self._label = LinesView(self._paint_label, id="plan-label")
-        self._field = EditField(lambda key: WAYS.get(key, ""), self._field_done, self._pressed, id="plan-field")
-        self._going = FocusHandover(lambda *said: self.post_message(ListView.Left(*said)), self._list, self._field)
+        self._field = EditField(lambda key: WAYS.get(key, ""), self._field_done, self._handle_key, id="plan-field")
+        self._handover = FocusHandover(lambda *said: self.post_message(ListView.Left(*said)), self._list, self._field)
         self._keys = LinesView(self._paint_keys, id="plan-keys")
 
     def compose(self) -> ComposeResult:
@@ -111,34 +111,34 @@ class PlanPanel(Vertical):
 
     def on_mount(self) -> None:
         """Nothing is edited yet."""
-        self._list.moved, self._list.clicked = self._keys_anew, self._clicked
+        self._list.moved, self._list.clicked = self._repaint_keys, self._clicked
         self._arrange()
 
     # --- what is shown ---
 
-    def show(self, sight: PlanView, *, anew: bool = False) -> None:
-        """The document or the proposal is another one; `anew` also when they are not."""
-        source = (sight.text, sight.proposal, sight.ground)
-        if source == self._read_from and not anew:
+    def show(self, view: PlanView, *, force: bool = False) -> None:
+        """The document or the proposal is another one; `force` also when they are not."""
+        source = (view.text, view.proposal, view.ground)
+        if source == self._read_from and not force:
             return
         self._read_from = source
-        if len(sight.text) + len(sight.proposal or "") <= SOON:
-            self._take(read_plan(*source))
+        if len(view.text) + len(view.proposal or "") <= SOON:
+            self._show_reading(read_plan(*source))
         else:
             self.run_worker(self._read(*source), exclusive=True, group="plan")
 
     async def _read(self, text: str, proposal: str | None, ground: str) -> None:
-        self._take(await asyncio.to_thread(read_plan, text, proposal, ground))
+        self._show_reading(await asyncio.to_thread(read_plan, text, proposal, ground))
 
-    def _take(self, reading: PlanReading) -> None:
+    def _show_reading(self, reading: PlanReading) -> None:
         self.reading = reading
         self._list.show(reading)
         self._find_taken_up()
         self._head.relayout()
-        self._keys_anew()
+        self._repaint_keys()
         self.post_message(self.Reshaped())
 
-    def natural(self, width: int) -> int:
+    def preferred_height(self, width: int) -> int:
         """Lines that it would like to have when it is `width` cells wide."""
         if self.reading is None:
             return 0
@@ -170,7 +170,7 @@ class PlanPanel(Vertical):
             if row is not None and row.kind in FOLDS:
                 first = "close" if row.kind in self._list.unfolded else "open"
             named = [("tick", first), ("edit", "edit"), ("add", "add"), ("remove", "remove"), ("undo", "undo")]
-            keys = [*KEYS.pairs(named), ("esc", "back")]
+            keys = [*KEYS.hints(named), ("esc", "back")]
         spans: list[Span] = []
         for key, does in keys:
             spans += [
@@ -180,7 +180,7 @@ class PlanPanel(Vertical):
             ]
         return [line(), *wrap(spans, width)]
 
-    def _keys_anew(self) -> None:
+    def _repaint_keys(self) -> None:
         if self._keys.display:
             self._keys.relayout()
 
@@ -216,7 +216,7 @@ class PlanPanel(Vertical):
 
     def leave(self) -> None:
         """Back to the composer, after the keys that came before."""
-        self._going.after_keys(self._field if self._field.has_focus else self._list)
+        self._handover.after_keys(self._field if self._field.has_focus else self._list)
 
     def page(self, direction: int) -> bool:
         """Scroll a page up or down when the keys come here; False when they do not."""
@@ -230,19 +230,19 @@ class PlanPanel(Vertical):
 
     def on_descendant_blur(self) -> None:
         """Hide the keys."""
-        self._going.settle(self.has_keys)
+        self._handover.settle(self.has_keys)
         self._arrange()
 
     # --- keys of the list ---
 
-    def _pressed(self, event: events.Key) -> None:
+    def _handle_key(self, event: events.Key) -> None:
         character = event.character or "" if event.is_printable else ""
         if self.draft is not None:  # it was on its way to the list when the field opened
             self._field.press(event)
         elif event.key == "escape":
-            self._going.leave()
+            self._handover.leave()
         else:
-            self._do(KEYS.named(event.key, character), character)
+            self._do(KEYS.action_for_key(event.key, character), character)
 
     def _clicked(self) -> None:
         if self.draft is None:
@@ -254,7 +254,7 @@ class PlanPanel(Vertical):
         match action:
             case "tick" | "edit" if row is not None and row.kind in FOLDS:
                 self._list.toggle(row.kind)
-                self._keys_anew()
+                self._repaint_keys()
                 self.post_message(self.Reshaped())
             case "tick":
                 self._tick(row)
@@ -269,7 +269,7 @@ class PlanPanel(Vertical):
             case "accept" | "discard" as way:
                 self._decide(way == "accept")
             case _ if character:
-                self._going.leave(character)
+                self._handover.leave(character)
 
     def _say(self, wish: Wish | None, hint: str = "") -> None:
         self.post_message(self.Said(wish, hint))
@@ -285,7 +285,7 @@ class PlanPanel(Vertical):
         if self.reading is not None and self.reading.problem:
             self._say(None, "plan_doc.md can't be read: fix it in an editor")
         elif row is not None and row.mark:
-            self._say(None, f"only proposed so far · {KEYS.of('accept')} accepts, {KEYS.of('discard')} discards")
+            self._say(None, f"only proposed so far · {KEYS.label('accept')} accepts, {KEYS.label('discard')} discards")
         else:
             return row is not None
         return False
@@ -302,7 +302,7 @@ class PlanPanel(Vertical):
             self._say(None, "the goal can be reworded, not removed" if row is not None else "")
         elif self._free(row):
             self._change(ListEdit(row.section, row.seen.at, row.seen.value, None))
-            self._say(None, f"removed · {KEYS.of('undo')} restores it")
+            self._say(None, f"removed · {KEYS.label('undo')} restores it")
 
     def _change(self, edit: Edit) -> None:
         """Show it at once; the document follows."""
@@ -311,7 +311,7 @@ class PlanPanel(Vertical):
             saved = apply_edit(reading.saved, edit)
             plan = saved if reading.plan is reading.saved else apply_edit(reading.plan, edit)
             if saved is not None and plan is not None:
-                self._take(plan_reading(saved, plan, reading.own, reading.problem))
+                self._show_reading(plan_reading(saved, plan, reading.own, reading.problem))
         self._say(edit)
 
     # --- the field ---
@@ -352,7 +352,7 @@ class PlanPanel(Vertical):
         if self.draft is not None and self._field.text != self.draft.texts[self.draft.shown]:
             if self._keeping is not None:
                 self._keeping.cancel()
-            self._keeping = call_later_once(KEEP_AFTER, self, self._keep_draft)
+            self._keeping = call_later_once(SAVE_DELAY, self, self._keep_draft)
 
     def _keep_draft(self) -> None:
         if self.draft is not None:

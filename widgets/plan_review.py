@@ -1,4 +1,4 @@
-"""A plan while it is edited: its rows, and what an edit makes of them. Knows nothing of the screen."""
+"""The review of a plan: approve it, edit its steps, choose an alternative, or reject it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ STEP_FIELDS: tuple[Field, ...] = ("description", "expected", "fallback")
 
 
 class StepRow(NamedTuple):
-    """One line that can be edited; `step` is a place in the plan's steps, -1 for the check."""
+    """An editable line; `step` is an index into the plan's steps, -1 for the check command."""
 
     step: int
     field: Field
 
 
 class StepsEditor:
-    """Rewords, moves, drops and adds steps. `plan` is always whole: numbers follow the order."""
+    """Edits the steps of `plan`, which stays valid: steps are renumbered after each edit."""
 
     def __init__(self, plan: InstructionPlan) -> None:
         self.plan = plan
@@ -53,8 +53,8 @@ class StepsEditor:
 
     @property
     def rows(self) -> list[StepRow]:
-        """All rows, from the top."""
-        found = [StepRow(place, field) for place in range(len(self.plan.steps)) for field in STEP_FIELDS]
+        """All editable rows in order."""
+        found = [StepRow(index, field) for index in range(len(self.plan.steps)) for field in STEP_FIELDS]
         return [*found, StepRow(-1, "command")]
 
     @property
@@ -65,13 +65,13 @@ class StepsEditor:
         return rows[self.row]
 
     def text(self, row: StepRow) -> str:
-        """What a row says."""
+        """Return the text of a row."""
         if row.field == "command":
             return self.plan.check.command
         return str(getattr(self.plan.steps[row.step], row.field))
 
     def write(self, row: StepRow, text: str) -> None:
-        """Reword a row. A step always says what to do: an empty description leaves it as it was."""
+        """Change the text of a row; an empty description is ignored."""
         text = " ".join(text.split())
         if row.field == "command":
             self.plan = replace(self.plan, check=replace(self.plan.check, command=text))
@@ -81,37 +81,37 @@ class StepsEditor:
             self._set(steps)
 
     def move(self, direction: int) -> bool:
-        """Move the step with the cursor up or down; False at the end."""
-        place, steps = self.now.step, list(self.plan.steps)
-        other = place + direction
-        if place < 0 or not 0 <= other < len(steps):
+        """Move the current step up or down; return False at the end."""
+        index, steps = self.now.step, list(self.plan.steps)
+        other = index + direction
+        if index < 0 or not 0 <= other < len(steps):
             return False
-        steps[place], steps[other] = steps[other], steps[place]
+        steps[index], steps[other] = steps[other], steps[index]
         self.row += direction * len(STEP_FIELDS)
         self._set(steps)
         return True
 
     def drop(self) -> bool:
-        """Drop the step with the cursor; False for the last one there is."""
-        place, steps = self.now.step, list(self.plan.steps)
-        if place < 0 or len(steps) < 2:
+        """Remove the current step; return False if it is the only one."""
+        index, steps = self.now.step, list(self.plan.steps)
+        if index < 0 or len(steps) < 2:
             return False
-        del steps[place]
+        del steps[index]
         self._set(steps)
-        self.row = min(place, len(steps) - 1) * len(STEP_FIELDS)
+        self.row = min(index, len(steps) - 1) * len(STEP_FIELDS)
         return True
 
     def add(self) -> None:
-        """A new step behind the one with the cursor; the cursor goes there."""
-        place = self.now.step
-        place = len(self.plan.steps) if place < 0 else place + 1
+        """Insert an empty step after the current one and select it."""
+        index = self.now.step
+        index = len(self.plan.steps) if index < 0 else index + 1
         steps = list(self.plan.steps)
-        steps.insert(place, PlanStep(number=0, description=""))
+        steps.insert(index, PlanStep(number=0, description=""))
         self._set(steps)
-        self.row = place * len(STEP_FIELDS)
+        self.row = index * len(STEP_FIELDS)
 
     def tidy(self) -> None:
-        """Steps that say nothing are none."""
+        """Remove steps without a description."""
         steps = [step for step in self.plan.steps if step.description]
         if len(steps) < len(self.plan.steps):
             self._set(steps)
@@ -123,15 +123,15 @@ class StepsEditor:
 
 LABELS = {"expected": "expect", "fallback": "if not", "command": "check $"}
 REVIEW, STEPS = Keys("review"), Keys("steps")
-OTHERS = ("1", "2", "3", "4", "5")
-"""Keys of the other ways."""
+ALTERNATIVE_KEYS = ("1", "2", "3", "4", "5")
+"""Keys that choose an alternative."""
 MOVES = {"up": -1, "down": 1, "top": -(10**6), "bottom": 10**6}
 INDENT = 3
-"""Cells in front of what belongs to a step."""
+"""Indentation of the fields of a step, in cells."""
 
 
 class PlanReview(RequestPanel):
-    """Looking: a, e, r and numbers. Editing: a list of rows, one of them a real input on demand."""
+    """Shows the plan, or its rows while it is edited; an input overlays the row being typed."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -140,9 +140,9 @@ class PlanReview(RequestPanel):
         self.edit = StepsEditor(self._restored("plan", self.proposal.plan))
         self.state: Literal["look", "list", "field", "reason"] = "look"
         self._row: StepRow | None = None
-        """The row in the input."""
+        """The row that the input edits."""
         self._typed = ""
-        """What the input said at first."""
+        """The initial text of the input."""
 
     # --- what is shown ---
 
@@ -162,7 +162,7 @@ class PlanReview(RequestPanel):
 
     @property
     def edited(self) -> bool:
-        """True when the plan is not as it was proposed."""
+        """Whether the plan differs from the proposal."""
         return self.edit.plan != self.proposal.plan
 
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
@@ -181,9 +181,9 @@ class PlanReview(RequestPanel):
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
         if self.state in ("look", "reason"):
             return plan_lines(self.edit.plan, width, styles)
-        return [self._paint_row(place, row, width, styles) for place, row in enumerate(self.edit.rows)]
+        return [self._paint_row(index, row, width, styles) for index, row in enumerate(self.edit.rows)]
 
-    def _paint_row(self, place: int, row: StepRow, width: int, styles: TextStyles) -> Line:
+    def _paint_row(self, index: int, row: StepRow, width: int, styles: TextStyles) -> Line:
         text = self.edit.text(row)
         if row.field == "description":
             step = self.edit.plan.steps[row.step]
@@ -195,13 +195,13 @@ class PlanReview(RequestPanel):
         style = styles.text if row.field in ("description", "command") else styles.muted
         room = width - width_of(head) - width_of(marks)
         body: Span = (fit(text, max(1, room)), style) if text else ("—", styles.faint)
-        if place != self.edit.row:
+        if index != self.edit.row:
             return line(*head, body, *marks)
         return highlighted_line([*head, body, *marks], styles)
 
-    def _again(self) -> None:
-        """Paint all of it after a change."""
-        if not self.whole:
+    def _repaint_all(self) -> None:
+        """Repaint all parts."""
+        if not self.is_complete:
             return
         for name in ("#dock-head", "#plan-body", "#dock-keys"):
             self.query_one(name, LinesView).relayout()
@@ -209,15 +209,15 @@ class PlanReview(RequestPanel):
             self.call_after_refresh(self._show_row)
 
     def _show_row(self) -> None:
-        if not self.whole:
+        if not self.is_complete:
             return
         body = self.query_one("#plan-body", Body)
         body.scroll_to_region(Region(0, self.edit.row, 1, 1), animate=False, force=True)
         self._place_input()
 
     def _place_input(self) -> None:
-        """The input lies over its row."""
-        if self._row is None or not self.whole:
+        """Move the input over its row."""
+        if self._row is None or not self.is_complete:
             return
         body, field = self.query_one("#plan-body", Body), self.query_one("#plan-input", LineInput)
         left = INDENT if self._row.field == "description" else INDENT + LABEL
@@ -225,43 +225,43 @@ class PlanReview(RequestPanel):
         field.styles.width = max(4, body.columns - left)
 
     def on_resize(self) -> None:
-        """The row may stand elsewhere, and more or less is in sight."""
+        """Reposition the input and update the key hints."""
         self.call_after_refresh(self._place_input)
-        self.call_after_refresh(self.show_keys)
+        self.call_after_refresh(self.repaint_keys)
 
     def keys(self) -> list[tuple[str, str]]:
-        """Those of the state."""
+        """Return the keys of the current state."""
         if self.state == "reason":
             return [("enter", "rejects"), ("esc", "goes back")]
         if self.state == "field":
             return [("enter", "save"), ("tab", "next"), ("esc", "leave the field")]
         if self.state == "list":
-            moves = STEPS.both("move_up", "move_down")
-            pairs = [*STEPS.pairs([("reword", "reword")]), (moves, "move")]
-            return [*pairs, *STEPS.pairs([("drop", "drop"), ("add", "add")]), ("esc", "done")]
+            moves = STEPS.labels("move_up", "move_down")
+            pairs = [*STEPS.hints([("reword", "reword")]), (moves, "move")]
+            return [*pairs, *STEPS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         others = len(self.proposal.plan.alternatives[:5])
-        pairs = REVIEW.pairs([("approve", "approve" + " as edited" * self.edited), ("edit", "edit")])
+        pairs = REVIEW.hints([("approve", "approve" + " as edited" * self.edited), ("edit", "edit")])
         pairs += [("1" if others == 1 else f"1–{others}", "alternatives")] if others else []
-        pairs += REVIEW.pairs([("reject", "reject")])
+        pairs += REVIEW.hints([("reject", "reject")])
         body = self.query_one("#plan-body", Body)
         if left := body.lines_below:
-            pairs.append((REVIEW.arrows("down"), f"{left} more line{'s' * (left > 1)}"))
+            pairs.append((REVIEW.arrow_labels("down"), f"{left} more line{'s' * (left > 1)}"))
         return [*pairs, ("esc", "stops the run")]
 
     # --- keys ---
 
-    def pressed(self, event: events.Key) -> bool:
-        """By the state; nothing but the offered letters decides."""
+    def process_key(self, event: events.Key) -> bool:
+        """Handle a key by state; only the listed keys decide."""
         if self.state in ("field", "reason"):
-            return self._late(event)
+            return self._handle_late_key(event)
         if self.state == "list":
-            return self._list(STEPS.does(event))
-        if event.key in OTHERS:
-            return self._take_other(int(event.key))
-        return self._look(REVIEW.does(event))
+            return self._handle_list_action(STEPS.action_for(event))
+        if event.key in ALTERNATIVE_KEYS:
+            return self._choose_alternative(int(event.key))
+        return self._handle_review_action(REVIEW.action_for(event))
 
-    def _late(self, event: events.Key) -> bool:
-        """A key that was on its way here when the field opened."""
+    def _handle_late_key(self, event: events.Key) -> bool:
+        """Handle a key that was pressed before the field opened."""
         field = self.query_one("#plan-input" if self.state == "field" else "#plan-reason", LineInput)
         if event.key == "enter" and self.state == "field":
             self._close_field()
@@ -269,12 +269,12 @@ class PlanReview(RequestPanel):
             field.press(event)
         return True
 
-    def _take_other(self, number: int) -> bool:
+    def _choose_alternative(self, number: int) -> bool:
         if there := number <= len(self.proposal.plan.alternatives):
             self.answer(Answer(verdict="approve", data={"alternative": number - 1}))
         return there
 
-    def _look(self, action: str) -> bool:
+    def _handle_review_action(self, action: str) -> bool:
         match action:
             case "approve":
                 data = {"plan": msgspec.to_builtins(self.edit.plan), "edited": True} if self.edited else None
@@ -284,16 +284,16 @@ class PlanReview(RequestPanel):
             case "reject":
                 self._enter("reason")
             case _ if self.query_one("#plan-body", Body).scroll_for(action):
-                self.call_after_refresh(self.show_keys)
+                self.call_after_refresh(self.repaint_keys)
             case _:
                 return False
         return True
 
-    def _list(self, action: str) -> bool:
+    def _handle_list_action(self, action: str) -> bool:
         edit = self.edit
         if action in MOVES:
             edit.row = max(0, min(len(edit.rows) - 1, edit.row + MOVES[action]))
-            self._again()
+            self._repaint_all()
             return True
         match action:
             case "move_up" | "move_down":
@@ -307,8 +307,8 @@ class PlanReview(RequestPanel):
                 self._open_field()
             case _:
                 return False
-        self.changed()
-        self._again()
+        self.schedule_save()
+        self._repaint_all()
         return True
 
     def escape(self) -> None:
@@ -319,18 +319,18 @@ class PlanReview(RequestPanel):
             self.interrupt()
         else:
             self._enter("look")
-            self.hush()
+            self.disarm()
 
     def _enter(self, state: Literal["look", "list", "field", "reason"]) -> None:
         self.state = state
         reason = self.query_one("#plan-reason", LineInput)
         reason.display = state == "reason"
         body = self.query_one("#plan-body", Body)
-        body.less = 2 if state == "reason" else 0
+        body.reserved_lines = 2 if state == "reason" else 0
         body.refresh(layout=True)
         if state == "reason":
             self.screen.set_focus(reason)
-        self._again()
+        self._repaint_all()
 
     # --- the fields ---
 
@@ -342,7 +342,7 @@ class PlanReview(RequestPanel):
         field.cursor_position = len(field.value)
         field.display = True
         self.screen.set_focus(field)
-        self._again()
+        self._repaint_all()
 
     def _close_field(self) -> None:
         field = self.query_one("#plan-input", LineInput)
@@ -353,11 +353,11 @@ class PlanReview(RequestPanel):
             self.edit.tidy()
         field.display = False
         self.state = "list"
-        self.take_back()
-        self.changed()
-        self._again()
+        self.regain_focus()
+        self.schedule_save()
+        self._repaint_all()
 
-    def in_field(self, event: events.Key) -> bool:
+    def handle_field_key(self, event: events.Key) -> bool:
         """Esc and Tab; nothing that is typed decides."""
         if event.key == "escape":
             if self.state == "field":
@@ -386,9 +386,9 @@ class PlanReview(RequestPanel):
         """What is typed survives a crash."""
         event.stop()
         if self.state == "field":
-            self.changed()
+            self.schedule_save()
 
-    def kept(self) -> dict[str, Any]:
+    def draft_data(self) -> dict[str, Any]:
         """The plan with what stands in the input."""
         edit = StepsEditor(self.edit.plan)
         if self._row is not None:

@@ -58,7 +58,7 @@ class ChipTextArea(PlainTextArea):
         self.move_cursor(self.document.end)
 
     def get_line(self, line_index: int) -> Text:
-        """A line, its chips in their own colours."""
+        """A line, its chips in their own colors."""
         line = super().get_line(line_index)
         for start, end in self.chips.spans(line.plain):
             line.stylize(self.get_component_rich_style(CHIP), start, end)
@@ -85,8 +85,8 @@ class ChipTextArea(PlainTextArea):
             edit.from_location, edit.to_location = before, behind
         return super().edit(edit)
 
-    def _edge(self, place: tuple[int, int], *, end: bool) -> int:
-        row, column = place
+    def _edge(self, location: tuple[int, int], *, end: bool) -> int:
+        row, column = location
         if row >= self.document.line_count:
             return column
         return self.chips.widened(self.document.get_line(row), column, end=end)
@@ -189,10 +189,10 @@ class PromptInput(ChipTextArea):
     def kept(self) -> tuple[DraftText, list[DraftText]]:
         """What must survive: the draft, and further texts that are not in the history yet."""
         shown, aside = self.written, self.past.elsewhere()
-        place = self.past.place
-        if place is not None and shown == self.past.entries[place]:
+        location = self.past.place
+        if location is not None and shown == self.past.entries[location]:
             shown = self.past.draft_left()
-            aside = [one for one in aside if one is not shown]
+            aside = [draft_text for draft_text in aside if draft_text is not shown]
         if not self.parked.blank:
             return self.parked, [*aside, *([] if shown.text.strip() in ("", "/") else [shown])]
         return shown, aside
@@ -332,9 +332,9 @@ class PromptInput(ChipTextArea):
             return False
         if written.text.strip() == "/" and not parked.blank:
             written = NO_DRAFT  # no more than the key that lists the commands
-        for one in (written, draft, parked):
-            if not one.blank:
-                self._remember(one)
+        for draft_text in (written, draft, parked):
+            if not draft_text.blank:
+                self._remember(draft_text)
         self.clear()
         return True
 
@@ -362,7 +362,7 @@ class PromptInput(ChipTextArea):
         else:
             if not self._past_loaded:
                 self._past_loaded = True
-                self.past.load([self.chips.within(self.chips.adopt(one)) for one in await self.host.past()])
+                self.past.load([self.chips.within(self.chips.adopt(message)) for message in await self.host.past()])
             if not self._look(-1):
                 self.action_cursor_up()
 

@@ -36,7 +36,7 @@ class QuestionModal(FittedModal):
         self.query_one("#reply").can_focus = False
         super().on_mount()
 
-    def listening(self) -> None:
+    def on_armed(self) -> None:
         """Take keys from now on."""
         for reply in self.query("#reply"):  # gone when it was answered meanwhile
             if not reply.can_focus:
@@ -55,23 +55,23 @@ class QuestionModal(FittedModal):
         return [*asked, Line([]), *listed] if listed else asked
 
     def _hint(self, width: int, styles: TextStyles) -> list[Line]:
-        pairs = [("enter", "answers"), *KEYS.pairs([("decline", "declines")]), ("esc", "stops the run")]
+        pairs = [("enter", "answers"), *KEYS.hints([("decline", "declines")]), ("esc", "stops the run")]
         hint = key_spans(pairs, styles)
-        hint += hidden_hint(self.body, KEYS.arrows("down", "page_down"), styles, seen=True)
+        hint += hidden_hint(self.body, KEYS.arrow_labels("down", "page_down"), styles, seen=True)
         return wrap(hint, width)
 
-    def takes(self, key: str) -> bool:
+    def overrides_field(self, key: str) -> bool:
         """Keys that scroll; the numbers and the key that declines, while nothing is typed."""
-        if KEYS.named(key) in SCROLLS:
+        if KEYS.action_for_key(key) in SCROLLS:
             return True
         reply = self.query_one("#reply", LineInput)
-        return not reply.value and (KEYS.named(key) == "decline" or key in tuple(reply.picks))
+        return not reply.value and (KEYS.action_for_key(key) == "decline" or key in tuple(reply.picks))
 
-    def pressed(self, event: events.Key) -> None:
+    def process_key(self, event: events.Key) -> None:
         """A key that scrolls, a number, the key that declines, or a key that came before the input had the focus."""
         reply = self.query_one("#reply", LineInput)
-        self.listening()
-        if (action := KEYS.does(event)) in SCROLLS:
+        self.on_armed()
+        if (action := KEYS.action_for(event)) in SCROLLS:
             self.body.scroll_for(action)
         elif action == "decline":
             self.answer(Answer(verdict="reject", text="The user did not want to answer."))

@@ -60,13 +60,13 @@ class QueuePanel(ListPanel[WaitingMessage]):
 
     def _messages(self) -> list[WaitingMessage]:
         """In the order in which they are sent."""
-        texts = {one.id: one.text for one in self.view.queue}
+        texts = {message.id: message.text for message in self.view.queue}
         return [WaitingMessage(id, texts[id], steering) for id, steering in self._queue.order() if id in texts]
 
     def refresh_queue(self) -> None:
         """The queue changed. The cursor stays at its message; when that is gone, at its place."""
         chosen, rows = self.list.current, self._messages()
-        places = [place for place, one in enumerate(rows) if chosen is not None and one.id == chosen.id]
+        places = [index for index, row in enumerate(rows) if chosen is not None and row.id == chosen.id]
         self.show_rows(rows, places[0] if places else self.list.cursor)
 
     def row_lines(self, row: WaitingMessage, selected: bool, width: int, styles: TextStyles) -> list[Line]:
@@ -80,12 +80,15 @@ class QueuePanel(ListPanel[WaitingMessage]):
         pairs = [("esc", "closes")]
         if (chosen := self.list.current) is not None:
             means = "queue for its own run" if chosen.steering else "steer the run"
-            pairs = [*self.KEYS.pairs([("edit", "edit"), ("guide", means), ("withdraw", "withdraw")]), *pairs]
+            pairs = [*self.KEYS.hints([("edit", "edit"), ("guide", means), ("withdraw", "withdraw")]), *pairs]
             if len(self.list.rows) > 1:
-                moves = [(self.KEYS.arrows("up", "down"), "choose"), (self.KEYS.both("earlier", "later"), "move")]
+                moves = [
+                    (self.KEYS.arrow_labels("up", "down"), "choose"),
+                    (self.KEYS.labels("earlier", "later"), "move"),
+                ]
                 pairs = [*moves, *pairs]
             if not self.view.busy:
-                pairs[-1:-1] = self.KEYS.pairs([("send", "send the first")])
+                pairs[-1:-1] = self.KEYS.hints([("send", "send the first")])
         return key_lines(pairs, width, styles)
 
     def closes(self, event: events.Key) -> bool:

@@ -1,7 +1,7 @@
-"""Requests of the agent: dialogs, and panels docked above the composer, that take no key too early (A9).
+"""Requests of the agent: modal dialogs and panels docked above the composer, guarded against early keys (A9).
 
-All of them follow one rule (`KeyGuard`): no key counts until none came for a while. What is typed before goes on in
-the draft. A panel stands between transcript and composer, so that both stay in sight, and can be left with Tab.
+All of them are a `KeyGuard`: keys are ignored until no key was pressed for a while, and text typed before that goes
+to the draft. A panel sits between transcript and composer, both of which stay visible; Tab leaves it.
 """
 
 from __future__ import annotations
@@ -40,95 +40,95 @@ else:
 
 ValueT = TypeVar("ValueT")
 
-STILLNESS = 0.4
-"""Seconds without a key before a request takes one (A9)."""
-SAVING = 0.3
-"""Seconds after which the user is told that an answer is being saved."""
-KEEP_AFTER = 0.3
-"""Seconds after the last change until a draft is saved."""
+QUIET_SECONDS = 0.4
+"""Seconds without a key press before a request accepts keys (A9)."""
+SAVING_NOTICE_DELAY = 0.3
+"""Seconds before the user is told that an answer is still being saved."""
+SAVE_DELAY = 0.3
+"""Seconds between the last change and saving the draft."""
 
 
 def call_later_once(seconds: float, node: MessagePump, do: Callable[[], object]) -> TimerHandle:
-    """`do` is called by `node`, once, not before `seconds` are over; `cancel()` of what comes back calls it off.
+    """Let `node` call `do` once, after `seconds`; return the timer, whose `cancel()` prevents the call.
 
-    Textual's own timer for one call is dropped without a call when the process is held up for longer than
-    `seconds` just as it starts (it takes the call for one that was missed), which a busy machine does.
+    Textual's own one-shot timer never fires when the process stalls for longer than `seconds` as it starts
+    (the call counts as missed), which happens on a busy machine.
     """
     return get_running_loop().call_later(seconds, node.call_later, do)
 
 
 class KeyGuard(Mixin):
-    """Takes no key until none came for `stillness` seconds. Mixed into the dialog or panel that takes the keys."""
+    """Mixin for a dialog or panel: ignores keys until none was pressed for `stillness` seconds."""
 
     @dataclass
     class TypedAhead(Message):
-        """Text that was not meant for us."""
+        """Text typed before the request accepted keys; it belongs to the draft."""
 
         text: str
 
     def __init__(
-        self, *, clock: Callable[[], float] = monotonic, stillness: float = STILLNESS, id: str | None = None
+        self, *, clock: Callable[[], float] = monotonic, stillness: float = QUIET_SECONDS, id: str | None = None
     ) -> None:
         super().__init__(id=id)
         self.clock = clock
         self.stillness = stillness
         self._quiet_since = inf
-        """Infinite until it is on the screen."""
-        self._listens = False
-        self._arming: TimerHandle | None = None
+        """Infinite until the widget is on the screen."""
+        self._armed = False
+        self._arm_timer: TimerHandle | None = None
 
     @property
     def armed(self) -> bool:
-        """True once no key came for `stillness` seconds."""
-        if not self._listens and self.clock() - self._quiet_since >= self.stillness:
-            self._listens = True
-        return self._listens
+        """Whether keys are accepted: none was pressed for `stillness` seconds."""
+        if not self._armed and self.clock() - self._quiet_since >= self.stillness:
+            self._armed = True
+        return self._armed
 
-    def hush(self) -> None:
-        """Take no key until things are still again."""
-        self._listens = False
+    def disarm(self) -> None:
+        """Ignore keys until none was pressed for `stillness` seconds again."""
+        self._armed = False
         self._quiet_since = self.clock()
-        if self._arming is not None:
-            self._arming.cancel()
+        if self._arm_timer is not None:
+            self._arm_timer.cancel()
         if self.stillness > 0:
-            self._arming = call_later_once(self.stillness, self, self._arm)
+            self._arm_timer = call_later_once(self.stillness, self, self._arm)
         else:
             self.call_after_refresh(self._arm)
-        self.show_keys()
+        self.repaint_keys()
 
     def _arm(self) -> None:
         if self.armed:
-            self.listening()
+            self.on_armed()
 
-    def listening(self) -> None:
-        """Called when keys begin to count."""
-        self.show_keys()
+    def on_armed(self) -> None:
+        """Called when keys start being accepted."""
+        self.repaint_keys()
 
-    def show_keys(self) -> None:
-        """Paint the line of keys, if there is one now."""
+    def repaint_keys(self) -> None:
+        """Repaint the key hints, if they are mounted."""
         for keys in self.query("#keys, #dock-keys").results(LinesView):
             keys.relayout()
 
-    def counts(self, event: events.Key) -> bool:
-        """False for a key that came too early, also for one that had to wait while the program was busy."""
+    def accepts_key(self, event: events.Key) -> bool:
+        """Return False for a key pressed too early, including one delivered late because the program was busy."""
         if not self.armed:
             return False
-        pressed = self.clock() - max(0.0, monotonic() - event.time)
-        late = self.stillness > 0 and pressed - self._quiet_since < self.stillness
-        self._listens = not late
+        process_key = self.clock() - max(0.0, monotonic() - event.time)
+        late = self.stillness > 0 and process_key - self._quiet_since < self.stillness
+        self._armed = not late
         return not late
 
-    def typed_ahead(self, event: events.Key) -> None:
-        """A key that was not meant for us goes to the draft."""
+    def forward_to_draft(self, event: events.Key) -> None:
+        """Send an early key to the draft."""
         if event.key in ("enter", "ctrl+j"):
             self.post_message(self.TypedAhead("\n"))
         elif event.character and event.is_printable:
             self.post_message(self.TypedAhead(event.character))
-        self.hush()
+        self.disarm()
 
 
 class GuardedModal(KeyGuard, OverlayScreen):
-    """A dialog that takes no key too early."""
+    """A modal dialog guarded against early keys."""
 
     AUTO_FOCUS = ""
     body: LineView
@@ -141,49 +141,49 @@ class GuardedModal(KeyGuard, OverlayScreen):
             yield from parts.values()
 
     def on_mount(self) -> None:
-        """The time of stillness begins when the dialog is there."""
-        self.hush()
+        """Start the quiet period."""
+        self.disarm()
 
     def on_screen_resume(self) -> None:
-        """What was over it is gone: what is typed on is not meant for it either."""
-        self.hush()
+        """A screen above was closed: restart the quiet period, as the user may still be typing there."""
+        self.disarm()
 
     def on_key(self, event: events.Key) -> None:
-        """A key that no input took. Those that an input binds go on to it."""
+        """Handle a key that no input consumed; keys that an input binds are passed on to it."""
         typing = isinstance(self.focused, LineInput | TextArea)
-        if typing and event.key != "escape" and not self.takes(event.key):
+        if typing and event.key != "escape" and not self.overrides_field(event.key):
             return
         event.stop()
         event.prevent_default()
         if event.key == "escape":
             self.escape()
-        elif self.counts(event):
-            self.pressed(event)
+        elif self.accepts_key(event):
+            self.process_key(event)
         else:
-            self.typed_ahead(event)
+            self.forward_to_draft(event)
 
     def on_paste(self, event: events.Paste) -> None:
-        """A paste never answers."""
+        """Send a paste to the draft; it never answers."""
         event.stop()
         self.post_message(self.TypedAhead(event.text))
         if not self.armed:
-            self.hush()
+            self.disarm()
 
-    def takes(self, key: str) -> bool:
-        """True for a key that means the dialog also while its input has the focus."""
+    def overrides_field(self, key: str) -> bool:
+        """Return True for a key that the dialog handles even while its input has the focus."""
         return False
 
-    def pressed(self, event: events.Key) -> None:
-        """A key that counts."""
+    def process_key(self, event: events.Key) -> None:
+        """Handle an accepted key."""
         raise NotImplementedError
 
     def escape(self) -> None:
-        """Esc never consents, so it works at once."""
+        """Handle Esc, which never approves and so is not guarded."""
         raise NotImplementedError
 
 
 class RequestView(KeyGuard):
-    """Asks about one request, and is answered once."""
+    """Shows one request; can be answered once."""
 
     class Interrupted(Message):
         """Esc: stop the run."""
@@ -191,15 +191,15 @@ class RequestView(KeyGuard):
     request: RequestItem
     answered = False
     decide: Callable[[str, Answer], object] = staticmethod(lambda request, answer: None)
-    """Takes the id of the request and what the user decided."""
+    """Called with the id of the request and the answer."""
 
     @property
     def armed(self) -> bool:
-        """Not any more once it was answered: what is typed then is meant for the composer."""
+        """False after the answer: further keys are meant for the composer."""
         return super().armed and not self.answered
 
     def answer(self, answer: Answer) -> None:
-        """Decide, once."""
+        """Send the answer, once."""
         if not self.answered:
             self.answered = True
             self.decide(self.request.id, answer)
@@ -210,36 +210,36 @@ class RequestView(KeyGuard):
 
 
 class RequestModal(RequestView, GuardedModal):
-    """A request as a dialog."""
+    """A request shown as a modal dialog."""
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         """`guard` are the options of `KeyGuard`."""
         super().__init__(**guard)
         self.request = request
         self.saving = False
-        """The answer is on its way to the disk."""
+        """The answer is being saved."""
 
     def save(self) -> None:
-        """Stay until the answer is on disk; tell the user where that takes its time."""
+        """Stay open until the answer is on disk, and tell the user if that is slow."""
         self.saving = True
-        call_later_once(SAVING, self, self.still_saving)
+        call_later_once(SAVING_NOTICE_DELAY, self, self.on_slow_save)
 
-    def still_saving(self) -> None:
-        """Called when the answer has been on its way for a while."""
+    def on_slow_save(self) -> None:
+        """Called when saving the answer is slow."""
 
     def escape(self) -> None:
         """Stop the run."""
         self.interrupt()
 
-    def look_again(self) -> None:
-        """The request changed: it may have become void."""
+    def request_updated(self) -> None:
+        """Called when the request changed; it may have become void."""
 
 
 class FittedModal(RequestModal):
-    """Its body takes what the other parts leave, so that all of it and every key is in reach on a small screen too."""
+    """A dialog whose body shrinks to the space that the other parts leave on a small screen."""
 
     def on_mount(self) -> None:
-        """Watch how far the user has read."""
+        """Track how far the user has scrolled."""
         super().on_mount()
         self.watch(self.body, "scroll_y", self.fit, init=False)
         self._fit_soon()
@@ -248,31 +248,31 @@ class FittedModal(RequestModal):
         self.call_after_refresh(self.fit)
 
     on_resize = on_line_view_resized = _fit_soon
-    """Another size; a part has its place, which may come later than our own size."""
+    """Layout of parts may finish after the resize of the screen."""
 
     @property
-    def middle(self) -> Widget:
-        """What takes the room that the others leave."""
+    def flexible_part(self) -> Widget:
+        """The part that gets the remaining height."""
         return self.body
 
     def fit(self) -> None:
-        """Give the body its height, and say how much is below."""
-        if not (self.query("#dialog") and self.query("#keys")):  # answered meanwhile: it is being taken down
+        """Set the height of the body, and update how many lines are hidden."""
+        if not (self.query("#dialog") and self.query("#keys")):  # already answered and being removed
             return
-        dialog, middle = self.query_one("#dialog"), self.middle
+        dialog, flexible_part = self.query_one("#dialog"), self.flexible_part
         others = dialog.gutter.height
         for part in dialog.displayed_children:
-            if part is not middle:
+            if part is not flexible_part:
                 others += part.outer_size.height + part.styles.margin.height
         height = min(max(3, self.size.height - others), max(6, self.size.height * 3 // 5))
-        for one in {self.body, middle}:
-            if one.styles.max_height is None or one.styles.max_height.cells != height:
-                one.styles.max_height = height
+        for widget in {self.body, flexible_part}:
+            if widget.styles.max_height is None or widget.styles.max_height.cells != height:
+                widget.styles.max_height = height
                 self._fit_soon()
-        self.show_keys()
+        self.repaint_keys()
 
-    def show_keys(self) -> None:
-        """Paint the keys; another number of lines leaves another room for the body."""
+    def repaint_keys(self) -> None:
+        """Repaint the key hints; refit the body if their number of lines changed."""
         for keys in self.query("#keys").results(LinesView):
             before = len(keys.lines)
             keys.relayout()
@@ -281,7 +281,7 @@ class FittedModal(RequestModal):
 
 
 class RequestPanel(RequestView, Vertical, can_focus=True):
-    """A request docked above the composer. Subclasses say what a key does and which draft to save."""
+    """A request docked above the composer. Subclasses define the keys and the draft to save."""
 
     def __init__(
         self,
@@ -291,112 +291,112 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         keep: Callable[[dict[str, Any]], None] = lambda draft: None,
         **guard: Any,
     ) -> None:
-        """`draft` was saved of this request before; `keep` takes a new one after every change."""
+        """`draft` is the one saved for this request earlier; `keep` is called with a new one after changes."""
         super().__init__(**guard)
         self.request = request
         self.draft = draft
-        self._keep = keep
-        self._keeping: TimerHandle | None = None
-        self._inside = False
-        """One of our own fields gives the focus back."""
+        self._on_draft = keep
+        self._save_timer: TimerHandle | None = None
+        self._regaining_focus = False
+        """The focus is coming back from one of the panel's own fields."""
 
     @property
-    def leaving(self) -> bool:
-        """True once it is being removed."""
+    def is_leaving(self) -> bool:
+        """Whether the panel is being removed."""
         return is_being_removed(self)
 
     @property
-    def whole(self) -> bool:
-        """True while all of its parts are there: from its first moment until it is removed."""
-        return self.is_attached and not self.leaving and bool(self.query("#dock-keys"))
+    def is_complete(self) -> bool:
+        """Whether all parts are mounted."""
+        return self.is_attached and not self.is_leaving and bool(self.query("#dock-keys"))
 
     def answer(self, answer: Answer) -> None:
-        """Decide, once, and hide: the panel is removed when the record of the answer arrives."""
+        """Send the answer, once, and hide; the panel is removed when the answer is recorded."""
         super().answer(answer)
         had_focus, self.display = self.has_focus_within, False
         if had_focus:
             self.screen.query_one("#prompt").focus()
 
     def on_mount(self) -> None:
-        """Take the focus from the composer, but not from a field in which somebody types."""
-        if not self.whole:  # it was removed before it was complete
+        """Take the focus from the composer, but from no other field."""
+        if not self.is_complete:  # removed before it was mounted completely
             return
         focused = self.screen.focused
         if focused is None or focused.id == "prompt":
-            self.screen.set_focus(self)  # `on_focus` begins the time of stillness
+            self.screen.set_focus(self)  # `on_focus` starts the quiet period
         else:
-            self.hush()
+            self.disarm()
 
-    def show_keys(self) -> None:
-        """Paint the keys of the moment."""
-        if self.is_mounted and self.whole:
-            super().show_keys()
+    def repaint_keys(self) -> None:
+        """Repaint the key hints."""
+        if self.is_mounted and self.is_complete:
+            super().repaint_keys()
 
     def on_focus(self) -> None:
-        """What is typed on is not meant for it yet, unless one of its own fields had the focus."""
-        if self._inside:
-            self._inside = False
-            self.show_keys()
+        """Restart the quiet period, unless the focus came back from one of the panel's own fields."""
+        if self._regaining_focus:
+            self._regaining_focus = False
+            self.repaint_keys()
         else:
-            self.hush()
+            self.disarm()
 
-    def take_back(self) -> None:
-        """The focus comes back from a field."""
-        self._inside = not self.has_focus
+    def regain_focus(self) -> None:
+        """Take the focus back from a field."""
+        self._regaining_focus = not self.has_focus
         self.focus()
 
     def _focus_moved(self) -> None:
-        self.call_after_refresh(self.show_keys)
+        self.call_after_refresh(self.repaint_keys)
 
     on_blur = on_descendant_focus = on_descendant_blur = _focus_moved
 
     def on_key(self, event: events.Key) -> None:
-        """A key that no field took."""
+        """Handle a key that no field consumed."""
         if not self.has_focus:
-            if self.in_field(event):
+            if self.handle_field_key(event):
                 event.stop()
                 event.prevent_default()
             return
         event.stop()
         event.prevent_default()
         if event.key == "tab":
-            self.next_field(1)
+            self.focus_field(1)
         elif event.key == "escape":
             if self.armed:
                 self.escape()
-        elif self.counts(event):
-            if not self.pressed(event):
-                self.unmeant(event)
+        elif self.accepts_key(event):
+            if not self.process_key(event):
+                self.unbound_key(event)
         else:
-            self.typed_ahead(event)
+            self.forward_to_draft(event)
 
     def on_paste(self, event: events.Paste) -> None:
-        """A paste never decides."""
+        """Send a paste to the draft; it never answers."""
         if self.has_focus:
             event.stop()
             self.post_message(self.TypedAhead(event.text))
 
-    def unmeant(self, event: events.Key) -> None:
-        """A key that means nothing here."""
+    def unbound_key(self, event: events.Key) -> None:
+        """Called for a key without a function here."""
 
-    def pressed(self, event: events.Key) -> bool:
-        """A key, once we listen; True when it meant something."""
+    def process_key(self, event: events.Key) -> bool:
+        """Handle an accepted key; return False if it has no function."""
         raise NotImplementedError
 
-    def in_field(self, event: events.Key) -> bool:
-        """A key that the field with the focus did not take; True when it meant something."""
+    def handle_field_key(self, event: events.Key) -> bool:
+        """Handle a key that the focused field did not consume; return False if it has no function."""
         raise NotImplementedError
 
     def escape(self) -> None:
-        """Esc outside of all fields."""
+        """Handle Esc while no field has the focus."""
 
     def fields(self) -> Sequence[Widget]:
-        """What Tab goes through."""
+        """Return the fields in Tab order."""
         return ()
 
-    def next_field(self, direction: int) -> None:
-        """To the next field; from the last one, and where there is none, to the composer."""
-        shown = [one for one in self.fields() if one.display]
+    def focus_field(self, direction: int) -> None:
+        """Focus the next field, or the composer after the last one."""
+        shown = [field for field in self.fields() if field.display]
         focused = self.screen.focused
         place = shown.index(focused) + direction if focused in shown else 0 if direction > 0 else -1
         if 0 <= place < len(shown):
@@ -408,41 +408,41 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
 
     # --- the draft ---
 
-    def kept(self) -> dict[str, Any]:
-        """What must survive a crash, as plain data."""
+    def draft_data(self) -> dict[str, Any]:
+        """Return the draft that must survive a crash, as plain data."""
         raise NotImplementedError
 
     def _restored(self, name: str, offered: ValueT) -> ValueT:
-        """The value called `name` of the saved draft; the offered one where that is no such value."""
+        """Return the value `name` of the saved draft, or `offered` if it is missing or invalid."""
         try:
             return msgspec.convert((self.draft or {})[name], type(offered))
         except (KeyError, msgspec.ValidationError):
             return offered
 
-    def changed(self) -> None:
-        """Something was edited."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-        self._keeping = call_later_once(KEEP_AFTER, self, self._keep_draft)
+    def schedule_save(self) -> None:
+        """Save the draft soon."""
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        self._save_timer = call_later_once(SAVE_DELAY, self, self._save_draft)
 
-    def _keep_draft(self) -> None:
-        """Hand the draft on."""
-        if not self.answered and self.whole:
-            self._keep(self.kept())
+    def _save_draft(self) -> None:
+        """Save the draft now."""
+        if not self.answered and self.is_complete:
+            self._on_draft(self.draft_data())
 
-    def keep_last(self) -> None:
-        """Hand on what was edited without waiting for more: the program is about to end."""
-        if self._keeping is not None:
-            self._keep_draft()
+    def flush_draft(self) -> None:
+        """Save a pending draft immediately: the program is about to exit."""
+        if self._save_timer is not None:
+            self._save_draft()
 
     # --- the line of keys ---
 
     def keys(self) -> list[tuple[str, str]]:
-        """Keys and what they do, the most wanted first."""
+        """Return keys and what they do, most important first."""
         raise NotImplementedError
 
     def paint_keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """As many as fit; without the accent while they do not work yet."""
+        """Paint as many key hints as fit; muted while keys are not accepted."""
         focused = self.screen.focused  # `has_focus` follows only with the event
         away = focused is None or self not in focused.ancestors_with_self
         pairs = [("tab", "switch to it")] if away else self.keys()
@@ -451,38 +451,38 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
 
 
 SHARE = 0.6
-"""Part of the screen's height that it may take."""
+"""Maximum share of the screen's height."""
 AROUND = 6
-"""Lines that head, keys, border and gaps take at most."""
+"""Maximum lines of head, keys, border and gaps."""
 
 
 def lines_available(viewport: Size) -> int:
-    """Lines that what is decided about may take."""
+    """Return the maximum number of lines for the content of a request."""
     return max(3, int(viewport.height * SHARE) - AROUND)
 
 
 class Body(LinesView):
-    """As high as its lines, up to what is left of the share."""
+    """As high as its lines, up to the lines available."""
 
-    less = 0
-    """Lines that something else needs."""
+    reserved_lines = 0
+    """Lines reserved for another widget."""
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Bounded by the screen."""
-        most = max(3, lines_available(viewport) - self.less)
+        """Limit the height to the lines available."""
+        most = max(3, lines_available(viewport) - self.reserved_lines)
         return min(most, super().get_content_height(container, viewport, width))
 
 
 class FieldsView(VerticalScroll, can_focus=False):
-    """As high as its fields, up to what is left of the share."""
+    """As high as its fields, up to the lines available."""
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Bounded by the screen."""
+        """Limit the height to the lines available."""
         return min(lines_available(viewport), super().get_content_height(container, viewport, width))
 
 
 def hidden_hint(body: LineView, scrolls: str, styles: TextStyles, *, seen: bool) -> list[Span]:
-    """The keys that scroll and how much is below; nothing where all of it is visible."""
+    """Return the scroll keys and the number of hidden lines; empty if everything is visible."""
     if not body.max_scroll_y:
         return []
     left = body.lines_below
@@ -497,7 +497,7 @@ def option_lines(
     width: int,
     styles: TextStyles,
 ) -> list[Line]:
-    """The keys of actions with what they do and, behind it, the exact rule; those that do not work yet are muted."""
+    """Paint the key, effect and exact rule of each action; disabled ones are muted."""
     rows = [(key, text, rule, works(action)) for action, text, rule in options if (key := key_of(action))]
     label = max((len(text) for _key, text, _rule, _on in rows), default=0)
     wide = max((len(key) for key, _text, _rule, _on in rows), default=1)

@@ -103,5 +103,5 @@ class SearchBar(Horizontal):
 
 def _shown(action: str) -> str:
     """An arrow where one is a key of it, else its first key."""
-    arrow = next((ARROWS[key] for key in KEYS.all_of(action) if key in ARROWS), "")
-    return arrow or KEYS.of(action)
+    arrow = next((ARROWS[key] for key in KEYS.keys_for(action) if key in ARROWS), "")
+    return arrow or KEYS.label(action)

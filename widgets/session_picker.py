@@ -237,7 +237,7 @@ class SessionPicker(PickerDialog[SessionRow]):
         if self.has_class("-wide"):
             lines += wrap([(one_line(row.title, LONGEST) or UNTITLED, styles.strong)], width)[:2]
         else:  # the title stands above, and lines are few
-            facts = (fit(" · ".join(one for one in facts if one), width), "")
+            facts = (fit(" · ".join(fact for fact in facts if fact), width), "")
         state = "open on this screen" if row.mine else "open in another process" if row.running else ""
         told = [*((text, styles.muted) for text in facts), (state, styles.ok), (row.problem, styles.warn)]
         for text, style in told:
@@ -263,11 +263,11 @@ class SessionPicker(PickerDialog[SessionRow]):
         if self.message:
             return wrap([(make_visible(self.message, lookalikes=False), styles.warn)], width)[:2]
         if self._renamed:
-            pairs = [*self.KEYS.pairs([("open", "save the title")]), ("esc", "cancel")]
+            pairs = [*self.KEYS.hints([("open", "save the title")]), ("esc", "cancel")]
             return key_lines(pairs, width, styles)
         offered = [(name, name) for name in ("open", "rename", "fork", "delete") if self.chosen]
         offered.append(("folders", "this folder" if self.everywhere else "all folders"))
-        return key_lines([*self.KEYS.pairs(offered), ("esc", "back")], width, styles)
+        return key_lines([*self.KEYS.hints(offered), ("esc", "back")], width, styles)
 
     def show_rows(self, rows: Sequence[SessionRow], choose: str = "", *, more: bool = False) -> None:
         """All sessions, the newest first; `choose` is the id of one that is to be chosen. With `more` they are only
@@ -310,7 +310,7 @@ class SessionPicker(PickerDialog[SessionRow]):
 
     def ask_again(self, text: str, action: str, id: str) -> None:
         """Say `text`; the same key then does `action` (`open`, `delete`) with the session `id`."""
-        self.say(text)
+        self.show_message(text)
         self._asked = (action, id)
 
     # --- what is chosen ---
@@ -326,7 +326,7 @@ class SessionPicker(PickerDialog[SessionRow]):
 
     def filter_rows(self) -> None:
         """Titles at once; what was said in the sessions is searched meanwhile."""
-        self.say("")
+        self.show_message("")
         self._found.clear()
         self._filter("")
         self._ask_search()
@@ -362,10 +362,10 @@ class SessionPicker(PickerDialog[SessionRow]):
 
     # --- what is done ---
 
-    def take_key(self, key: str) -> bool:
+    def process_key(self, key: str) -> bool:
         """A confirmation holds for the next key only."""
         self._confirmed, self._asked = self._asked, None
-        return super().take_key(key)
+        return super().process_key(key)
 
     @property
     def actions(self) -> Mapping[str, Callable[..., object]]:
@@ -397,7 +397,7 @@ class SessionPicker(PickerDialog[SessionRow]):
         """Type a title in the place of the search."""
         if self.chosen is not None:
             self._renamed = self.chosen.id
-            self.put_text(one_line(self.chosen.title, LONGEST))
+            self.set_text(one_line(self.chosen.title, LONGEST))
             self.repaint_parts("keys", "sign")
 
     def _save_title(self) -> None:
@@ -408,7 +408,7 @@ class SessionPicker(PickerDialog[SessionRow]):
 
     def _end_renaming(self) -> None:
         with self.prevent(LineInput.Changed):
-            self.put_text(self.query_text)
+            self.set_text(self.query_text)
         self._renamed = ""
         self.repaint_parts("keys", "sign")
 
@@ -422,12 +422,12 @@ class SessionPicker(PickerDialog[SessionRow]):
         if row is None:
             return
         if row.mine or row.running:
-            self.say("A session that is open can't be deleted.")
+            self.show_message("A session that is open can't be deleted.")
         elif self._confirmed == ("delete", row.id):
             self._do(self._delete_session, row.id)
         else:
             name = fit(one_line(row.title, LONGEST) or row.id, max(8, self.size.width - 40))
-            self.ask_again(f"{self.KEYS.of('delete')} again deletes “{name}” permanently.", "delete", row.id)
+            self.ask_again(f"{self.KEYS.label('delete')} again deletes “{name}” permanently.", "delete", row.id)
 
     ACTIONS: ClassVar[Mapping[str, Callable[..., object]]] = {
         "open": activate,

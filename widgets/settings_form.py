@@ -121,20 +121,20 @@ class SettingsForm(PickerDialog[SettingRow]):
         if self.message:
             return self._message_lines(width, styles)
         if self.editing is not None:
-            turns = CHANGING.both("previous_word", "next_word").replace(" ", "  ")
+            turns = CHANGING.labels("previous_word", "next_word").replace(" ", "  ")
             more = [(turns, "next choice")] if self.editing.words else []
-            pairs = [*CHANGING.pairs([("keep", "save")]), *more, ("esc", "cancel")]
+            pairs = [*CHANGING.hints([("keep", "save")]), *more, ("esc", "cancel")]
             return key_lines(pairs, width, styles)
-        moves = self.KEYS.both("up", "down").replace(" ", "  ")
-        pairs = [*self.KEYS.pairs([("change", "change")]), (moves, "choose")]
-        pairs += self.KEYS.pairs([("reset", "reset to default")]) if self.chosen is not None and self.chosen.own else []
+        moves = self.KEYS.labels("up", "down").replace(" ", "  ")
+        pairs = [*self.KEYS.hints([("change", "change")]), (moves, "choose")]
+        pairs += self.KEYS.hints([("reset", "reset to default")]) if self.chosen is not None and self.chosen.own else []
         return key_lines([*pairs, ("esc", "back")], width, styles)
 
     def show_rows(self, rows: Sequence[SettingRow], message: str) -> None:
         """The settings after a change; `message` says what was done."""
         self.rows = rows
         self._stop_editing()
-        self.say(message)
+        self.show_message(message)
 
     # --- what is done ---
 
@@ -156,7 +156,7 @@ class SettingsForm(PickerDialog[SettingRow]):
     def action_of(self, key: str) -> str:
         """Other keys while a value is changed. Reset is a key of the field's while there is nothing to reset."""
         if self.editing is not None and key not in ("escape", "ctrl+c"):
-            return CHANGING.named(key)
+            return CHANGING.action_for_key(key)
         action = super().action_of(key)
         resets = action == "reset" and (self.field.value or self.chosen is None or not self.chosen.own)
         return "" if resets else action
@@ -170,7 +170,7 @@ class SettingsForm(PickerDialog[SettingRow]):
         """Put the value into the field."""
         if (row := self.chosen) is not None:
             self.editing = row
-            self.put_text(row.typed)
+            self.set_text(row.typed)
             self.repaint_parts("sign", "keys")
 
     def _turn(self, by: int) -> None:
@@ -178,7 +178,7 @@ class SettingsForm(PickerDialog[SettingRow]):
         words = self.editing.words if self.editing else ()
         if words:
             value = self.field.value
-            self.put_text(words[(words.index(value) + by) % len(words) if value in words else 0])
+            self.set_text(words[(words.index(value) + by) % len(words) if value in words else 0])
 
     def _save(self) -> None:
         if self.editing is not None and self.field.value == self.editing.typed:
@@ -192,7 +192,7 @@ class SettingsForm(PickerDialog[SettingRow]):
 
     def _stop_editing(self) -> None:
         self.editing = None
-        self.put_text(self.query_text)
+        self.set_text(self.query_text)
         self.repaint_parts("sign")
         self.filter_rows()
 

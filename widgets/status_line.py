@@ -148,10 +148,10 @@ class ActivityLine(LinesView):
         queue = self.view.queue
         lines = [
             line(
-                ("guide   " if one.steering else "queued  ", styles.accent),
-                (fit(one_line(one.text, width), width - 9), styles.muted),
+                ("guide   " if message.steering else "queued  ", styles.accent),
+                (fit(one_line(message.text, width), width - 9), styles.muted),
             )
-            for one in queue[:QUEUED]
+            for message in queue[:QUEUED]
         ]
         if len(queue) > QUEUED:
             lines.append(line((f"        and {len(queue) - QUEUED} more", styles.muted)))

@@ -1,4 +1,4 @@
-"""Styled lines: the colours a widget paints with, and the breaking of text into lines of a width.
+"""Styled lines: the colors a widget paints with, and the breaking of text into lines of a width.
 
 Text arrives here as data and leaves as segments; no markup parser is on the way, and control characters fall out
 once more.
@@ -176,10 +176,10 @@ def split_cells(text: str, cells: int) -> tuple[str, str]:
     if text.isascii():
         return text[:cells], text[cells:]
     used = 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         used += cell_len(character)
         if used > cells:
-            return text[:place], text[place:]
+            return text[:index], text[index:]
     return text, ""
 
 
@@ -313,15 +313,20 @@ def reuse(old: Sequence[Line], new: list[Line]) -> int:
     from the top."""
     same = True
     first = 0
-    for place, (one, other) in enumerate(zip(old, new, strict=False)):
-        if one is not other:
-            if one.segments != other.segments or one.fill is not other.fill:
+    for index, (old_line, new_line) in enumerate(zip(old, new, strict=False)):
+        if old_line is not new_line:
+            if old_line.segments != new_line.segments or old_line.fill is not new_line.fill:
                 same = False
                 continue
-            one.glue, one.gutter, one.prefix, one.source = (other.glue, other.gutter, other.prefix, other.source)
-            new[place] = one
+            old_line.glue, old_line.gutter, old_line.prefix, old_line.source = (
+                new_line.glue,
+                new_line.gutter,
+                new_line.prefix,
+                new_line.source,
+            )
+            new[index] = old_line
         if same:
-            first = place + 1
+            first = index + 1
     return first
 
 
@@ -339,14 +344,14 @@ def indent(
     head_width, rest_width = width_of(first), width_of(first if rest is None else rest)
     return [
         Line(
-            [*(others if place else heads), *one.segments],
-            one.fill,
-            glue=one.glue,
-            gutter=(rest_width if place else head_width) + one.gutter,
-            prefix=prefix[1 if place else 0] + one.prefix,
-            source=one.source,
+            [*(others if index else heads), *wrapped.segments],
+            wrapped.fill,
+            glue=wrapped.glue,
+            gutter=(rest_width if index else head_width) + wrapped.gutter,
+            prefix=prefix[1 if index else 0] + wrapped.prefix,
+            source=wrapped.source,
         )
-        for place, one in enumerate(lines)
+        for index, wrapped in enumerate(lines)
     ]
 
 
@@ -385,7 +390,7 @@ def overlay(spans: Iterable[Span], ranges: Iterable[tuple[int, int]], style: Sty
     """Spans with a style laid over ranges of their text, which do not overlap."""
     ranges = sorted(ranges)
     starts = [start for start, _stop in ranges]
-    borders = sorted({place for pair in ranges for place in pair})
+    borders = sorted({index for pair in ranges for index in pair})
     result: list[Span] = []
     begin = 0
     for text, own in spans:
@@ -405,9 +410,9 @@ def beside(
     lines: list[Line] = []
     for row in zip_longest(*columns, fillvalue=Line([])):
         segments: list[Segment] = []
-        for one, width in zip(row, widths, strict=False):
-            gap = " " * (width - sum(part.cell_length for part in one.segments))
-            segments += [*one.segments, Segment(gap, one.fill or styles.text), *(Segment(*span) for span in between)]
+        for cell, width in zip(row, widths, strict=False):
+            gap = " " * (width - sum(part.cell_length for part in cell.segments))
+            segments += [*cell.segments, Segment(gap, cell.fill or styles.text), *(Segment(*span) for span in between)]
         lines.append(Line([*segments, *row[-1].segments], row[-1].fill))
     return lines
 

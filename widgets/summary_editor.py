@@ -1,6 +1,6 @@
-"""What of the run shall become memory, edited in place: accept it, or discard it (W9).
+"""The summary of a run, edited in place before it is added to the plan: accept or discard it (W9).
 
-Letters only ever type. One key accepts; another one discards when it is pressed a second time.
+Letters always type. One key accepts; another discards when pressed twice.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, j
 
 KEYS = Keys("summary")
 MADE, REJECTED = "+", "-"
-"""How a line of the decisions begins."""
+"""Prefixes of the lines with decisions."""
 ABOUT = re.compile(r"\s(?:—|–|--?)\s")
-"""Between a decision and its reason."""
+"""Separates a decision from its reason."""
 
 
 class Ticks(LinesView, can_focus=True):
-    """Criteria with a tick each: up and down move, Space ticks."""
+    """A checklist of criteria: up and down move, Space toggles."""
 
     def __init__(self, criteria: Sequence[CriterionChange], *, id: str | None = None) -> None:
         super().__init__(self._paint, id=id)
         self.criteria = list(criteria)
-        self.place = 0
+        self.index = 0
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
-        return [self._row(place, width, styles) for place in range(len(self.criteria))]
+        return [self._row(index, width, styles) for index in range(len(self.criteria))]
 
-    def _row(self, place: int, width: int, styles: TextStyles) -> Line:
-        one = self.criteria[place]
-        mark: Span = ("[x] ", styles.ok) if one.completed else ("[ ] ", styles.muted)
-        new: list[Span] = [("  new", styles.accent)] if one.added else []
-        text = one_line(one.description, 1_000) + (f" · {one_line(one.notes, 500)}" if one.notes else "")
+    def _row(self, index: int, width: int, styles: TextStyles) -> Line:
+        criterion = self.criteria[index]
+        mark: Span = ("[x] ", styles.ok) if criterion.completed else ("[ ] ", styles.muted)
+        new: list[Span] = [("  new", styles.accent)] if criterion.added else []
+        text = one_line(criterion.description, 1_000) + (
+            f" · {one_line(criterion.notes, 500)}" if criterion.notes else ""
+        )
         spans: list[Span] = [mark, (fit(text, max(1, width - 4 - 5 * len(new))), styles.text), *new]
-        return highlighted_line(spans, styles) if self.has_focus and place == self.place else line(*spans)
+        return highlighted_line(spans, styles) if self.has_focus and index == self.index else line(*spans)
 
     def on_focus(self) -> None:
         """Show the cursor."""
@@ -62,14 +64,14 @@ class Ticks(LinesView, can_focus=True):
         self.repaint()
 
     def on_key(self, event: events.Key) -> None:
-        """Move and tick; at the ends the arrows go on to the next field."""
+        """Move or toggle; at the ends the arrows leave the field."""
         moves = {"up": -1, "down": 1}
-        place = self.place + moves.get(event.key, 0)
-        if event.key in moves and 0 <= place < len(self.criteria):
-            self.place = place
-        elif KEYS.does(event) == "tick":
-            one = self.criteria[self.place]
-            self.criteria[self.place] = msgspec.structs.replace(one, completed=not one.completed)
+        index = self.index + moves.get(event.key, 0)
+        if event.key in moves and 0 <= index < len(self.criteria):
+            self.index = index
+        elif KEYS.action_for(event) == "tick":
+            criterion = self.criteria[self.index]
+            self.criteria[self.index] = msgspec.structs.replace(criterion, completed=not criterion.completed)
             self.post_message(Input.Changed(Input(), ""))
         else:
             return
@@ -79,7 +81,7 @@ class Ticks(LinesView, can_focus=True):
 
 
 class SummaryEditor(RequestPanel):
-    """Action, details, result, criteria, decisions: real inputs, one Tab after the other."""
+    """Inputs for action, details, result, criteria and decisions, in Tab order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*context_bindings("summary", {"accept": "accept", "discard": "discard"})]
 
@@ -91,32 +93,32 @@ class SummaryEditor(RequestPanel):
         self.by = offer.by
         self.start = self._restored("summary", self.offered)
         self._discarding = False
-        """The key that discards was the last one."""
+        """The discard key was pressed once."""
 
     # --- what is shown ---
 
     def compose(self) -> ComposeResult:
-        """Head, a field under the other, keys."""
-        one = self.start
+        """Head, fields, keys."""
+        summary = self.start
         yield LinesView(self._head, id="dock-head")
         with FieldsView(id="summary-place"), Grid(id="summary-fields"):
             yield _label("Action")
-            yield _input(one.action, "what was done", "action")
+            yield _input(summary.action, "what was done", "action")
             yield _label("Details")
-            yield _area(one.details, "details")
+            yield _area(summary.details, "details")
             yield _label("Result")
-            yield _input(one.result, "outcome", "result")
-            if one.criteria:
+            yield _input(summary.result, "outcome", "result")
+            if summary.criteria:
                 yield _label("Criteria")
-                yield Ticks(one.criteria, id="criteria")
+                yield Ticks(summary.criteria, id="criteria")
             yield _label("Decisions")
-            yield _area(decisions_text(one), "decisions")
-            for name, text in self._fixed():
+            yield _area(decisions_text(summary), "decisions")
+            for name, text in self._read_only_fields():
                 yield _label(name)
                 yield LinesView(lambda width, styles, text=text: [line((fit(text, width), styles.muted))])  # type: ignore[misc]  # a painter with its text bound
         yield LinesView(self.paint_keys, id="dock-keys")
 
-    def _fixed(self) -> list[tuple[str, str]]:
+    def _read_only_fields(self) -> list[tuple[str, str]]:
         pairs = [("Goal", self.offered.goal), ("Status", self.offered.status)]
         pairs.append(("Tools", ", ".join(self.offered.tools)))
         return [(name, one_line(text, 1_000)) for name, text in pairs if text]
@@ -124,30 +126,32 @@ class SummaryEditor(RequestPanel):
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         left: list[Span] = [("Summary", styles.heading), (" · added to the plan when you accept it", styles.muted)]
         left += (
-            [(" · edited", styles.accent)] if self.is_mounted and self.whole and self.summary() != self.offered else []
+            [(" · edited", styles.accent)]
+            if self.is_mounted and self.is_complete and self.summary() != self.offered
+            else []
         )
         right: list[Span] = [("written by the program", styles.warn)] if self.by == "program" else []
         return [justified_line(left, right, width, styles)]
 
     def keys(self) -> list[tuple[str, str]]:
-        """Those of the field with the focus."""
+        """Return the keys for the focused field."""
         if self._discarding:
-            return [(KEYS.of("discard"), "again to discard"), ("any other key", "keep")]
-        pairs = [*KEYS.pairs([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
+            return [(KEYS.label("discard"), "again to discard"), ("any other key", "keep")]
+        pairs = [*KEYS.hints([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
         if isinstance(self.screen.focused, Ticks):
-            pairs += KEYS.pairs([("tick", "ticks")])
+            pairs += KEYS.hints([("tick", "ticks")])
         pairs += [] if self.has_focus else [("esc", "back")]
-        return [*pairs, *KEYS.pairs([("discard", "discard")])]
+        return [*pairs, *KEYS.hints([("discard", "discard")])]
 
     def fields(self) -> Sequence[Widget]:
-        """In the order in which they stand."""
+        """Return the fields in Tab order."""
         names = ("action", "details", "result", "criteria", "decisions")
-        return [one for name in names for one in self.query(f"#summary-{name}, #{name}")]
+        return [field for name in names for field in self.query(f"#summary-{name}, #{name}")]
 
-    # --- what it says now ---
+    # --- content ---
 
     def summary(self) -> Summary:
-        """The summary as it stands in the fields."""
+        """Return the summary from the fields."""
         ticks = self.query(Ticks)
         details, decisions = (self.query_one(f"#{name}", TextArea).text for name in ("details", "decisions"))
         made, rejected = _decisions(decisions, self.offered)
@@ -161,14 +165,14 @@ class SummaryEditor(RequestPanel):
             decisions_rejected=rejected,
         )
 
-    def kept(self) -> dict[str, Any]:
-        """All fields as they stand."""
+    def draft_data(self) -> dict[str, Any]:
+        """Return the edited summary."""
         return {"summary": msgspec.to_builtins(self.summary())}
 
     # --- keys ---
 
     def action_accept(self) -> None:
-        """Take it as it stands."""
+        """Accept the summary, with edits."""
         if not self.armed and self.has_focus:
             return
         summary = self.summary()
@@ -176,67 +180,67 @@ class SummaryEditor(RequestPanel):
         self.answer(Answer(verdict="approve", data={"summary": msgspec.to_builtins(summary)} if edited else None))
 
     def action_discard(self) -> None:
-        """The first press asks, the second one does it; a key that is held down is one press."""
+        """Discard on the second press; a held key counts as one press."""
         still = self.clock() - self._quiet_since >= self.stillness
         if self._discarding and still:
             self.answer(Answer(verdict="reject"))
             return
         self._discarding = self._discarding or self.armed or not self.has_focus
         self._quiet_since = self.clock()
-        self.show_keys()
+        self.repaint_keys()
 
     async def on_event(self, event: events.Event) -> None:
-        """Any other key takes the question back."""
+        """Cancel the discard on any other key."""
         if self._discarding and isinstance(event, events.Key | events.Paste):
-            self._keep_it()
+            self._cancel_discard()
         await super().on_event(event)
 
-    def _keep_it(self) -> None:
+    def _cancel_discard(self) -> None:
         self._discarding = False
-        self.show_keys()
+        self.repaint_keys()
 
-    def pressed(self, event: events.Key) -> bool:
-        """Enter goes to the first field."""
+    def process_key(self, event: events.Key) -> bool:
+        """Focus the first field on Enter."""
         if event.key in ("enter", "down"):
-            self.next_field(1)
+            self.focus_field(1)
             return True
         return False
 
     def escape(self) -> None:
-        """To the composer, where Esc stops the run: it takes one more than leaving a field does."""
+        """Focus the composer, where Esc stops the run."""
         self.screen.query_one("#prompt").focus()
 
-    def unmeant(self, event: events.Key) -> None:
-        """Letters are for the composer."""
-        self.typed_ahead(event)
+    def unbound_key(self, event: events.Key) -> None:
+        """Send letters to the draft."""
+        self.forward_to_draft(event)
 
-    def in_field(self, event: events.Key) -> bool:
-        """Tab and Esc; the arrows where a field has one line."""
+    def handle_field_key(self, event: events.Key) -> bool:
+        """Handle Tab, Esc and the arrows of one-line fields."""
         if event.key == "escape":
-            self.take_back()
+            self.regain_focus()
         elif event.key in ("tab", "shift+tab", "down", "up"):
-            self.next_field(1 if event.key in ("tab", "down") else -1)
+            self.focus_field(1 if event.key in ("tab", "down") else -1)
         else:
             return False
         return True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter goes on; it never accepts."""
+        """Focus the next field; Enter never accepts."""
         event.stop()
-        self.next_field(1)
+        self.focus_field(1)
 
     @on(Input.Changed)
     @on(TextArea.Changed)
-    def _touched(self, event: Input.Changed | TextArea.Changed) -> None:
-        """What is typed survives a crash."""
+    def _field_edited(self, event: Input.Changed | TextArea.Changed) -> None:
+        """Save the draft and update the head."""
         event.stop()
-        if not self.whole:
+        if not self.is_complete:
             return
         if self._discarding:
-            self._keep_it()
+            self._cancel_discard()
         if self.summary() != self.start:
             self.start = self.summary()
-            self.changed()
+            self.schedule_save()
         self.query_one("#dock-head", LinesView).relayout()
 
 
@@ -259,23 +263,23 @@ def _area(text: str, id: str) -> TextArea:
 
 
 def decisions_text(summary: Summary) -> str:
-    """A line each: `+ made — why`, `- rejected — why`."""
-    lines = [f"{MADE} {decision_text(one)}" for one in summary.decisions_made]
-    lines += [f"{REJECTED} {decision_text(one)}" for one in summary.decisions_rejected]
+    """Format decisions as lines: `+ made — why`, `- rejected — why`."""
+    lines = [f"{MADE} {decision_text(decision)}" for decision in summary.decisions_made]
+    lines += [f"{REJECTED} {decision_text(decision)}" for decision in summary.decisions_rejected]
     return "\n".join(lines)
 
 
 def _decisions(text: str, offered: Summary) -> tuple[tuple[DecisionNote, ...], tuple[DecisionNote, ...]]:
-    """Decisions made and rejected. A line that was left as it was keeps all that it stood for."""
-    known = {decision_text(one): one for one in (*offered.decisions_made, *offered.decisions_rejected)}
+    """Parse decisions as (made, rejected). An unchanged line keeps all fields of the offered decision."""
+    cached = {decision_text(decision): decision for decision in (*offered.decisions_made, *offered.decisions_rejected)}
     made: list[DecisionNote] = []
     rejected: list[DecisionNote] = []
     for raw in text.split("\n"):
         row = raw.strip()
         if not row.strip("+- "):
             continue
-        place = rejected if row.startswith(REJECTED) else made
+        target = rejected if row.startswith(REJECTED) else made
         row = row[1:].strip() if row[0] in (MADE, REJECTED) else row
         title, *why = ABOUT.split(row, maxsplit=1)
-        place.append(known.get(row) or DecisionNote(title=title.strip(), rationale="".join(why).strip()))
+        target.append(cached.get(row) or DecisionNote(title=title.strip(), rationale="".join(why).strip()))
     return tuple(made), tuple(rejected)

@@ -24,14 +24,14 @@ class JoinedText:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
-        self._contents = [one.content for one in lines]
+        self._contents = [painted_line.content for painted_line in lines]
         self._starts: list[int] = []
         parts: list[str] = []
         size = 0
-        for one, content in zip(lines, self._contents, strict=True):
+        for painted_line, content in zip(lines, self._contents, strict=True):
             self._starts.append(size)
-            size += len(content) + len(one.glue)
-            parts += (content, one.glue)
+            size += len(content) + len(painted_line.glue)
+            parts += (content, painted_line.glue)
         self.text = "".join(parts)
 
     def place_at(self, line: int, cell: int, *, after: bool = False) -> int:
@@ -47,9 +47,9 @@ class JoinedText:
         count = len(split_cells(content, cells)[0])
         return self._starts[line] + min(len(content), count + (1 if after else 0))
 
-    def line_of(self, place: int) -> int:
+    def line_of(self, offset: int) -> int:
         """The line on which a place in the text stands."""
-        return max(0, bisect_right(self._starts, place) - 1)
+        return max(0, bisect_right(self._starts, offset) - 1)
 
     def cells(self, line: int, begin: int, end: int) -> tuple[int, int] | None:
         """The cells of a line that show the text from `begin` to `end`; None when there are none."""
@@ -99,17 +99,17 @@ class JoinedText:
         parts: list[str] = []
         fresh = first == 0 or self._lines[first - 1].glue == "\n"
         for number in range(first, last + 1):
-            one, start, content = self._lines[number], self._starts[number], self._contents[number]
+            painted_line, start, content = self._lines[number], self._starts[number], self._contents[number]
             low, high = max(begin - start, 0), min(end - start, len(content))
             if low <= high and end > start:
                 if fresh and low == 0:
-                    parts.append(one.prefix)
+                    parts.append(painted_line.prefix)
                 piece = content[low:high]
-                wraps = one.glue != "\n"
+                wraps = painted_line.glue != "\n"
                 parts.append(piece if wraps else piece.rstrip())
                 if number < last and end > start + len(content):
-                    parts.append(one.glue)
-            fresh = one.glue == "\n"
+                    parts.append(painted_line.glue)
+            fresh = painted_line.glue == "\n"
         return "".join(parts)
 
 
@@ -155,10 +155,10 @@ class TextSelection:
         first, last = self.start[0], self.stop[0]
         parts = []
         for block in range(first, last + 1):
-            one = joined(block)
-            found = self.within(block, len(one.text))
+            joined_text = joined(block)
+            found = self.within(block, len(joined_text.text))
             if found is not None:
-                parts.append(one.copy(*found, alone=first == last).strip("\n"))
+                parts.append(joined_text.copy(*found, alone=first == last).strip("\n"))
         return "\n\n".join(part for part in parts if part.strip())
 
 
@@ -181,10 +181,10 @@ def lower(text: str) -> str:
 
 def find_all(text: str, query: str) -> Iterator[tuple[int, int]]:
     """Where `query` stands in `text`, one place behind the other."""
-    place = text.find(query) if query else -1
-    while place >= 0:
-        yield place, place + len(query)
-        place = text.find(query, place + len(query))
+    offset = text.find(query) if query else -1
+    while offset >= 0:
+        yield offset, offset + len(query)
+        offset = text.find(query, offset + len(query))
 
 
 class TextSearch:
@@ -241,7 +241,7 @@ class TextSearch:
         """The next block with matches in a direction, around the end if need be; the same one last."""
         size = len(self.counts)
         return next(
-            (place for step in range(1, size + 1) if self.counts[place := (block + direction * step) % size]), None
+            (offset for step in range(1, size + 1) if self.counts[offset := (block + direction * step) % size]), None
         )
 
     @property

@@ -71,7 +71,7 @@ def driver_of(app: App[Any]) -> Driver | None:
 def drop_colors(app: App[Any]) -> None:
     """Paint with attributes such as bold alone: shades of grey would be colors too."""
     if has(app, "_filters"):
-        app._filters = [NoColor() if isinstance(one, Monochrome) else one for one in app._filters]
+        app._filters = [NoColor() if isinstance(active, Monochrome) else active for active in app._filters]
 
 
 # --- events, bindings and widgets ---------------------------------------------------------------------
@@ -216,15 +216,15 @@ def _change(old: Strip, new: Strip) -> tuple[int, Strip] | None:
         first += 1
     while last < limit - first and before[-1 - last] == after[-1 - last]:
         last += 1
-    place = sum(segment.cell_length for segment in after[:first])
+    index = sum(segment.cell_length for segment in after[:first])
     was, middle = before[first : len(before) - last], after[first : len(after) - last]
     if was and middle:
         same = _same(was[0], middle[0])
         was[0], middle[0] = _cut(was[0], same, None), _cut(middle[0], same, None)
-        place += same
+        index += same
         if same := _same(was[-1], middle[-1], -1):
             middle[-1] = _cut(middle[-1], 0, -same)
-    return place, Strip(segment for segment in middle if segment.text)
+    return index, Strip(segment for segment in middle if segment.text)
 
 
 def _steady(text: str) -> bool:
@@ -243,7 +243,9 @@ def _same(old: Segment, new: Segment, step: int = 1) -> int:
     if old.style != new.style or not (old.text.isascii() and new.text.isascii()):
         return 0
     pairs = zip(old.text[::step], new.text[::step], strict=False)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(old.text), len(new.text)))
+    return next(
+        (index for index, (before, after) in enumerate(pairs) if before != after), min(len(old.text), len(new.text))
+    )
 
 
 class DiffingCompositor(Compositor):
@@ -272,19 +274,19 @@ class DiffingCompositor(Compositor):
 
     def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
         """From front to back; a region that a widget fills is done with."""
-        wanted = [one for one in self._wanted if one]
+        wanted = [region for region in self._wanted if region]
         if not wanted:
             yield from super()._get_renders(crop)
             return
         for widget, (region, clip) in self.visible_widgets.items():
             seen = region.intersection(clip)
-            touched = [both for one in wanted if (both := seen.intersection(one))]
+            touched = [both for region in wanted if (both := seen.intersection(region))]
             if not touched:
                 continue
-            top, bottom = min(one.y for one in touched), max(one.bottom for one in touched)
+            top, bottom = min(region.y for region in touched), max(region.bottom for region in touched)
             rows = Region(seen.x, top, seen.width, bottom - top)
             yield region, rows, widget.render_lines(rows.translate(-region.offset))
-            wanted = [one for one in wanted if not seen.contains_region(one)]
+            wanted = [region for region in wanted if not seen.contains_region(region)]
             if not wanted:
                 return
 

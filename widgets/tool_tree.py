@@ -99,31 +99,31 @@ class ToolTree(ListView[int]):
     def show(self, changed: Iterable[int]) -> None:
         """Nodes were added or changed."""
         nodes, following = self.view.tree.nodes, self.scroll_offset.y >= self.max_scroll_y
-        if len(nodes) > self._known or any(nodes[place].status != "running" for place in changed):
+        if len(nodes) > self._known or any(nodes[index].status != "running" for index in changed):
             self._known = len(nodes)
             self._lay_out()
         if not self.has_focus and following:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
         self.repaint()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Other nodes come, in other places."""
         self._known = 0
         self.folds.clear()
         self.set_rows([])
 
-    def _item(self, place: int) -> Item | None:
+    def _item(self, index: int) -> Item | None:
         """What a node stands for; None for one that only holds others."""
-        node = self.view.tree.nodes[place]
+        node = self.view.tree.nodes[index]
         return self.view.items[node.item] if node.item >= 0 else None
 
     @property
     def chosen_item(self) -> Item | None:
         """What the line with the cursor stands for, if the keys come here."""
-        return self._item(self._place) if self.has_focus and self._place >= 0 else None
+        return self._item(self._current_index) if self.has_focus and self._current_index >= 0 else None
 
-    def _is_subagent(self, place: int) -> bool:
-        item = self._item(place)
+    def _is_subagent(self, index: int) -> bool:
+        item = self._item(index)
         return isinstance(item, ToolItem) and item.call.name == SUBAGENT
 
     @property
@@ -132,18 +132,18 @@ class ToolTree(ListView[int]):
         return self.has_focus
 
     @property
-    def _place(self) -> int:
+    def _current_index(self) -> int:
         """Place in the view's tree of the line with the cursor; -1 for none."""
         return -1 if self.current is None else self.current
 
     @property
     def stoppable(self) -> str:
         """Id of the call whose sub-agent, still at work, the selected line belongs to; empty where there is none."""
-        place, nodes = self._place, self.view.tree.nodes
-        while place >= 0:
-            if self._is_subagent(place):
-                return nodes[place].id if nodes[place].status == "running" else ""
-            place = nodes[place].parent
+        index, nodes = self._current_index, self.view.tree.nodes
+        while index >= 0:
+            if self._is_subagent(index):
+                return nodes[index].id if nodes[index].status == "running" else ""
+            index = nodes[index].parent
         return ""
 
     def tick(self) -> None:
@@ -154,37 +154,37 @@ class ToolTree(ListView[int]):
     # --- which lines there are ---
 
     def _lay_out(self) -> None:
-        chosen, roots = self._place, self.view.tree.roots
+        chosen, roots = self._current_index, self.view.tree.roots
         rows = [-1] if len(roots) > RUNS else []
         for root in roots[-RUNS:]:
             rows.extend(self._below(root))
         self.set_rows(rows, rows.index(chosen) if chosen in rows else len(rows) - 1)
 
-    def _below(self, place: int) -> Iterator[int]:
-        yield place
-        if not self.folded(place):
-            children = self.view.tree.nodes[place].children
+    def _below(self, index: int) -> Iterator[int]:
+        yield index
+        if not self.folded(index):
+            children = self.view.tree.nodes[index].children
             if len(children) > CHILDREN:
                 yield -1
             for child in children[-CHILDREN:]:
                 yield from self._below(child)
 
-    def folded(self, place: int) -> bool:
+    def folded(self, index: int) -> bool:
         """True when what is below a node is not listed: earlier runs, batches, and sub-agents that are at their end,
         until the user unfolds them."""
         tree = self.view.tree
-        node = tree.nodes[place]
-        default = node.kind == "batch" or (node.parent < 0 and place != tree.roots[-1])
-        default = default or (node.status != "running" and self._is_subagent(place))
-        return self.folds.get(place, default)
+        node = tree.nodes[index]
+        default = node.kind == "batch" or (node.parent < 0 and index != tree.roots[-1])
+        default = default or (node.status != "running" and self._is_subagent(index))
+        return self.folds.get(index, default)
 
     # --- what a line says ---
 
-    def _row_lines(self, place: int, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+    def _row_lines(self, index: int, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         """The line of one node."""
-        if place < 0:
+        if index < 0:
             return [line(("… earlier", styles.muted))]
-        node = self.view.tree.nodes[place]
+        node = self.view.tree.nodes[index]
         chosen = self.has_focus and selected
         symbol, role = ("?", "warn") if node.asked else WORDS.call_symbols[node.status]
         if node.kind == "reply" and node.status == "ok":
@@ -192,9 +192,9 @@ class ToolTree(ListView[int]):
         head: list[Span] = [("  " * min(node.depth, 6), styles.text), (symbol + " ", getattr(styles, role))]
         right = self._measure(node, styles)
         if chosen and self.stoppable == node.id:
-            right += [(f"  {key}", styles.text) for key in [KEYS.of("stop_subagent")] if key]
-            right += [(" stops it", styles.muted)] if KEYS.of("stop_subagent") else []
-        if node.children and self.folded(place):
+            right += [(f"  {key}", styles.text) for key in [KEYS.label("stop_subagent")] if key]
+            right += [(" stops it", styles.muted)] if KEYS.label("stop_subagent") else []
+        if node.children and self.folded(index):
             right.append((" ▸", styles.muted))
         room = max(0, width - width_of(head) - width_of(right) - 1)
         shown = fitted_spans(self._label(node, styles), room)
@@ -233,8 +233,8 @@ class ToolTree(ListView[int]):
 
     def _calls(self, node: ProgressNode) -> list[ToolItem]:
         nodes, items = self.view.tree.nodes, self.view.items
-        below = [items[nodes[one].item] for one in node.children if nodes[one].item >= 0]
-        return [one for one in below if isinstance(one, ToolItem)]
+        below = [items[nodes[child].item] for child in node.children if nodes[child].item >= 0]
+        return [child for child in below if isinstance(child, ToolItem)]
 
     def _measure(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
@@ -243,7 +243,9 @@ class ToolTree(ListView[int]):
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans = [(f"+{added} ", styles.ok), (f"−{removed}", styles.bad)]
         elif isinstance(item, StepItem) and item.recoveries:
-            ways = dict.fromkeys("fallback" if one.by == "fallback" else "new plan" for _after, one in item.recoveries)
+            ways = dict.fromkeys(
+                "fallback" if recovery.by == "fallback" else "new plan" for _after, recovery in item.recoveries
+            )
             spans = [(", ".join(ways), styles.warn)]
         if node.asked:
             return [*spans, (" waits" if spans else "waits", styles.warn)]
@@ -271,7 +273,7 @@ class ToolTree(ListView[int]):
 
     def _means(self, event: events.Key) -> str:
         """What a key does on the selected line; what stops is a letter like others where nothing can be stopped."""
-        action = KEYS.does(event)
+        action = KEYS.action_for(event)
         return "" if action == "stop_subagent" and not self.stoppable else action
 
     def on_key(self, event: events.Key) -> None:
@@ -294,12 +296,12 @@ class ToolTree(ListView[int]):
 
     def _fold(self, fold: bool | None) -> None:
         """Fold, unfold, or with None the other of the two; a leaf goes to the node above, or is shown."""
-        place = self._place
-        if place < 0:
+        index = self._current_index
+        if index < 0:
             return
-        node = self.view.tree.nodes[place]
-        if node.children and fold is not self.folded(place):
-            self.folds[place] = not self.folded(place)
+        node = self.view.tree.nodes[index]
+        if node.children and fold is not self.folded(index):
+            self.folds[index] = not self.folded(index)
             self._lay_out()
         elif fold and node.parent in self.rows:
             self.move_to(self.rows.index(node.parent))
@@ -307,18 +309,18 @@ class ToolTree(ListView[int]):
             self._choose()
 
     def _choose(self) -> None:
-        place = self._place
+        index = self._current_index
         tree = self.view.tree
-        while place >= 0 and tree.nodes[place].item < 0 and tree.nodes[place].children:
-            place = tree.nodes[place].children[0]
-        if place >= 0 and tree.nodes[place].item >= 0:
-            self.post_message(self.Chosen(tree.nodes[place].item))
+        while index >= 0 and tree.nodes[index].item < 0 and tree.nodes[index].children:
+            index = tree.nodes[index].children[0]
+        if index >= 0 and tree.nodes[index].item >= 0:
+            self.post_message(self.Chosen(tree.nodes[index].item))
 
     def on_list_view_clicked(self, message: ListView.Clicked) -> None:
         """A folded node unfolds, everything else is shown in the transcript."""
         message.stop()
         self.move_to(message.index)
-        if self._place >= 0 and self.view.tree.nodes[self._place].children:
+        if self._current_index >= 0 and self.view.tree.nodes[self._current_index].children:
             self._fold(None)
         else:
             self._choose()

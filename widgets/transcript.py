@@ -64,27 +64,27 @@ class Transcript(BlockView):
         """Items were added or changed."""
         near = len(items) - NEAR
         before, first = self.scroll_offset, self._stack.total
-        for place in sorted(touched):
-            while place >= len(self.blocks) and len(self.blocks) < len(items):
+        for index in sorted(touched):
+            while index >= len(self.blocks) and len(self.blocks) < len(items):
                 self._append(items[len(self.blocks)])
-            block = self.blocks[place]
-            if place < near and not block.exact(self._width):
-                self._guess(place)
+            block = self.blocks[index]
+            if index < near and not block.exact(self._width):
+                self._guess(index)
             else:
-                self._remeasure(place)
-                first = min(first, self._stack.top(place) + self._gaps[place] + block.kept)
+                self._remeasure(index)
+                first = min(first, self._stack.top(index) + self._gaps[index] + block.kept)
             if self.finder is not None:
-                self.finder.recount(place, block)
+                self.finder.recount(index, block)
         if self._settle() or self.scroll_offset != before:
             self.refresh()
         elif (top := max(0, first - self.scroll_offset.y)) < self.size.height:
             self.refresh(Region(0, top, self.size.width, self.size.height - top))
 
-    def look_back(self, items: list[Item], older: int) -> None:
+    def load_older(self, items: list[Item], older: int) -> None:
         """All items anew, `older` ones before those that are shown so far; what is seen stays where it is."""
         self.select(None)
         self._hold_text()
-        before, following, (place, within) = self.blocks, self.following, self._anchor
+        before, following, (index, within) = self.blocks, self.following, self._anchor
         self.blocks, self._gaps, self.following = [], [], True  # what comes from before is not new
         for item in items:
             self._append(item)
@@ -92,7 +92,7 @@ class Transcript(BlockView):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
                 self.blocks[older + number].unfolded = block.unfolded
         self.following = following
-        self._anchor = place + older, within
+        self._anchor = index + older, within
         self._relayout()
         if self.finder is not None:
             for number, block in enumerate(self.blocks):
@@ -107,12 +107,12 @@ class Transcript(BlockView):
         """A second went by: paint again what shows time. False when nothing does."""
         last = len(self.blocks)
         places = [
-            place
-            for place in range(max(0, last - TICKED), last)
-            if self.blocks[place].live and self.blocks[place].shown
+            index
+            for index in range(max(0, last - TICKED), last)
+            if self.blocks[index].live and self.blocks[index].shown
         ]
-        for place in places:
-            self._remeasure(place)
+        for index in places:
+            self._remeasure(index)
         if places:
             self._settle()
             self.refresh()
@@ -126,16 +126,16 @@ class Transcript(BlockView):
 
     def show_details(self, details: bool) -> None:
         """Unfold or fold everything."""
-        self.look.details = details
+        self.options.details = details
         for block in self.blocks:
             block.unfolded = None
         self._relayout()
 
     # --- selecting ---
 
-    def joined(self, place: int) -> JoinedText:
+    def joined(self, index: int) -> JoinedText:
         """What a block says."""
-        return self.blocks[place].joined(self._width, self.text_styles)
+        return self.blocks[index].joined(self._width, self.text_styles)
 
     @property
     def selected_text(self) -> str:
@@ -155,52 +155,52 @@ class Transcript(BlockView):
 
         Returns what was selected, in words; empty when there is no reply.
         """
-        place = next((n for n in range(len(self.blocks) - 1, -1, -1) if self._replied(n)), -1)
-        if place < 0:
+        index = next((n for n in range(len(self.blocks) - 1, -1, -1) if self._replied(n)), -1)
+        if index < 0:
             return ""
-        step = self._copied[1] + 1 if self._copied[0] == place and self.selection else 0
-        return self._select_part(place, step)
+        step = self._copied[1] + 1 if self._copied[0] == index and self.selection else 0
+        return self._select_part(index, step)
 
     def select_code(self, number: int) -> tuple[str, int]:
         """Select code block `number` of the last reply that has any; 0 is its last one.
 
         Returns what was selected, in words, empty when there is no such block; and how many that reply has.
         """
-        for place in range(len(self.blocks) - 1, -1, -1):
-            if self._may_hold_code(place) and (count := len(self._codes(place))):
+        for index in range(len(self.blocks) - 1, -1, -1):
+            if self._may_hold_code(index) and (count := len(self._codes(index))):
                 if not 0 <= number <= count:
                     return "", count
-                return self._select_part(place, count - number + 1 if number else 1), count
+                return self._select_part(index, count - number + 1 if number else 1), count
         return "", 0
 
-    def _may_hold_code(self, place: int) -> bool:
+    def _may_hold_code(self, index: int) -> bool:
         """A look at the text, since painting all replies of a long session would take long."""
-        block = self.blocks[place]
+        block = self.blocks[index]
         text = block.item.text.text if isinstance(block, ReplyBlock) else ""
         return any(mark in text for mark in ("```", "~~~", "\n    ", "\n\t"))
 
-    def _codes(self, place: int) -> list[Source]:
+    def _codes(self, index: int) -> list[Source]:
         """The code blocks of a reply, the last one first."""
-        lines = self.blocks[place].lines(self._width, self.text_styles)
-        codes = [one.source for one in lines if one.source and one.source.bare is not one.source.text]
+        lines = self.blocks[index].lines(self._width, self.text_styles)
+        codes = [row.source for row in lines if row.source and row.source.bare is not row.source.text]
         return list(dict.fromkeys(codes))[::-1]
 
-    def _select_part(self, place: int, step: int) -> str:
+    def _select_part(self, index: int, step: int) -> str:
         """Select a reply whole (0), or one of its code blocks."""
-        lines, parts = self.blocks[place].lines(self._width, self.text_styles), self._codes(place)
+        lines, parts = self.blocks[index].lines(self._width, self.text_styles), self._codes(index)
         step %= len(parts) + 1
-        self._copied = (place, step)
+        self._copied = (index, step)
         wanted = parts[step - 1] if step else None
-        numbers = [n for n, one in enumerate(lines) if (one.source is wanted if wanted else one.source)]
+        numbers = [n for n, row in enumerate(lines) if (row.source is wanted if wanted else row.source)]
         if not numbers:
             return ""
-        joined, last = self.joined(place), len(lines) - 1 if wanted is None else numbers[-1]
+        joined, last = self.joined(index), len(lines) - 1 if wanted is None else numbers[-1]
         begin, end = joined.place_at(numbers[0], 0), joined.place_at(last, self._width)
-        self.select(TextSelection(CharacterSpan(place, begin, begin), CharacterSpan(place, end, end)))
+        self.select(TextSelection(CharacterSpan(index, begin, begin), CharacterSpan(index, end, end)))
         return f"code block {len(parts) - step + 1} of {len(parts)}" if wanted else "the last reply"
 
-    def _replied(self, place: int) -> bool:
-        block = self.blocks[place]
+    def _replied(self, index: int) -> bool:
+        block = self.blocks[index]
         return isinstance(block, ReplyBlock) and bool(block.item.text.size) and not block.item.agent
 
     def _mark(self, x: int, y: int) -> CharacterSpan | None:
@@ -208,13 +208,13 @@ class Transcript(BlockView):
         if not self.blocks:
             return None
         at = min(max(0, y + self.scroll_offset.y), max(0, self._stack.total - 1))
-        place, line = self.spot(at)
-        if place >= len(self.blocks):
+        index, line = self.spot(at)
+        if index >= len(self.blocks):
             return None
         if line < 0:
-            return CharacterSpan(place, 0, 0)
-        joined = self.joined(place)
-        return CharacterSpan(place, joined.place_at(line, x), joined.place_at(line, x, after=True))
+            return CharacterSpan(index, 0, 0)
+        joined = self.joined(index)
+        return CharacterSpan(index, joined.place_at(line, x), joined.place_at(line, x, after=True))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Perhaps the beginning of a selection."""
@@ -270,13 +270,13 @@ class Transcript(BlockView):
         if self._dragged:
             return
         y = event.get_content_offset_capture(self).y + self.scroll_offset.y
-        place, line = self.spot(max(0, y))
-        block = self.blocks[place] if place < len(self.blocks) and line >= 0 else None
+        index, line = self.spot(max(0, y))
+        block = self.blocks[index] if index < len(self.blocks) and line >= 0 else None
         if isinstance(block, ReplyBlock | ToolCard | ShellBlock):
-            if self.following and place != len(self.blocks) - 1:
+            if self.following and index != len(self.blocks) - 1:
                 self._set_following(False)
             block.toggle()
-            self._measure(place)
+            self._measure(index)
             self._settle()
             self.refresh()
 
@@ -352,32 +352,32 @@ class Transcript(BlockView):
         strip = super().render_line(y)
         if self.selection is None and self.finder is None:
             return strip
-        place, line = self.spot(y + self.scroll_offset.y)
-        if line < 0 or place >= len(self.blocks):
+        index, line = self.spot(y + self.scroll_offset.y)
+        if line < 0 or index >= len(self.blocks):
             return strip
-        for left, right, style in self._marked(place, line):
+        for left, right, style in self._marked(index, line):
             strip = _over(strip, left, right, style)
         return strip
 
-    def _marked(self, place: int, line: int) -> list[tuple[int, int, Style]]:
+    def _marked(self, index: int, line: int) -> list[tuple[int, int, Style]]:
         """Cells of a line that are marked, and how."""
         if not self._marks:
             self._marks = tuple(self._mark_style(name) for name in MARKS)
         selected, found, current = self._marks
-        joined = self.joined(place)
+        joined = self.joined(index)
         ranges: list[tuple[int, int, Style]] = []
         if self.finder is not None:
-            for number, (begin, end) in enumerate(self.finder.spans(place, joined)):
-                here = self.finder.current == (place, number)
+            for number, (begin, end) in enumerate(self.finder.spans(index, joined)):
+                here = self.finder.current == (index, number)
                 ranges.append((begin, end, current if here else found))
-        inside = self.selection.within(place, len(joined.text)) if self.selection else None
+        inside = self.selection.within(index, len(joined.text)) if self.selection else None
         if inside is not None:
             ranges.append((*inside, selected))
         placed = ((joined.cells(line, begin, end), style) for begin, end, style in ranges)
         return [(*cells, style) for cells, style in placed if cells is not None]
 
     def _mark_style(self, name: str) -> Style:
-        full = self.get_component_rich_style(name)  # no colour of a role can be read on all of these grounds
+        full = self.get_component_rich_style(name)  # no color of a role can be read on all of these grounds
         bold, underline, reverse = full.bold or None, full.underline or None, full.reverse or None
         return Style(color=full.color, bgcolor=full.bgcolor, bold=bold, underline=underline, reverse=reverse)
 

@@ -67,7 +67,7 @@ async def measure(file: Path) -> dict[str, float]:
         await shown(app, began)
         late: list[float] = []
         watch = asyncio.create_task(stalls(late))
-        while pager(app).sight.lines is None:  # noqa: ASYNC110  # nothing tells of it
+        while pager(app).window.lines is None:  # noqa: ASYNC110  # nothing tells of it
             await asyncio.sleep(0.01)
         figures["a page, ms"] = max([await pressed(app, key) for key in ("pageup", "home", "pagedown", "end") * 5])
         await pressed(app, "home")
@@ -75,7 +75,7 @@ async def measure(file: Path) -> dict[str, float]:
         figures["search through all, ms"] = await pressed(app, "n")
         watch.cancel()
         figures["memory, MB"] = resident() - before
-        print(f"{pager(app).sight.lines:,} lines; longest stall {max(late) * 1000:.1f} ms")
+        print(f"{pager(app).window.lines:,} lines; longest stall {max(late) * 1000:.1f} ms")
         app.exit(0)
     return figures
 

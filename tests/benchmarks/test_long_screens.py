@@ -45,7 +45,7 @@ async def test_five_thousand_lines_are_coloured_without_a_stall() -> None:
     async with running(app, (100, 30)) as pilot:
         plain = len(colours(app))
         view = dialog(app).query_one(DiffView)
-        await until(pilot, lambda: bool(view._colours))
+        await until(pilot, lambda: bool(view._colors))
         assert len(colours(app)) > min(plain, 2)
         for key in ("pagedown", "end", "home"):
             with within(1.0):

@@ -15,7 +15,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Grant, ReadAction, RunAction, Severity
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 
 MASK = SecretMask({"GITHUB_TOKEN": TOKEN})
 SECRET = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
@@ -62,7 +62,7 @@ def _granted(theme: str) -> Made:
 
 STATES: dict[str, State] = {
     "hunks": State(_edit()),
-    "waits": State(lambda theme: edit_app(theme=theme, stillness=STILLNESS, clock=Clock()), armed=False),
+    "waits": State(lambda theme: edit_app(theme=theme, stillness=QUIET_SECONDS, clock=Clock()), armed=False),
     "second-hunk": State(_edit(), ("n",)),
     "left-out": State(_edit(), ("x",)),
     "all-left-out": State(_edit(), ("x", "n", "x")),

@@ -105,11 +105,11 @@ async def test_keys_of_the_user_are_the_keys_everywhere() -> None:
         assert app.prompt.text == ""
         await pilot.press("ctrl+up")
         await until(pilot, lambda: app.prompt.text == "onex\ntwo")
-        before = app.transcript.look.details
+        before = app.transcript.options.details
         await pilot.press("ctrl+o")
-        assert app.transcript.look.details == before
+        assert app.transcript.options.details == before
         await pilot.press("f12")
-        assert app.transcript.look.details != before
+        assert app.transcript.options.details != before
         await pilot.press("f5")
         await until(pilot, lambda: isinstance(app.screen, HelpPanel))
         await still(pilot)

@@ -12,7 +12,7 @@ from tui_agent.events import Record
 from tui_agent.safety.policy import offered_grants
 from tui_agent.tui.app import TuiAgentApp
 from widgets.line_view import LinesView
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 
 
 def modal(app: TuiAgentApp) -> RequestModal:
@@ -90,7 +90,7 @@ async def test_no_other_key_consents(key: str, scene: str) -> None:
 
 async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draft() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
     typed = "yes and sAar then\n" * 6
     async with running(app) as pilot:
         for character in typed:
@@ -104,11 +104,11 @@ async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draf
 
 async def test_the_dialog_listens_after_stillness_counted_from_the_last_key() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
-        clock.now += STILLNESS - 0.01
+        clock.now += QUIET_SECONDS - 0.01
         await pilot.press("a")
-        clock.now += STILLNESS - 0.01
+        clock.now += QUIET_SECONDS - 0.01
         await pilot.press("a")
         assert session.answers == []
         clock.rest()
@@ -283,7 +283,7 @@ async def test_a_question_can_be_declined() -> None:
 
 async def test_a_question_takes_no_key_before_it_listens() -> None:
     clock = Clock()
-    app, session = app_for("question", stillness=STILLNESS, clock=clock)
+    app, session = app_for("question", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await pilot.press(*"12 go", "enter")
         assert session.answers == []

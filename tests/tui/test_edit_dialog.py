@@ -13,7 +13,7 @@ from tui_agent.common.domain import Answer, Scope
 from tui_agent.common.hunks import new_side_text
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 
 EDIT = editing()
 SECOND = new_side_text(EDIT.diff.hunks[1])
@@ -197,7 +197,7 @@ async def test_no_key_in_the_field_approves(keys: tuple[str, ...]) -> None:
 
 async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.rest()
         await edited(pilot, "x", "ctrl+s", *"aAs", "enter", "a")
@@ -211,7 +211,7 @@ async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing
 
 async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.rest()
         await edited(pilot, "x", "escape", "a")
@@ -224,7 +224,7 @@ async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() ->
 
 async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
     typed = "yes x e aAsnpvuwr " * 6
     async with running(app) as pilot:
         for character in typed:
@@ -232,7 +232,7 @@ async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
             await pilot.press({" ": "space"}.get(character, character))
         assert session.answers == [] and app.prompt.text == typed
         modal = dialog(app)
-        assert modal.choice.selects_all(EDIT.diff) and not modal.editing and not modal.reasoning
+        assert modal.choice.selects_all(EDIT.diff) and not modal.editing and not modal.typing_reason
         assert modal.current == 0 and not modal.view.split
 
 
@@ -334,7 +334,7 @@ async def test_a_void_approval_can_be_rejected() -> None:
 
 async def test_a_key_on_its_way_when_it_becomes_void_goes_to_the_draft() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=STILLNESS, clock=clock)
+    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.rest()
         await void(pilot, session)

@@ -10,7 +10,7 @@ from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, 
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 from widgets.first_run import FirstRun
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 
 
 def open_one(app: TuiAgentApp) -> bool:
@@ -56,7 +56,7 @@ async def test_escape_goes_on() -> None:
 
 async def test_what_was_typed_ahead_chooses_nothing() -> None:
     clock = Clock()
-    app, session = app_for("no_server", clock=clock, stillness=STILLNESS)
+    app, session = app_for("no_server", clock=clock, stillness=QUIET_SECONDS)
     async with running(app) as pilot:
         await until(pilot, lambda: isinstance(app.screen, FirstRun))
         await pilot.press(*"drd")

@@ -24,7 +24,7 @@ from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets import checkpoints, output_pager
-from widgets.approval_modal import DECIDES
+from widgets.approval_modal import DECISIONS
 from widgets.checkpoints import CheckpointsPanel
 from widgets.dashboard import Dashboard
 from widgets.first_run import FirstRun
@@ -37,7 +37,7 @@ from widgets.palette import Palette
 from widgets.plan_list import PlanList
 from widgets.plan_review import PlanReview
 from widgets.queue_panel import QueuePanel
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 from widgets.search_bar import SearchBar
 from widgets.session_picker import SessionPicker
 from widgets.settings_form import SettingsForm
@@ -64,11 +64,11 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
     does = {
         "sessions": {*SessionPicker.ACTIONS, *MOVES} - {"back"},
         "models": {*ModelPicker.ACTIONS, *MOVES} - {"back"},
-        "pager": set(output_pager.DOES),
+        "pager": set(output_pager.ACTIONS),
         "settings": {*SettingsForm.ACTIONS, *MOVES} - {"back"},
         "setting": set(SettingsForm.EDITING) - {"back"},
         "checkpoints": {*checkpoints.ACTS, "up", "down"},
-        "approval": {*DECIDES, *MOVES, "next_hunk", "previous_hunk", "leave_out", "edit", "sides", "secrets"},
+        "approval": {*DECISIONS, *MOVES, "next_hunk", "previous_hunk", "leave_out", "edit", "sides", "secrets"},
     }
     table = {place.name: {one.name for one in place.actions} for place in CONTEXTS.values()}
     assert {place: table[place] for place in does} == does
@@ -81,7 +81,7 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
 
 async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own() -> None:
     clock = Clock()
-    app, session = edit_app(clock=clock, stillness=STILLNESS)
+    app, session = edit_app(clock=clock, stillness=QUIET_SECONDS)
     keyed(
         session,
         approval__approve_once="y",
@@ -243,9 +243,9 @@ async def test_outputs_and_the_search_obey_them() -> None:
         pager = app.screen
         assert isinstance(pager, OutputPager)
         await still(pilot)
-        found = pager._at
+        found = pager._match_offset
         await pilot.press("n", "m")
-        await until(pilot, lambda: pager._at > found)
+        await until(pilot, lambda: pager._match_offset > found)
         await pilot.press("q", "z")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("ctrl+f", "e")

@@ -14,7 +14,7 @@ from tui_agent.common.paths import sessions_dir
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.edit_drafts import PLAN_FILE
 from widgets.plan_panel import PlanPanel
-from widgets.request_view import KEEP_AFTER, RequestModal
+from widgets.request_view import SAVE_DELAY, RequestModal
 
 HINT = "you have an unfinished plan edit"
 
@@ -48,7 +48,7 @@ async def crashed(*keys: str, text: str, size: tuple[int, int] = (120, 40)) -> P
     async with running(app, size) as pilot:
         await type_into(pilot, *keys)
         await until(pilot, lambda: says(file, text))
-    assert KEEP_AFTER < 1
+    assert SAVE_DELAY < 1
     return file
 
 

@@ -21,7 +21,7 @@ from widgets.inputs import EditField
 from widgets.plan_conflict import ConflictModal
 from widgets.plan_list import PlanList
 from widgets.plan_panel import PlanPanel
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 
 STATES = ("planning", "in_progress", "blocked", "completed", "failed")
 
@@ -450,7 +450,7 @@ async def test_a_conflict_is_decided(key: str, take: str) -> None:
 
 async def test_a_conflict_takes_no_key_before_it_listens() -> None:
     clock = Clock()
-    app, session = app_for("plan_conflict", stillness=STILLNESS, clock=clock)
+    app, session = app_for("plan_conflict", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await until(pilot, lambda: isinstance(app.screen, ConflictModal))
         await pilot.press(*"bot")

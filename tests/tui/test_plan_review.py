@@ -18,7 +18,7 @@ from tui_agent.common.workplan import InstructionPlan
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.edit_drafts import REQUEST_FILE
 from widgets.plan_review import PlanReview
-from widgets.request_view import KEEP_AFTER, STILLNESS
+from widgets.request_view import QUIET_SECONDS, SAVE_DELAY
 
 
 def review(app: TuiAgentApp) -> PlanReview:
@@ -198,7 +198,7 @@ async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() ->
 
 async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> None:
     clock = Clock()
-    app, session = app_for("plan_waits", stillness=STILLNESS, clock=clock)
+    app, session = app_for("plan_waits", stillness=QUIET_SECONDS, clock=clock)
     typed = "a rare 1\n" * 4
     async with running(app) as pilot:
         await shown(pilot, armed=False)
@@ -215,7 +215,7 @@ async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> 
 
 async def test_after_editing_it_is_still_for_a_while() -> None:
     clock = Clock()
-    app, session = app_for("plan_waits", stillness=STILLNESS, clock=clock)
+    app, session = app_for("plan_waits", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await shown(pilot, armed=False)
         clock.rest()
@@ -276,7 +276,7 @@ async def test_an_edit_survives_a_crash() -> None:
         await pilot.press("e", "enter", *" twice")
         kept = folder / REQUEST_FILE
         await until(pilot, lambda: kept.exists() and " twice" in kept.read_text(encoding="utf-8"))
-    assert KEEP_AFTER < 1
+    assert SAVE_DELAY < 1
 
     again, other = app_for("plan_waits")
     async with running(again) as pilot:

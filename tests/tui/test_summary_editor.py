@@ -17,7 +17,7 @@ from tui_agent.common.paths import sessions_dir
 from tui_agent.common.workplan import DecisionNote, Summary
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.edit_drafts import REQUEST_FILE
-from widgets.request_view import STILLNESS
+from widgets.request_view import QUIET_SECONDS
 from widgets.summary_editor import SummaryEditor, Ticks
 
 
@@ -111,7 +111,7 @@ async def test_any_other_key_takes_the_question_back(key: str, first: tuple[str,
 
 async def test_a_key_that_is_held_down_does_not_discard() -> None:
     clock = Clock()
-    app, session = app_for("summary_waits", stillness=STILLNESS, clock=clock)
+    app, session = app_for("summary_waits", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await shown(pilot, armed=False)
         clock.now += 1

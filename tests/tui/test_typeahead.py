@@ -13,7 +13,7 @@ from tests.tui.kit import Clock, app_for, running, settled, still, until
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
-from widgets.request_view import STILLNESS, RequestModal
+from widgets.request_view import QUIET_SECONDS, RequestModal
 
 NAMES = {"\n": "enter", " ": "space"}
 
@@ -38,7 +38,7 @@ def typed(seed: int) -> str:
 @pytest.mark.parametrize("kind", ["approval", "question"])
 async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_their_order(kind: str, seed: int) -> None:
     clock = Clock()
-    app, session = app_for("streaming", stillness=STILLNESS, clock=clock)
+    app, session = app_for("streaming", stillness=QUIET_SECONDS, clock=clock)
     text = typed(seed)
     dice = random.Random(seed)
 
@@ -77,11 +77,11 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
 
 async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_early() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
-        clock.now += 2 * STILLNESS
+        clock.now += 2 * QUIET_SECONDS
         late = events.Key("a", "a")
-        late.time -= 1.5 * STILLNESS
+        late.time -= 1.5 * QUIET_SECONDS
         app.post_message(late)
         await until(pilot, lambda: app.prompt.text == "a")
         assert session.answers == []
@@ -93,7 +93,7 @@ async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_earl
 @pytest.mark.parametrize("scene", ["command_asked", "plan_waits"])
 async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_at_once(scene: str) -> None:
     clock = Clock()
-    app, session = app_for(scene, stillness=STILLNESS, clock=clock)
+    app, session = app_for(scene, stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await settled(pilot)
         clock.rest()
@@ -109,7 +109,7 @@ async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_a
 
 async def test_a_key_that_is_held_down_never_answers() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=STILLNESS, clock=clock)
+    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         for _repeat in range(100):
             press(app, "a")
@@ -147,7 +147,7 @@ async def test_a_reason_that_is_typed_on_at_once_is_the_reason_and_approves_noth
     dice = random.Random(seed)
     app, session = app_for(scene)
     async with running(app) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, ApprovalModal) and app.screen._works("a"))
+        await until(pilot, lambda: isinstance(app.screen, ApprovalModal) and app.screen._is_enabled("a"))
         for character in f"r{reason}\n":
             press(app, character)
             for _turn in range(dice.choice((0, 0, 0, 1, 2, 5)) if seed else 0):

@@ -130,7 +130,7 @@ async def test_a_retry_counts_down() -> None:
     app, _session = app_for("retrying", later=0.0)
     async with running(app) as pilot:
         assert "in 8 s" in screen_text(app)
-        app.activity.now = app.transcript.look.now = lambda: app.view.reply.retry.until - 2  # type: ignore[union-attr]  # it waits
+        app.activity.now = app.transcript.options.now = lambda: app.view.reply.retry.until - 2  # type: ignore[union-attr]  # it waits
         app._router._tick()
         await still(pilot)
         text = screen_text(app)

@@ -36,7 +36,7 @@ from widgets.info_panels import HelpPanel
 from widgets.line_view import LinesView
 from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
-from widgets.request_view import STILLNESS, RequestView
+from widgets.request_view import QUIET_SECONDS, RequestView
 from widgets.search_bar import SearchBar
 from widgets.status_line import ActivityLine, greeting, key_line, title_line
 from widgets.tool_tree import ToolTree
@@ -64,7 +64,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         *,
         now: Callable[[], float] = time,
         clock: Callable[[], float] = monotonic,
-        stillness: float = STILLNESS,
+        stillness: float = QUIET_SECONDS,
         draft: str = "",
         hint: str = "",
     ) -> None:

@@ -132,7 +132,7 @@ class BaseApp(App[int], inherit_bindings=False):
         for screen in self.screen_stack:
             for widget in (screen, *screen.query(RequestPanel)):
                 if isinstance(widget, KeyGuard):
-                    widget.hush()
+                    widget.disarm()
 
     def buffer_early_key(self, event: events.Key) -> bool:
         """Store a key that arrives before the widgets are ready; return False once they are."""

@@ -70,7 +70,7 @@ def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...
 
 def _details(app: CommandApp, _: str) -> None:
     transcript = app.transcript
-    transcript.show_details(not transcript.look.details)
+    transcript.show_details(not transcript.options.details)
 
 
 def _page(app: CommandApp, direction: int) -> None:

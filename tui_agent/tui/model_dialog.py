@@ -133,10 +133,10 @@ class ModelDialog(ModelPicker):
         """Check the model and give it the role."""
         if not self._busy:
             self._busy = True
-            self.say(f"Asking {self._choice.endpoint} …")
+            self.show_message(f"Asking {self._choice.endpoint} …")
             self._base.work(self._choose, role, name, expected=(JournalBroken,))
         else:
-            self.say("still checking the previously chosen model")
+            self.show_message("still checking the previously chosen model")
 
     async def _choose(self, role: str, name: str) -> None:
         try:
@@ -156,7 +156,7 @@ class ModelDialog(ModelPicker):
         if self._closed:
             self._base.hints.show(one_line(text, 300))
         else:
-            self.say(text)
+            self.show_message(text)
 
     def on_unmount(self) -> None:
         """Report later results as hints."""

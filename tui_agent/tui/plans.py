@@ -145,7 +145,7 @@ class PlanEdits:
         else:
             if session is not None and await self._apply(session.edit_plan(text, base)):
                 return True
-        self.app.columns.plan.show(self.app.view.plan, anew=True)
+        self.app.columns.plan.show(self.app.view.plan, force=True)
         return False
 
     async def _apply(self, change: Awaitable[bool]) -> bool:

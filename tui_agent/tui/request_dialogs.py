@@ -46,7 +46,7 @@ class RequestDock:
     def panel(self) -> RequestPanel | None:
         """The open panel."""
         panels = (child for child in self.container.children if isinstance(child, RequestPanel))
-        return next((panel for panel in panels if not panel.leaving), None)
+        return next((panel for panel in panels if not panel.is_leaving), None)
 
     @property
     def has_field_focus(self) -> bool:
@@ -91,7 +91,7 @@ class RequestDock:
     def save_draft_now(self) -> None:
         """Write pending edits before the program ends."""
         if self.panel is not None:
-            self.panel.keep_last()
+            self.panel.flush_draft()
             self._drafts.flush()
 
     def _close(self) -> None:
@@ -108,10 +108,10 @@ class RequestDock:
         if had_focus:
             self.app.screen_stack[0].set_focus(self.app.prompt)
 
-    def hush(self) -> None:
+    def disarm(self) -> None:
         """Ignore keys for a moment: a dialog that covered the panel has just closed."""
         if self.panel is not None:
-            self.panel.hush()
+            self.panel.disarm()
 
 
 def _modal_class(request: RequestItem) -> type[RequestModal]:
@@ -170,7 +170,7 @@ class RequestDialogs:
             return
         if isinstance(app.screen, RequestModal):
             if app.screen.saving or app.screen.request.id in app.view.pending:
-                app.screen.look_again()
+                app.screen.request_updated()
                 return
             app.screen.dismiss()
         unanswered = [request for request in for_dialog if request.id not in self._answered]
@@ -191,7 +191,7 @@ class RequestDialogs:
         """
         app = self.app
         self._answered.add(request)
-        self.dock.hush()
+        self.dock.disarm()
         modal = app.screen if isinstance(app.screen, RequestModal) and app.screen.request.id == request else None
         accepted = app.session is not None and app.session.answer(request, answer)
         if accepted and modal is not None and answer.verdict == "approve":

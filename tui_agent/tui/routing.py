@@ -132,7 +132,7 @@ class Router:
         parts = changes.parts
         with app.batch_update():
             if self._older_items is not None:
-                columns.look_back(view.items, self._older_items)
+                columns.load_older(view.items, self._older_items)
                 self._older_items = None
             if changes.items:
                 columns.transcript.show(view.items, changes.items)

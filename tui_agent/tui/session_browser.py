@@ -99,7 +99,7 @@ class SessionBrowser(SessionPicker):
         return self._base.session.id if self._base.session is not None else ""
 
     def _do(self, job: Callable[..., Awaitable[None]], *args: Any) -> None:
-        self._base.work(job, *args, expected=EXPECTED, on_error=self.say)
+        self._base.work(job, *args, expected=EXPECTED, on_error=self.show_message)
 
     async def _refill(self, selected: str = "") -> None:
         """List all sessions; the first time, show the newest before the others are read."""
@@ -227,15 +227,17 @@ class SessionBrowser(SessionPicker):
         if id == self._own_id:
             self.dismiss()
         elif entry.problem:
-            self.say(entry.problem)
+            self.show_message(entry.problem)
         elif entry.running:
-            fork = KEYS.of("fork") or "/fork there"
-            self.say(f"Another process has it open. {fork} continues in a fork.")
+            fork = KEYS.label("fork") or "/fork there"
+            self.show_message(f"Another process has it open. {fork} continues in a fork.")
         elif not os.path.isdir(entry.workspace):
             folder = _home_as_tilde(entry.workspace) or "unknown"
-            self.say(f"Its folder is gone: {folder}. tui-agent --resume {id} -C DIR opens it in another folder.")
+            self.show_message(
+                f"Its folder is gone: {folder}. tui-agent --resume {id} -C DIR opens it in another folder."
+            )
         elif self._own_id and self._base.view.busy and not sure:
-            key = KEYS.of("open").capitalize()
+            key = KEYS.label("open").capitalize()
             text = f"A run is in progress here. {key} again stops it and opens the other session."
             self.ask_again(text, "open", id)
         elif not self._is_done:
@@ -260,7 +262,7 @@ class SessionBrowser(SessionPicker):
 
         fork = await asyncio.to_thread(changes.fork_session, self._entries[id], None, self._mask)
         await self._refill(fork)
-        self.say("This is the fork. Enter opens it.")
+        self.show_message("This is the fork. Enter opens it.")
 
     async def _delete_session(self, id: str) -> None:
         from tui_agent.storage import changes

@@ -90,7 +90,7 @@ class SettingsScreen(SettingsForm):
             return
         value, problem = document.parse_value(where, text)
         if problem:
-            self.say(one_line(problem, 300))
+            self.show_message(one_line(problem, 300))
         else:
             self._change(name, lambda text: document.with_setting(text, where, value))
 
@@ -106,7 +106,7 @@ class SettingsScreen(SettingsForm):
             try:
                 reloaded = await asyncio.to_thread(self._write, edit)
             except (FileFault, OSError, document.SettingsEditError, UnicodeError) as error:
-                self.say(one_line(f"nothing changed: {error}", 400))
+                self.show_message(one_line(f"nothing changed: {error}", 400))
                 return
         self.loaded = self._with_command_line(reloaded)
         if name in IMMEDIATE:

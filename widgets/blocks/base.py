@@ -1,4 +1,4 @@
-"""What the transcript expects of a block."""
+"""Base class of the blocks of a transcript."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from widgets.styled_text import Line, TextStyles, indent, reuse
 from widgets.text_selection import JoinedText
 
 SHORT = 100
-"""Milliseconds under which the time of a call is not worth a word."""
+"""Calls shorter than this many milliseconds show no duration."""
 
 
 ItemT = TypeVar("ItemT")
@@ -19,29 +19,29 @@ ItemT = TypeVar("ItemT")
 
 @dataclass(slots=True)
 class BlockOptions:
-    """How all blocks are shown at the moment."""
+    """Display options shared by all blocks."""
 
     now: Callable[[], float]
     """Seconds since the epoch."""
     details: bool = False
-    """Everything unfolded."""
+    """Show details of all blocks."""
 
 
 class TranscriptBlock(ABC, Generic[ItemT]):
-    """Paints one item. Lines are kept for one width and one set of styles until the item changes."""
+    """Paints one item. Lines are cached by width and styles until the item changes."""
 
     compact = False
-    """True when two such blocks of one line each stand without a blank line between them."""
+    """Whether adjacent one-line blocks of this type have no blank line between them."""
     live = False
-    """True while time alone changes what is shown."""
+    """Whether the block changes with time."""
 
-    def __init__(self, item: ItemT, look: BlockOptions) -> None:
+    def __init__(self, item: ItemT, options: BlockOptions) -> None:
         self.item = item
-        self.look = look
+        self.options = options
         self.unfolded: bool | None = None
         """What the user chose for this block; None follows `look.details`."""
         self.kept = 0
-        """How many lines, from the top, the last painting left as they were."""
+        """Number of leading lines that the last paint reused."""
         self._lines: list[Line] = []
         self._key: tuple[int, TextStyles] | None = None
         self._fresh = False
@@ -49,18 +49,18 @@ class TranscriptBlock(ABC, Generic[ItemT]):
 
     @property
     def nested(self) -> bool:
-        """True for what a sub-agent says and calls: folded away, since its call tells what came of it (T5)."""
+        """Whether the item belongs to a sub-agent; folded by default, as its call shows the result (T5)."""
         return bool(getattr(self.item, "agent", ""))
 
     @property
     def shown(self) -> bool:
-        """Of a sub-agent only with the details, or when it was chosen in the tree (U3)."""
+        """Whether the block is visible: nested ones only with details, or when chosen in the tree (U3)."""
         return self.open or not self.nested
 
     @property
     def open(self) -> bool:
-        """True when the block shows its details."""
-        return self.look.details if self.unfolded is None else self.unfolded
+        """Whether details are shown."""
+        return self.options.details if self.unfolded is None else self.unfolded
 
     def toggle(self) -> None:
         """Fold or unfold this block."""
@@ -68,15 +68,15 @@ class TranscriptBlock(ABC, Generic[ItemT]):
         self.changed()
 
     def changed(self) -> None:
-        """The item, or how it is shown, changed."""
+        """Invalidate the lines after a change of item or display."""
         self._fresh = False
 
     def forget(self) -> None:
-        """Drop what can be painted again."""
+        """Drop cached lines."""
         self._lines, self._key, self._fresh, self._joined = [], None, False, None
 
     def lines(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """All lines of the block."""
+        """Return the lines of the block."""
         if not self._fresh or self._key != (width, styles):
             painted = self._painted(width, styles)
             self.kept = reuse(self._lines, painted) if self._key == (width, styles) else 0
@@ -89,32 +89,32 @@ class TranscriptBlock(ABC, Generic[ItemT]):
         return indent(self.paint(max(1, width - 2), styles), [("│ ", styles.faint)]) if self.open else []
 
     def joined(self, width: int, styles: TextStyles) -> JoinedText:
-        """What the lines say, for selecting and searching."""
+        """Return the text of the lines, for selection and search."""
         lines = self.lines(width, styles)
         if self._joined is None:
             self._joined = JoinedText(lines)
         return self._joined
 
     def exact(self, width: int) -> bool:
-        """True when the lines for `width` are at hand."""
+        """Return whether lines for `width` are cached."""
         return self._fresh and self._key is not None and self._key[0] == width
 
     @abstractmethod
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """The lines for a width."""
+        """Paint the lines for a width."""
 
     @abstractmethod
     def plain(self) -> str:
-        """The block's own text, for copying: no borders, no breaks that the screen made."""
+        """Return the text for copying, without borders and line wraps."""
 
     def guess(self, width: int) -> int:
-        """About how many lines it will take; cheap, and put right when the block comes into view."""
+        """Estimate the number of lines cheaply; corrected when the block becomes visible."""
         text = self.plain()
         return text.count("\n") + 1 + len(text) // max(1, width)
 
 
 def format_duration(ms: float) -> str:
-    """A time span in the shortest form that says enough."""
+    """Format a duration compactly."""
     if ms < 950:
         return f"{ms / 1000:.1f} s"
     whole = round(ms / 1000)

@@ -38,7 +38,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
     compact = True
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """State by symbol and colour."""
+        """State by symbol and color."""
         symbol, style, body = {
             "info": ("·", styles.muted, styles.muted),
             "warning": ("!", styles.warn, styles.text),
@@ -57,7 +57,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
         if self.item.code == COMPACTED:
             lines = render_markdown(more, room, styles)
         else:
-            lines = [one for row in more.split("\n") for one in wrap([(row, styles.muted)], room)]
+            lines = [wrapped for row in more.split("\n") for wrapped in wrap([(row, styles.muted)], room)]
         return indent(lines[:BEHIND], [("  │ ", styles.faint)])
 
     def plain(self) -> str:

@@ -50,8 +50,8 @@ def step_lines(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
 def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
     """All of a plan."""
     lines = wrap([(one_line(plan.approach, 4_000), styles.text)], width) if plan.approach else []
-    for number, one in enumerate(plan.prerequisites):
-        lines += labeled_lines("" if number else "needs", one_line(one, 1_000), width, styles)
+    for number, prerequisite in enumerate(plan.prerequisites):
+        lines += labeled_lines("" if number else "needs", one_line(prerequisite, 1_000), width, styles)
     lines += [Line([])] if lines else []
     for step in plan.steps:
         lines += step_lines(step, width, styles)
@@ -97,7 +97,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         """One line, unfolded the plan below it."""
         symbol, role, words, more = self._state()
         spans: list[Span] = [(words, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
-        spans += [(f" · {one}", styles.muted) for one in more]
+        spans += [(f" · {fact}", styles.muted) for fact in more]
         if self._folds:
             spans.append((" ▾" if self.open else " ▸", styles.muted))
         lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
@@ -167,22 +167,24 @@ class StepBlock(TranscriptBlock[StepItem]):
 
     def _told(self, width: int, styles: TextStyles) -> list[Line]:
         item, lines = self.item, list[Line]()
-        for place, verdict in enumerate(item.verdicts):
+        for index, verdict in enumerate(item.verdicts):
             if self.open or not verdict.met:
-                lines += self._verdict(place, width, styles)
-            for after, one in item.recoveries:
-                if after == place + 1:
-                    word = "instead" if one.by == "fallback" else "new plan"
+                lines += self._verdict(index, width, styles)
+            for after, recovery in item.recoveries:
+                if after == index + 1:
+                    word = "instead" if recovery.by == "fallback" else "new plan"
                     text = " · ".join(
-                        part for part in (one.error_class.replace("_", " "), one.strategy or one.cause) if part
+                        part
+                        for part in (recovery.error_class.replace("_", " "), recovery.strategy or recovery.cause)
+                        if part
                     )
                     lines += self._row(word, text, width, styles, styles.warn)
         if self.open and not item.verdicts and item.step.expected:
             lines += self._row("expected", item.step.expected, width, styles, styles.muted)
         return lines
 
-    def _verdict(self, place: int, width: int, styles: TextStyles) -> list[Line]:
-        verdict = self.item.verdicts[place]
+    def _verdict(self, index: int, width: int, styles: TextStyles) -> list[Line]:
+        verdict = self.item.verdicts[index]
         style = styles.muted if verdict.met else styles.text
         lines = self._row("expected", verdict.expected, width, styles, styles.muted) if verdict.expected else []
         mark: Span = ("✓ ", styles.ok) if verdict.met else ("✗ ", styles.bad)
@@ -199,13 +201,13 @@ class StepBlock(TranscriptBlock[StepItem]):
         """The step, and expected and actual."""
         item = self.item
         lines = [f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description]
-        for one in item.verdicts:
-            lines += [f"expected: {one.expected}", f"actual: {one.actual}"]
+        for verdict in item.verdicts:
+            lines += [f"expected: {verdict.expected}", f"actual: {verdict.actual}"]
         return "\n".join(lines)
 
     def guess(self, width: int) -> int:
         """One line as long as all went well."""
-        return 1 + 2 * sum(self.open or not one.met for one in self.item.verdicts)
+        return 1 + 2 * sum(self.open or not verdict.met for verdict in self.item.verdicts)
 
 
 def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line]:
@@ -258,6 +260,6 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
         assert shown is not None
         summary = shown.summary
         lines = [self._state[2], summary.action, summary.details, summary.result]
-        lines += [f"[{'x' if one.completed else ' '}] {one.description}" for one in summary.criteria]
-        lines += [decision_text(one) for one in (*summary.decisions_made, *summary.decisions_rejected)]
-        return "\n".join(one for one in lines if one)
+        lines += [f"[{'x' if criterion.completed else ' '}] {criterion.description}" for criterion in summary.criteria]
+        lines += [decision_text(decision) for decision in (*summary.decisions_made, *summary.decisions_rejected)]
+        return "\n".join(text for text in lines if text)

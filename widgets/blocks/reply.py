@@ -23,8 +23,8 @@ HOLD_SECONDS = 0.3
 class ReplyBlock(TranscriptBlock[ReplyItem]):
     """Paints a reply while it grows. The work per delta depends on the open piece of markdown alone."""
 
-    def __init__(self, item: ReplyItem, look: BlockOptions) -> None:
-        super().__init__(item, look)
+    def __init__(self, item: ReplyItem, options: BlockOptions) -> None:
+        super().__init__(item, options)
         self._text = item.text
         self._fed = 0
         self._stream = MarkdownStream()
@@ -44,7 +44,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         if self._shown or not item.text.size:
             return False
         enough = item.ended or item.text.size > 200 or sum(map(str.isalnum, item.text.text)) >= HOLD_WORDS
-        self._shown = enough or item.began is None or self.look.now() - item.began >= HOLD_SECONDS
+        self._shown = enough or item.began is None or self.options.now() - item.began >= HOLD_SECONDS
         return not self._shown
 
     def forget(self) -> None:
@@ -94,7 +94,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
     def _thought(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
         if item.thinking_since is not None:
-            spent = max(0.0, self.look.now() - item.thinking_since) * 1000 + item.thought_ms
+            spent = max(0.0, self.options.now() - item.thinking_since) * 1000 + item.thought_ms
             lines = [line(("● ", styles.accent), (f"Thinking{self._purpose} · {int(spent / 1000)} s", styles.muted))]
             return lines + self._thought_text(
                 item.thought.since(item.thought.size - 2_000), THOUGHT_LINES, width, styles
@@ -117,7 +117,11 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
     @staticmethod
     def _thought_text(text: str, limit: int, width: int, styles: TextStyles) -> list[Line]:
         rows = [row for row in text.strip()[-limit * 400 :].split("\n") if row.strip()][-limit:]
-        lines = [one for row in rows for one in wrap([(row, styles.muted + styles.emphasis.without_color)], width - 4)]
+        lines = [
+            wrapped
+            for row in rows
+            for wrapped in wrap([(row, styles.muted + styles.emphasis.without_color)], width - 4)
+        ]
         hidden = len(lines) > limit
         lines = lines[-limit:]
         if hidden and limit == THOUGHT_OPEN:
@@ -131,7 +135,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         if retry.over:
             again = "once" if retry.attempt == 1 else f"{retry.attempt} times"
             return hanging_text("·", styles.muted, f"Retried {again}: {retry.why}", styles.muted, width)
-        left = max(0, round(retry.until - self.look.now()))
+        left = max(0, round(retry.until - self.options.now()))
         text = f"{retry.why} · retrying in {left} s ({retry.attempt} of {retry.of})"
         return hanging_text("!", styles.warn, text, styles.text, width)
 

@@ -73,7 +73,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
         if self._waiting:
             return [*spans, (gap + "waiting for you", styles.warn)]
         if item.status == "running":
-            spent = max(0.0, self.look.now() - item.began)
+            spent = max(0.0, self.options.now() - item.began)
             return [*spans, (f"{gap}{int(spent)} s", styles.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
             return [*spans, (gap + item.status, styles.muted)]
@@ -96,9 +96,9 @@ class ToolCard(TranscriptBlock[ToolItem]):
         """Errors in the file that was written, a line each while the card is folded (T4)."""
         lines: list[Line] = []
         shown = self.item.wrong if self.open else self.item.wrong[:WRONG_LINES]
-        for one in shown:
-            place: list[Span] = [(f"✗ {one.line}: ", styles.bad)]
-            said = " ".join(one.message.split())
+        for problem in shown:
+            place: list[Span] = [(f"✗ {problem.line}: ", styles.bad)]
+            said = " ".join(problem.message.split())
             text = said if self.open else fit(said, max(1, width - width_of(place)))
             lines += chop([*place, (text, styles.text)], width)
         hidden = len(self.item.wrong) - len(shown)
@@ -162,7 +162,9 @@ class ToolCard(TranscriptBlock[ToolItem]):
         """At most `limit` of the rows, from the head or the tail, and how many are missing."""
         limit = OPEN_LINES if self.open else limit
         kept = found[:limit] if head else found[-limit:]
-        lines = [one for row, style in kept for one in chop(list(ansi.ansi_spans(row[:4_000], styles, style)), width)]
+        lines = [
+            chopped for row, style in kept for chopped in chop(list(ansi.ansi_spans(row[:4_000], styles, style)), width)
+        ]
         hidden = len(found) - len(kept)
         if len(lines) > 2 * limit:
             lines = lines[: 2 * limit] if head else lines[-2 * limit :]

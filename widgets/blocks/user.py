@@ -46,8 +46,8 @@ class ShellBlock(TranscriptBlock[UserShellCommand]):
                     (f"… {len(output) - len(shown)} lines above · {key_of('details')} shows them", styles.muted),
                 )
             )
-        for one in shown:
-            lines += indent(chop(list(ansi.ansi_spans(one, styles, styles.muted)), width - 4), gutter)
+        for shown_line in shown:
+            lines += indent(chop(list(ansi.ansi_spans(shown_line, styles, styles.muted)), width - 4), gutter)
         if item.exit_code:
             lines.append(line(*gutter, (f"exit code {item.exit_code}", styles.bad)))
         return lines
