@@ -26,9 +26,9 @@ from tests.tools.test_matching import BIG, edit
 from tui_agent.engine.checks.examples import examples_in
 from tui_agent.engine.checks.request_reading import read_request
 from tui_agent.engine.checks.request_scope import asks_for_tests_only
-from tui_agent.engine.checks.static_checks import problems
-from tui_agent.mentions.search import CHUNK_NAMES
-from tui_agent.mentions.syntax import MAX_MENTIONS, mentions
+from tui_agent.engine.checks.static_checks import find_problems
+from tui_agent.mentions.search import CHUNK
+from tui_agent.mentions.syntax import MOST, mentions
 from tui_agent.models.framing import NdjsonLines, Splitter, SseEvents
 from tui_agent.plan import markdown
 from tui_agent.protocols.file_reply import read_file_reply
@@ -42,7 +42,7 @@ def test_large_files_are_checked_in_time() -> None:
     old = "".join(f"def f{n}(a):\n\n    x = a  # note {n}\n\n    return x\n\n\n" for n in range(3_500))
     new = old.replace("return x", "return x + 1").replace("f9(", "g9(").replace("  # note 77\n", "\n")
     with within(30):
-        problems(read_request("Rename f9 in a.py to g9"), {"a.py": old, "b.py": old}, {"a.py": new})
+        find_problems(read_request("Rename f9 in a.py to g9"), {"a.py": old, "b.py": old}, {"a.py": new})
     with within(15):
         for text in (
             "rename " * 5_000,
@@ -51,7 +51,7 @@ def test_large_files_are_checked_in_time() -> None:
             "fix the tests and " * 2_000,
             "a.b/c" * 4_000,
         ):
-            problems(read_request(text), {"a.py": "X = 1\n"}, {"a.py": "X = 2\n"})
+            find_problems(read_request(text), {"a.py": "X = 1\n"}, {"a.py": "X = 2\n"})
             asks_for_tests_only(text)
 
 
@@ -87,7 +87,7 @@ def test_long_messages_are_read_quickly() -> None:
     with within(10):
         for text in ("@" + "." * 400_000, "@a" * 200_000, "```\n" * 100_000, '@"' * 200_000, "@a,)" * 100_000):
             mentions(text)
-    assert len(mentions("@a.py " * 100)) == MAX_MENTIONS
+    assert len(mentions("@a.py " * 100)) == MOST
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_clean_is_linear() -> None:
 
 
 async def test_a_longest_query_over_many_names_takes_no_time() -> None:
-    packed = index([f"folder{number % 50}/file_{number}.py" for number in range(5 * CHUNK_NAMES)])
+    packed = index([f"folder{number % 50}/file_{number}.py" for number in range(5 * CHUNK)])
     with within(5):
         assert packed.search("f" * 200, (), threading.Event()) == []
 

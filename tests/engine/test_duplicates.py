@@ -215,7 +215,7 @@ def test_news_between_identical_calls_are_no_loop() -> None:
     for number in range(20):
         repeats.add(("edit_file", str(number)), "ok")
         repeats.add(("run_terminal_command", "test"), "failed")
-        assert repeats.end_round() == ("", "")
+        assert repeats.end_batch() == ("", "")
 
 
 def test_a_loop_is_told_before_it_stops_and_forgotten_when_the_user_speaks() -> None:
@@ -223,12 +223,12 @@ def test_a_loop_is_told_before_it_stops_and_forgotten_when_the_user_speaks() -> 
     said = []
     for _ in range(5):
         repeats.add(("a", "{}"), "same")
-        said.append(repeats.end_round())
+        said.append(repeats.end_batch())
     assert [bool(note) for note, _ in said] == [False, False, True, False, False] or said[2][0]
     assert said[4][1] and not said[3][1]
     repeats.reset()
     repeats.add(("a", "{}"), "same")
-    assert repeats.end_round() == ("", "")
+    assert repeats.end_batch() == ("", "")
 
 
 async def test_the_user_sees_the_result_of_a_repeated_call_and_no_words_for_the_model(workspace: Path) -> None:

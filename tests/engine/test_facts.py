@@ -11,7 +11,7 @@ from tui_agent.engine.checks.project_checks import checks_of, failed_check, stal
 from tui_agent.engine.checks.properties import function_in, properties_in
 from tui_agent.engine.checks.relevant_files import find_relevant_files, room_in_window
 from tui_agent.engine.checks.request_reading import is_small, list_items, read_request, request_kind
-from tui_agent.engine.checks.static_checks import lint_hints, problems, with_fixed_imports
+from tui_agent.engine.checks.static_checks import find_problems, lint_hints, with_fixed_imports
 from tui_agent.safety.roots import Roots
 
 test_command.__test__ = False  # type: ignore[attr-defined]  # its name is what it finds, it is no test
@@ -70,7 +70,7 @@ def test_words_about_a_result_become_conditions() -> None:
 
 
 def found(request: str, before: dict[str, str], after: dict[str, str]) -> list[str]:
-    return [one.text for one in problems(read_request(request), before, after)]
+    return [one.text for one in find_problems(read_request(request), before, after)]
 
 
 OLD = "import os\n\nRATE = 2  # per cent\n\n\ndef size(path, unit=1):\n    return os.stat(path).st_size // unit\n"
@@ -107,10 +107,10 @@ def test_a_rename_must_reach_every_file_and_what_is_named_must_be_there() -> Non
 def test_a_test_that_fails_is_not_made_to_pass_by_changing_it() -> None:
     before = {"a.py": OLD, "test_a.py": "def test():\n    assert 1 == 2\n"}
     passing = {"test_a.py": "def test():\n    assert 2 == 2\n"}
-    wrong = problems(read_request("test_a.py fails. Fix a.py so that the tests pass."), before, passing)
+    wrong = find_problems(read_request("test_a.py fails. Fix a.py so that the tests pass."), before, passing)
     assert ("test_a.py must stay as it is", False) in [(one.text, one.soft) for one in wrong]
     assert found("Add a second test to test_a.py", before, passing) == []
-    (soft,) = problems(read_request("Make size in a.py faster"), before, passing)
+    (soft,) = find_problems(read_request("Make size in a.py faster"), before, passing)
     assert soft.soft
 
 

@@ -317,14 +317,14 @@ def test_answers_are_no_announcements(text: str) -> None:
 def test_tries_count_kinds_and_all() -> None:
     tries = RejectionCounter(0.7)
     for _ in range(3):
-        assert not tries.spent("unreadable")
-        tries.bad("unreadable")
+        assert not tries.is_exhausted("unreadable")
+        tries.add("unreadable")
     assert tries.temperature == 0
-    tries.good()
+    tries.reset()
     assert tries.temperature == 0.7
     for _ in range(3):
-        tries.bad("server")
-    assert tries.spent("server")
+        tries.add("server")
+    assert tries.is_exhausted("server")
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_repetition_is_told_from_text(text: str, found: bool, size: int) -> None
     detector = RepetitionDetector()
     for start in range(0, len(text), size):
         detector.feed(text[start : start + size])
-    assert bool(detector.found) is found
+    assert bool(detector.phrase) is found
 
 
 @pytest.mark.parametrize("again", ["", "stopped in the middle of", "the middle of"])

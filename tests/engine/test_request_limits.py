@@ -14,7 +14,7 @@ from tui_agent.common import paths
 from tui_agent.engine.checks.name_checks import answer_gaps
 from tui_agent.engine.checks.request_reading import read_request
 from tui_agent.engine.checks.request_scope import asks_for_tests_only, protected_files, wanted_tests
-from tui_agent.engine.checks.static_checks import problems, unnamed_values, wrong_sections
+from tui_agent.engine.checks.static_checks import find_problems, unnamed_values, wrong_sections
 from tui_agent.events import CompletionRefused
 from tui_agent.protocols.file_reply import read_file_reply
 
@@ -78,15 +78,15 @@ def test_too_few_tests_are_a_problem() -> None:
     head = "import unittest\n\nfrom f import f\n\n\nclass T(unittest.TestCase):\n"
     one = head + "    def test_f(self):\n        self.assertEqual(f(), 1)\n        self.assertTrue(f())\n"
     two = one + "\n    def test_type(self):\n        self.assertIsInstance(f(), int)\n"
-    assert "at least 2 are wanted" in problems(request, before, {"test_f.py": one})[0].text
-    assert problems(request, before, {"test_f.py": two}) == []
+    assert "at least 2 are wanted" in find_problems(request, before, {"test_f.py": one})[0].text
+    assert find_problems(request, before, {"test_f.py": two}) == []
     plain = read_request("Write tests for f of f.py in a new file test_f.py, at least two.")
-    assert problems(plain, before, {"test_f.py": one}) == []
+    assert find_problems(plain, before, {"test_f.py": one}) == []
 
 
 def test_what_a_new_file_is_to_have_is_not_left_out() -> None:
     text = "new file grades.py pls, with grade(points): 'A' from 90 on, everything below is 'F'"
-    found = problems(read_request(text), {"a.py": "x = 1\n"}, {"grades.py": "GRADES = {90: 'A'}\n"})
+    found = find_problems(read_request(text), {"a.py": "x = 1\n"}, {"grades.py": "GRADES = {90: 'A'}\n"})
     assert [(one.text, one.soft) for one in found] == [("grade is nowhere", False)]
 
 
@@ -140,11 +140,11 @@ def test_of_two_bugs_two_functions_are_to_change() -> None:
     toggled = lamp.replace("self.on = True", "self.on = not self.on")
     good = toggled.replace("self.level += 10", "self.level = min(100, self.level + 10)")
     over = good.replace("self.level -= 10", "self.level = max(0, self.level - 10)")
-    assert [one.text for one in problems(request, {"lamp.py": lamp}, {"lamp.py": toggled})] == [
+    assert [one.text for one in find_problems(request, {"lamp.py": lamp}, {"lamp.py": toggled})] == [
         "brighter is still as it was"
     ]
-    assert problems(request, {"lamp.py": lamp}, {"lamp.py": good}) == []
-    found = problems(request, {"lamp.py": lamp}, {"lamp.py": over})
+    assert find_problems(request, {"lamp.py": lamp}, {"lamp.py": good}) == []
+    found = find_problems(request, {"lamp.py": lamp}, {"lamp.py": over})
     assert [(one.text, one.soft) for one in found] == [("darker works, and must stay as it is", True)]
 
 

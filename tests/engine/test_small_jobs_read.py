@@ -11,7 +11,7 @@ import pytest
 from tui_agent.engine.checks.examples import examples_in
 from tui_agent.engine.checks.properties import properties_in, property_program
 from tui_agent.engine.checks.request_reading import read_request, removable_names
-from tui_agent.engine.checks.static_checks import lint_hints, problems
+from tui_agent.engine.checks.static_checks import find_problems, lint_hints
 from tui_agent.protocols.file_reply import named_paths, read_file_reply
 
 FENCE = "```"
@@ -90,7 +90,7 @@ def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
     assert "__init__" not in got and "import math" in got and "@dataclass" in got
     assert not [
         one.text
-        for one in problems(read_request(request), {"geometry.py": POINT}, {"geometry.py": got})
+        for one in find_problems(read_request(request), {"geometry.py": POINT}, {"geometry.py": got})
         if not one.soft
     ]
     part = "class Point:\n    def length(self):\n        return math.hypot(self.x, self.y)\n"
@@ -102,18 +102,20 @@ def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
 def test_a_constant_that_is_asked_for_by_name_has_it() -> None:
     request = read_request("0.19 is written three times in tax.py. Make it a constant VAT at the top and use that.")
     before = {"tax.py": "def tax(net):\n    return net * 0.19\n"}
-    wrong = problems(request, before, {"tax.py": "RATE = 0.19\n\n\ndef tax(net):\n    return net * RATE\n"})
+    wrong = find_problems(request, before, {"tax.py": "RATE = 0.19\n\n\ndef tax(net):\n    return net * RATE\n"})
     assert [(one.text, one.soft) for one in wrong] == [("VAT is nowhere", False)]
-    assert problems(request, before, {"tax.py": "VAT = 0.19\n\n\ndef tax(net):\n    return net * VAT\n"}) == []
+    assert find_problems(request, before, {"tax.py": "VAT = 0.19\n\n\ndef tax(net):\n    return net * VAT\n"}) == []
 
 
 def test_a_file_that_is_to_be_adapted_has_to_change() -> None:
     before = {"users.py": "def find():\n    return 1\n", "card.py": "from users import find\n"}
     after = {"users.py": "def find():\n    return {}\n"}
     request = read_request("Change find in users.py so that it returns a dict, and adapt card.py, which uses it.")
-    assert [(one.text, one.soft) for one in problems(request, before, after)] == [("card.py has to change, too", False)]
+    assert [(one.text, one.soft) for one in find_problems(request, before, after)] == [
+        ("card.py has to change, too", False)
+    ]
     request = read_request("Change find in users.py, and update card.py if needed.")
-    assert problems(request, before, after) == []
+    assert find_problems(request, before, after) == []
 
 
 def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
@@ -129,10 +131,10 @@ def test_what_is_moved_stands_in_its_new_place_only() -> None:
     before = {"a.py": "import re\n\n\ndef x():\n    return re.I\n\n\ndef y():\n    return 1\n", "b.py": ""}
     request = read_request("Please move the function x from a.py to b.py.")
     left = {"b.py": "import re\n\n\ndef x():\n    return re.I\n"}
-    assert "x still stands in a.py" in [one.text for one in problems(request, before, left)]
+    assert "x still stands in a.py" in [one.text for one in find_problems(request, before, left)]
     gone = {"a.py": "def y():\n    return 1\n"}
-    assert "b.py does not define x yet" in [one.text for one in problems(request, before, gone)]
-    assert not [one for one in problems(request, before, {**left, **gone}) if not one.soft]
+    assert "b.py does not define x yet" in [one.text for one in find_problems(request, before, gone)]
+    assert not [one for one in find_problems(request, before, {**left, **gone}) if not one.soft]
 
 
 def test_an_import_that_is_still_used_comes_back_alone() -> None:
@@ -153,7 +155,7 @@ def test_a_name_is_imported_from_where_it_is_defined() -> None:
         "lib/shelf.py": "from lib import label\n\n\ndef show(a):\n    return label(a)\n",
     }
     request = read_request("The function fmt in lib/labels.py should be called label. Rename it.")
-    wrong = problems(request, before, after)
+    wrong = find_problems(request, before, after)
     assert [one.soft for one in wrong if "imports label from lib" in one.text] == [False]
 
 
@@ -248,8 +250,8 @@ def test_of_two_faults_both_have_to_be_worked_on() -> None:
     )
     one = {"scores.py": SCORES.replace("min(", "max(")}
     both = {"scores.py": one["scores.py"].replace("[:-1]", "")}
-    assert [each.text for each in problems(request, {"scores.py": SCORES}, one)] == ["average is still as it was"]
-    assert problems(request, {"scores.py": SCORES}, both) == []
+    assert [each.text for each in find_problems(request, {"scores.py": SCORES}, one)] == ["average is still as it was"]
+    assert find_problems(request, {"scores.py": SCORES}, both) == []
 
 
 def test_what_all_instances_share_is_told() -> None:

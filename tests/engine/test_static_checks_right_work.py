@@ -4,17 +4,17 @@ import pytest
 
 from tui_agent.engine.checks.request_reading import read_request
 from tui_agent.engine.checks.request_scope import asks_for_tests_only
-from tui_agent.engine.checks.static_checks import lint_hints, problems, syntax_error, with_fixed_imports
+from tui_agent.engine.checks.static_checks import find_problems, lint_hints, syntax_error, with_fixed_imports
 
 Files = dict[str, str]
 
 
 def hard(request: str, before: Files, changed: Files) -> list[str]:
-    return [one.text for one in problems(read_request(request), before, changed) if not one.soft]
+    return [one.text for one in find_problems(read_request(request), before, changed) if not one.soft]
 
 
 def every(request: str, before: Files, changed: Files) -> list[str]:
-    return [one.text for one in problems(read_request(request), before, changed)]
+    return [one.text for one in find_problems(read_request(request), before, changed)]
 
 
 API = {"api.py": "def getName(user):\n    return user\n\n\ndef getAge(user):\n    return 1\n"}
@@ -429,7 +429,7 @@ def test_the_old_name_may_be_kept(request_: str) -> None:
 
 def test_texts_that_speak_of_the_old_name_are_soft() -> None:
     before = {**PRICES, "README.md": "Use `calc` or prices.calc(1).\n", "CHANGELOG.md": "- `calc` is new\n"}
-    found = problems(read_request("Rename calc in prices.py to gross"), before, renamed("gross"))
+    found = find_problems(read_request("Rename calc in prices.py to gross"), before, renamed("gross"))
     assert [one.soft for one in found] == [True] and "README.md" in found[0].text
     prose = {**PRICES, "README.md": "We calc all day.\n"}
     assert every("Rename calc in prices.py to gross", prose, renamed("gross")) == []
@@ -502,5 +502,5 @@ def test_deep_and_large_files_are_no_trouble() -> None:
     for text in (deep, sums):
         lint_hints({"a.py": text})
         with_fixed_imports(text, None)
-        problems(read_request("Make it faster"), {"a.py": sums}, {"a.py": text})
+        find_problems(read_request("Make it faster"), {"a.py": sums}, {"a.py": text})
     assert syntax_error("a.json", "[" * 200_000) == ""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_agent.engine.loop.structured import object_begun
+from tui_agent.engine.loop.structured import has_object_start
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tui_agent.engine.loop.structured import object_begun
     ],
 )
 def test_an_object_begins(text: str) -> None:
-    assert object_begun(text)
+    assert has_object_start(text)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_an_object_begins(text: str) -> None:
     ],
 )
 def test_words_and_code_are_none(text: str) -> None:
-    assert not object_begun(text)
+    assert not has_object_start(text)

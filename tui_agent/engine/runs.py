@@ -344,14 +344,14 @@ class _Loops:
     def completion(self, node: str, registry: Registry) -> Completion:
         """Return the completion gate of the run; its checks are children of `node`."""
         from tui_agent.engine.checks.request_reading import read_request
-        from tui_agent.engine.loop.completion import CheckRuns, Completion
+        from tui_agent.engine.loop.completion import CheckRunner, Completion
 
         environment = self._environment
         return Completion(
             self._calls,
             read_request(self._state.history.request),
             self.next_strategy,
-            CheckRuns(environment, self._calls, registry),
+            CheckRunner(environment, self._calls, registry),
             node=node,
             attended=environment.attended,
             writes=not environment.mode.reads_only and environment.approval_mode is not ApprovalMode.READ_ONLY,
@@ -385,7 +385,7 @@ class _NextStrategyLoop:
         """See Worker."""
         ended = await self._loop.work()
         self.claimed = self._loop.claimed
-        if not self._loop.misfit or ended.outcome != "failed" or not self._loops.next_strategy():
+        if not self._loop.strategy_failed or ended.outcome != "failed" or not self._loops.next_strategy():
             return ended
         return await self._create_next().work()
 
@@ -397,7 +397,7 @@ class SessionConversation:
         self._stream = deps.stream
         self._memory = deps.memory
         self._system = system
-        self.keep_raw = deps.raw.keep
+        self.save_raw = deps.raw.save
 
     def context(self) -> tuple[Message, ...]:
         """Return system message, plan document and history (H1)."""

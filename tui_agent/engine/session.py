@@ -124,7 +124,9 @@ class TitleGenerator:
         exchange = f"The user:\n{request[:TITLE_EXCERPT]}\n\nThe agent:\n{answer[:TITLE_EXCERPT]}"
         messages = (SystemMessage(text=prompt("title")), UserMessage(text=exchange))
         structured = Structured(run=run, stream=self._stream, roles=self._roles, brain=brain)
-        reply = await structured.ask("title", Question(alone=messages), parent=run, schema=None, quiet=TITLE_TIMEOUT)
+        reply = await structured.ask(
+            "title", Question(alone=messages), parent=run, schema=None, idle_timeout=TITLE_TIMEOUT
+        )
         self._answered = not isinstance(reply, Fault)
         return "" if isinstance(reply, Fault) else parse_title(reply.text)
 

@@ -44,7 +44,7 @@ _COMPARED = 1_500
 """Lines of a change that are compared at most."""
 
 
-def problems(
+def find_problems(
     request: RequestReading,
     before: Mapping[str, str],
     changed: Mapping[str, str],

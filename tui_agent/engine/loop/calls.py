@@ -1,4 +1,4 @@
-"""Calls that say nothing new: the same call in the same world (W13), and runs that go round in circles."""
+"""Runs the tool calls of a run: in order or in parallel, cached while nothing changes, and watched for loops (W13)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -27,155 +28,151 @@ from tui_agent.text import clean, mark_invisible, one_line
 from tui_agent.tools.base import Args, Tool, ToolError, ToolRefused
 from tui_agent.tools.registry import Registry
 
-ANSWERED_FOR = 2
-"""Iterations for which a call is answered with its earlier result."""
-PASSING = frozenset(
+CACHED_ITERATIONS = 2
+"""Iterations for which a result is cached."""
+TRANSIENT_CODES = frozenset(
     ("timeout", "interrupted", "unsaved", "defect", "changed", "other", "failed", "unreachable", "limit")
 )
-"""Kinds of failure that another try may not meet again, those of sub-agents among them (T5)."""
+"""Codes of failures that may not recur, including those of sub-agents (T5). Never cached."""
 UNAVAILABLE = "unavailable"
-"""Code of a result that says that nothing can be told at the moment: only time may change that."""
-PASSING_CLASSES = frozenset({"timeout", "network", "busy"})
-"""As above, told by what a program wrote: see `verification.error_class`."""
-SAME_NOTE, SAME_STOP = 3, 5
-"""Identical results in a row until the model is told, and until the user is asked."""
-TURNS_NOTE, TURNS_STOP = 4, 6
-"""Calls of an A/B/A/B row until the same."""
-STALE_NOTE, STALE_STOP = 3, 6
-"""Rounds in a row that brought nothing that was not known already, until the same."""
+"""Code of a successful result without an answer yet: only time can change it, so it is never cached."""
+TRANSIENT_CLASSES = frozenset({"timeout", "network", "busy"})
+"""Transient failures recognized from a program's output; see `verification.error_class`."""
+REPEATED_WARNING, REPEATED_STOP = 3, 5
+"""Identical results in a row before the model is warned, and before the user is asked."""
+ALTERNATING_WARNING, ALTERNATING_STOP = 4, 6
+"""The same for calls that alternate A/B/A/B."""
+STALE_WARNING, STALE_STOP = 3, 6
+"""The same for batches without a new result."""
 
 Key = tuple[str, str]
-"""Tool and normalised arguments."""
+"""Tool and normalized arguments."""
 
 
 class WorldState(msgspec.Struct, frozen=True):
-    """What a call's outcome may depend on; equal when it can't have changed."""
+    """What the result of a call may depend on; equal states give equal results."""
 
-    acts: int
-    """How often anything was written or run, or the user said something."""
+    actions: int
+    """How often anything was written or run, or the user sent a message."""
     writes: int
     """How often a file was written."""
-    leave: tuple[str, str]
+    modes: tuple[str, str]
     """Mode and approval mode."""
     file: Hashable
     """Size and times of the file that the call names."""
 
 
 class CachedCall(msgspec.Struct, frozen=True):
-    """A call that was carried out."""
+    """The result of an executed call."""
 
     iteration: int
-    world: WorldState
+    state: WorldState
     result: ToolResult
     text: str
 
 
 class CallCache:
-    """The calls of the last rounds with what came out; older ones are forgotten."""
+    """Results of the last iterations."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, CachedCall] = {}
+        self._cached: dict[Key, CachedCall] = {}
         self._iteration = 0
 
-    def next_round(self) -> None:
-        """Another reply is carried out."""
+    def next_iteration(self) -> None:
+        """Start an iteration and drop expired results."""
         self._iteration += 1
-        oldest = self._iteration - ANSWERED_FOR
-        self._known = {key: one for key, one in self._known.items() if one.iteration >= oldest}
+        oldest = self._iteration - CACHED_ITERATIONS
+        self._cached = {key: cached for key, cached in self._cached.items() if cached.iteration >= oldest}
 
-    def remember(self, key: Key, world: WorldState, result: ToolResult, text: str) -> None:
-        """Note a call that was just carried out, with the world as it left it."""
+    def store(self, key: Key, state: WorldState, result: ToolResult, text: str) -> None:
+        """Cache the result of an executed call, unless it may differ next time. `state`: the state after the call."""
         if result.success:
-            passing = result.code == UNAVAILABLE
+            transient = result.code == UNAVAILABLE
         else:
-            passing = result.code in PASSING or error_class(result) in PASSING_CLASSES
-        if not passing:
-            self._known[key] = CachedCall(self._iteration, world, result, text)
+            transient = result.code in TRANSIENT_CODES or error_class(result) in TRANSIENT_CLASSES
+        if not transient:
+            self._cached[key] = CachedCall(self._iteration, state, result, text)
 
-    def earlier(self, key: Key, world: WorldState, *, reads: bool, writes: bool) -> CachedCall | None:
-        """The result that still holds for this call, if there is one.
+    def find(self, key: Key, state: WorldState, *, reads: bool, writes: bool) -> CachedCall | None:
+        """Return the result that is still valid for this call, if any.
 
-        Within one reply a write is never done twice, and a command is run again only after a file was written.
+        Within one reply a write is never repeated, and a command only after a file was written.
         """
-        known = self._known.get(key)
-        if known is None or known.world.file != world.file or known.world.leave != world.leave:
+        cached = self._cached.get(key)
+        if cached is None or cached.state.file != state.file or cached.state.modes != state.modes:
             return None
-        if known.iteration == self._iteration and not reads:
-            return known if writes or known.world.writes == world.writes else None
-        return known if known.world.acts == world.acts else None
+        if cached.iteration == self._iteration and not reads:
+            return cached if writes or cached.state.writes == state.writes else None
+        return cached if cached.state.actions == state.actions else None
 
 
 class LoopDetector:
-    """Counts what was really carried out, to notice a run that goes round in circles."""
+    """Detects a run that repeats its calls, from the calls that were executed."""
 
     def __init__(self) -> None:
-        self._row: deque[tuple[Key, str]] = deque(maxlen=max(SAME_STOP, TURNS_STOP))
+        self._recent: deque[tuple[Key, str]] = deque(maxlen=max(REPEATED_STOP, ALTERNATING_STOP))
         self._seen: set[tuple[Key, str]] = set()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._stale = 0
-        self._news = False
+        self._has_new_result = False
 
     def reset(self) -> None:
-        """The user said something: what was is no loop any more."""
-        self._row.clear()
+        """Forget everything, because the user sent a message."""
+        self._recent.clear()
         self._seen.clear()
-        self._told.clear()
+        self._warned.clear()
         self._stale = 0
 
     def add(self, key: Key, text: str) -> None:
-        """A call was carried out and gave `text`."""
+        """Record an executed call and the text of its result."""
         pair = (key, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
-        self._news = self._news or pair not in self._seen
+        self._has_new_result = self._has_new_result or pair not in self._seen
         self._seen.add(pair)
-        self._row.append(pair)
+        self._recent.append(pair)
 
-    def end_round(self) -> tuple[str, str]:
-        """What to tell the model, and why to stop and ask the user; each empty when there is no reason."""
-        self._stale = 0 if self._news else self._stale + 1
-        self._news = False
-        note, stop = "", ""
-        for words, count, first, last in (
-            (f"{self._last()} gave the same result", self._same(), SAME_NOTE, SAME_STOP),
-            (f"{self._last(2)} take turns with the same results", self._turns(), TURNS_NOTE, TURNS_STOP),
-            ("the last rounds brought nothing new", self._stale, STALE_NOTE, STALE_STOP),
+    def end_batch(self) -> tuple[str, str]:
+        """Return a warning for the model and a reason to stop and ask the user, either of them possibly empty."""
+        self._stale = 0 if self._has_new_result else self._stale + 1
+        self._has_new_result = False
+        warning, stop = "", ""
+        repeated, alternating = self._periodic(1), self._periodic(2)
+        for pattern, count, warn_at, stop_at in (
+            (f"{self._last_tools(1)} gave the same result", repeated, REPEATED_WARNING, REPEATED_STOP),
+            (
+                f"{self._last_tools(2)} take turns with the same results",
+                0 if repeated > 1 else alternating,
+                ALTERNATING_WARNING,
+                ALTERNATING_STOP,
+            ),
+            ("the last rounds brought nothing new", self._stale, STALE_WARNING, STALE_STOP),
         ):
-            what = f"{words} ({count} times in a row)"
-            if count >= last:
-                stop = stop or what
-            elif count >= first and words not in self._told:
-                self._told.add(words)
-                note = note or what
-        return note, stop
+            reason = f"{pattern} ({count} times in a row)"
+            if count >= stop_at:
+                stop = stop or reason
+            elif count >= warn_at and pattern not in self._warned:
+                self._warned.add(pattern)
+                warning = warning or reason
+        return warning, stop
 
-    def _last(self, count: int = 1) -> str:
-        names = dict.fromkeys(key[0] for key, _ in list(self._row)[-count:])
+    def _last_tools(self, count: int) -> str:
+        names = dict.fromkeys(key[0] for key, _ in list(self._recent)[-count:])
         return " and ".join(names) or "the last call"
 
-    def _same(self) -> int:
-        row = list(self._row)
-        count = 0
-        while count < len(row) and row[-1 - count] == row[-1]:
-            count += 1
-        return count
-
-    def _turns(self) -> int:
-        row = list(self._row)
-        if len(row) < 2 or row[-1] == row[-2]:
-            return 0
-        count = 0
-        while count < len(row) and row[-1 - count] == row[-1 - count % 2]:
-            count += 1
-        return count
+    def _periodic(self, period: int) -> int:
+        """Return how many of the latest calls repeat with this period."""
+        newest_first = list(reversed(self._recent))
+        matches = (pair == newest_first[index % period] for index, pair in enumerate(newest_first))
+        return sum(takewhile(bool, matches))
 
 
 log = logging.getLogger(__name__)
 
-SIDE_BY_SIDE = 8
-"""Reading calls that run at the same time at most."""
-CALLS, CALLS_READING = 10, 15
-"""Calls of one reply that are run at most; more in the modes that only read (W13)."""
-MANY = 8
-"""Above so many calls in a reply the model is advised to send fewer."""
+MAX_PARALLEL = 8
+"""Read-only calls that run in parallel."""
+MAX_CALLS, MAX_READ_ONLY_CALLS = 10, 15
+"""Calls of one reply that are run; the second applies in read-only modes (W13)."""
+MANY_CALLS = 8
+"""Above this number of calls in a reply, the model is advised to send fewer."""
 REPEATED = (
     "You made this very call before and nothing has changed since, so it was not run again. Its result stands; do not "
     "call it again."
@@ -184,24 +181,24 @@ INTERRUPTED = ToolResult(success=False, error="Interrupted by the user.", code="
 
 
 class ToolBatch(msgspec.Struct):
-    """What became of the calls of one reply."""
+    """The calls of one reply, counted by what happened to them."""
 
     sent: int
     ran: int = 0
-    """Carried out, with whatever result."""
+    """Executed, with any result."""
     duplicates: int = 0
-    left: int = 0
+    skipped: int = 0
     """Not run because there were too many."""
     rejected: list[tuple[ToolCall, ToolResult]] = []
-    """Could not be run as they came."""
-    note: str = ""
-    """A reason to tell the model that it goes round in circles."""
+    """Not run because they were invalid."""
+    warning: str = ""
+    """Why the model seems to be looping."""
     stop: str = ""
-    """A reason to stop and ask the user."""
+    """Why to stop and ask the user."""
 
 
 class ToolCalls:
-    """Runs calls for one run of the agent."""
+    """Runs the tool calls of one run."""
 
     def __init__(
         self,
@@ -212,119 +209,117 @@ class ToolCalls:
         delegate: Delegate | None = None,
         attach: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`delegate` runs sub-agents (T5), `attach` attaches what the newest messages mention (H7)."""
+        """`delegate` runs sub-agents (T5); `attach` attaches the mentions in the newest messages (H7)."""
         self._delegate = delegate
         self._attach = attach
         self.environment = self._environment = environment
-        self.code = environment.code  # what language servers know (T3)
+        self.code = environment.code
+        """Code intelligence by language servers (T3)."""
         self._registry = registry
         self._run = run
         self._specs = registry.specs()
-        self._signatures = CallCache()
-        self._repeats = LoopDetector()
-        self._round = ToolBatch(sent=0)
+        self._cache = CallCache()
+        self._loops = LoopDetector()
+        self._batch = ToolBatch(sent=0)
         self.protocol: Protocol = "native"
-        """How an example of a call is written in errors."""
+        """The protocol that examples in errors are written in."""
         self.count = 0
-        """How many calls were carried out."""
+        """How many calls were executed."""
         self.results: list[tuple[ToolCall, ToolResult]] = []
-        """Every call of the run with what came out, in the order in which they ended; one that was answered with an
-        earlier result has that one, without its changes."""
+        """All calls of the run with their results, in order of completion; a duplicate has the cached result without
+        its changes."""
         self.by_command: dict[str, CommandChangedFiles] = {}
-        """Call → what its command changed in the workspace, of those that were watched."""
-        self._footing = WorkspaceHealth(
+        """Call id to the workspace changes of its command, for commands that were watched."""
+        self._health = WorkspaceHealth(
             environment.roots.folders, lambda notice: environment.stream.emit(notice, run=run)
         )
-        self._touched: dict[str, None] = {}
-        """Files that calls of this round saw."""
+        self._seen_files: dict[str, None] = {}
+        """Files that calls of this batch read."""
         self.changed: list[str] = []
-        """Files that were changed, as the user knows them, the latest last."""
+        """Changed files by their display names, the latest last."""
         self.declined = False
-        """The user said no to one of the calls; what rules and modes refuse does not count."""
+        """The user declined an action of this run; refusals by policy or mode don't count."""
 
     def use(self, registry: Registry) -> None:
-        """Offer these tools from now on: what a step or an intent allows (W1, W11)."""
+        """Offer these tools from now on, as a step or an intent requires (W1, W11)."""
         self._registry = registry
         self._specs = registry.specs()
 
     async def carry_out(self, calls: tuple[ToolCall, ...], parent: str) -> ToolBatch:
-        """Every call gets exactly one `tool.finished`, in call order for those that may change something.
+        """Run the calls of one reply below the progress node `parent`.
 
-        Runs of neighbouring calls that only read go in parallel. Cancelling finishes the open ones as interrupted.
+        Every call gets exactly one `tool.finished`, in call order for those that may change something. Adjacent
+        read-only calls run in parallel. On cancellation, open calls end as interrupted.
         """
-        self._signatures.next_round()
-        done = self._round = ToolBatch(sent=len(calls))
-        batch: list[ToolCall] = []
-        most = CALLS_READING if self._environment.mode.reads_only else CALLS
-        admitted, left = _admitted(calls, most)
+        self._cache.next_iteration()
+        batch = self._batch = ToolBatch(sent=len(calls))
+        read_only: list[ToolCall] = []
+        limit = MAX_READ_ONLY_CALLS if self._environment.mode.reads_only else MAX_CALLS
+        admitted, skipped = _split_at_limit(calls, limit)
         for call in admitted:
             if self.reads_only(call):
-                batch.append(call)
+                read_only.append(call)
                 continue
-            await self._together(batch, parent)
-            batch = []
+            await self._run_parallel(read_only, parent)
+            read_only = []
             await self._run_call(call, parent)
-        await self._together(batch, parent)
-        for call in left:
-            self._leave(call, most, parent)
-        done.left = len(left)
-        if done.ran or done.duplicates:
-            done.note, done.stop = self._repeats.end_round()
-        touched, self._touched = self._touched, {}
-        if touched:
-            await self._environment.bring_rules(touched, self._run)
-        return done
+        await self._run_parallel(read_only, parent)
+        for call in skipped:
+            self._skip(call, limit, parent)
+        batch.skipped = len(skipped)
+        if batch.ran or batch.duplicates:
+            batch.warning, batch.stop = self._loops.end_batch()
+        seen, self._seen_files = self._seen_files, {}
+        if seen:
+            await self._environment.bring_rules(seen, self._run)
+        return batch
 
     async def attach(self) -> None:
-        """Attach what the user's newest messages mention (H7)."""
+        """Attach the mentions in the user's newest messages (H7)."""
         if self._attach is not None:
             await self._attach(self._run)
 
-    def heard(self) -> None:
-        """The user said something: the world is another one, and what was is no loop any more."""
+    def note_user_input(self) -> None:
+        """Invalidate cached results and forget repetitions, because the user sent a message."""
         self._environment.acts += 1
-        self._repeats.reset()
+        self._loops.reset()
 
     async def ask(self, question: str, options: tuple[str, ...]) -> str:
-        """The user's answer; empty when nobody is there or nothing was said."""
-        place = self._environment
-        if not place.attended:
+        """Return the user's answer; empty if no user is present or the question was declined."""
+        environment = self._environment
+        if not environment.attended:
             return ""
-        answer = await place.approvals.question(question, options, run=self._run, node=self._run)
+        answer = await environment.approvals.question(question, options, run=self._run, node=self._run)
         return answer.text.strip() if answer.verdict == "reply" else ""
 
     def reads_only(self, call: ToolCall) -> bool:
-        """Whether a call is of a tool that changes nothing."""
+        """Return whether the tool of a call changes nothing."""
         tool = self._registry.find(call.name)
         return tool is not None and tool.reads_only
 
-    async def _together(self, batch: list[ToolCall], parent: str) -> None:
-        """Calls that only read, side by side; exact duplicates among them after the first one has its result."""
-        first = {_written(call): call for call in reversed(batch)}
-        if len(first) < len(batch):
-            firsts = [call for call in batch if first[_written(call)] is call]
-            await self._together(firsts, parent)
-            for call in batch:
-                if call not in firsts:
-                    await self._run_call(call, parent)
-        elif len(batch) == 1:
-            await self._run_call(batch[0], parent)
-        elif batch:
-            slots = asyncio.Semaphore(SIDE_BY_SIDE)
+    async def _run_parallel(self, calls: list[ToolCall], parent: str) -> None:
+        """Run read-only calls in parallel, exact duplicates after the first of them has a result."""
+        first = {_signature(call): call for call in reversed(calls)}
+        unique = [call for call in calls if first[_signature(call)] is call]
+        if len(unique) > 1:
+            slots = asyncio.Semaphore(MAX_PARALLEL)
 
-            async def one(call: ToolCall) -> None:
+            async def run_in_slot(call: ToolCall) -> None:
                 async with slots:
                     await self._run_call(call, parent)
 
             try:
                 async with asyncio.TaskGroup() as group:
-                    for call in batch:
-                        group.create_task(one(call))
+                    for call in unique:
+                        group.create_task(run_in_slot(call))
             except BaseExceptionGroup as failures:
                 raise failures.exceptions[0] from None
+        for call in calls:
+            if len(unique) == 1 or call not in unique:
+                await self._run_call(call, parent)
 
     async def _run_call(self, call: ToolCall, parent: str) -> None:
-        """One call between its two events: run, answered with an earlier result (W13), or rejected."""
+        """Emit both events of a call and between them run it, answer it from the cache (W13) or reject it."""
         parsed = self._registry.parse(call)
         ctx = CallContext(self._environment, run=self._run, node=call.id, delegate=self._delegate)
         title, reads_only = call.name, True
@@ -333,17 +328,17 @@ class ToolCalls:
             title, reads_only = one_line(clean(tool.title(args) or call.name), 200), tool.reads_only
         stream = self._environment.stream
         self._start(call, title, reads_only, parent)
-        began, result, known = time.monotonic(), INTERRUPTED, None
+        started, result, cached = time.monotonic(), INTERRUPTED, None
         try:
             if not reads_only:
                 await stream.durable()
             if isinstance(parsed, ToolResult):
                 result = self._reject(call, parsed)
-            elif (known := await self._known(tool, args)) is not None:
-                result = msgspec.structs.replace(known.result, changes=(), code="duplicate")
+            elif (cached := await self._find_cached(tool, args)) is not None:
+                result = msgspec.structs.replace(cached.result, changes=(), code="duplicate")
             else:
                 self.count += 1
-                self._round.ran += 1
+                self._batch.ran += 1
                 try:
                     if why := self._registry.block_reason(tool):
                         raise ToolRefused(why)
@@ -352,59 +347,59 @@ class ToolCalls:
                 except JournalBroken:
                     raise
                 except Exception as error:
-                    result = _failure(tool, error)
-                await self._note(call.id, tool, args, result, ctx)
+                    result = _failure_result(tool, error)
+                await self._record(call.id, tool, args, result, ctx)
         except JournalBroken as error:
             result = ToolResult(success=False, error=f"Stopped, since nothing can be saved: {error}", code="unsaved")
             raise
         finally:
             ctx.close()
-            spent = round((time.monotonic() - began) * 1000) - ctx.clock.waited_ms
-            self._finish(call, result, max(0, spent), parent, ctx.seen_now, known)
-            self._touched |= dict.fromkeys(ctx.seen_now)
+            elapsed = round((time.monotonic() - started) * 1000) - ctx.clock.waited_ms
+            self._finish(call, result, max(0, elapsed), parent, ctx.seen_now, cached)
+            self._seen_files |= dict.fromkeys(ctx.seen_now)
         if ctx.acted:
             await stream.durable()
         if ctx.acted or not result.success:
-            await self._footing.check()
+            await self._health.check()
 
     def _reject(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """The error of a call that can't be run, in words that teach how to write it (W16)."""
+        """Return the error of an invalid call, extended by how to write it (W16)."""
         tool = self._registry.find(call.name)
-        meant = tool.name if tool is not None else next(iter(self._registry.suggest(call.name)), "")
-        spec = next((spec for spec in self._specs if spec.name == meant), None)
+        name = tool.name if tool is not None else next(iter(self._registry.suggest(call.name)), "")
+        spec = next((spec for spec in self._specs if spec.name == name), None)
         error = call_error_text(result.error or "The call can't be run.", spec, self._specs, self.protocol)
         result = msgspec.structs.replace(result, error=error)
-        self._round.rejected.append((call, result))
+        self._batch.rejected.append((call, result))
         return result
 
-    async def _known(self, tool: Tool[Any], args: Args) -> CachedCall | None:
-        """The earlier call whose result still holds for this one."""
+    async def _find_cached(self, tool: Tool[Any], args: Args) -> CachedCall | None:
         writes = not tool.reads_only and hasattr(args, "path")
-        world = await self._world(args)
-        return self._signatures.earlier(_key(tool, args), world, reads=tool.reads_only, writes=writes)
+        state = await self._world_state(args)
+        return self._cache.find(_key(tool, args), state, reads=tool.reads_only, writes=writes)
 
-    async def _note(self, call: str, tool: Tool[Any], args: Args, result: ToolResult, ctx: CallContext) -> None:
-        """What a call that was run did to the world and to the run."""
-        place = self._environment
+    async def _record(self, call: str, tool: Tool[Any], args: Args, result: ToolResult, ctx: CallContext) -> None:
+        """Update the run's counters, changed files and cache after a call was executed."""
+        environment = self._environment
         self.declined = self.declined or ctx.declined
         if ctx.effects is not None:
             self.by_command[call] = ctx.effects
-        place.acts += ctx.acted
-        place.writes += len(result.changes)
-        self.changed = [path for path in self.changed if all(path != one.display for one in result.changes)]
-        self.changed.extend(one.display for one in result.changes)
+        environment.acts += ctx.acted
+        environment.writes += len(result.changes)
+        changed = [change.display for change in result.changes]
+        self.changed = [path for path in self.changed if path not in changed] + changed
         key, text = _key(tool, args), result_text(result)
-        self._signatures.remember(key, await self._world(args), result, text)
-        self._repeats.add(key, text)
+        self._cache.store(key, await self._world_state(args), result, text)
+        self._loops.add(key, text)
 
-    async def _world(self, args: Args) -> WorldState:
-        place = self._environment
+    async def _world_state(self, args: Args) -> WorldState:
+        environment = self._environment
         path = getattr(args, "path", None)
-        file = await asyncio.to_thread(_file_mark, place, path) if isinstance(path, str) else None
-        return WorldState(place.acts, place.writes, (str(place.mode), str(place.approval_mode)), file)
+        file = await asyncio.to_thread(_file_stamp, environment, path) if isinstance(path, str) else None
+        modes = (str(environment.mode), str(environment.approval_mode))
+        return WorldState(environment.acts, environment.writes, modes, file)
 
-    def _leave(self, call: ToolCall, most: int, parent: str) -> None:
-        error = f"Not run: at most {most} calls of one reply are run. Call it again if it is still needed."
+    def _skip(self, call: ToolCall, limit: int, parent: str) -> None:
+        error = f"Not run: at most {limit} calls of one reply are run. Call it again if it is still needed."
         self._start(call, call.name, True, parent)
         self._finish(call, ToolResult(success=False, error=error, code="too_many"), 0, parent)
 
@@ -419,16 +414,16 @@ class ToolCalls:
         ms: int,
         parent: str,
         seen: dict[str, str] | None = None,
-        known: CachedCall | None = None,
+        cached: CachedCall | None = None,
     ) -> None:
-        """`known`: the earlier call that answered this one; the model is told so, the user sees its result."""
-        kept, text = result, result_text(result)
-        if known is not None:
-            self._round.duplicates += 1
-            kept = msgspec.structs.replace(known.result, changes=())
-            notice = f"[{REPEATED}]" if known.result.success else f"Error: {REPEATED}"
-            text = f"{notice}\n{known.text}"
-        self.results.append((call, kept))
+        """`cached`: the earlier call that answered this one; the model is informed, the user sees its result."""
+        recorded, text = result, result_text(result)
+        if cached is not None:
+            self._batch.duplicates += 1
+            recorded = msgspec.structs.replace(cached.result, changes=())
+            notice = f"[{REPEATED}]" if cached.result.success else f"Error: {REPEATED}"
+            text = f"{notice}\n{cached.text}"
+        self.results.append((call, recorded))
         event = ToolFinished(call_id=call.id, name=call.name, result=result, text=text, ms=ms, seen=seen or {})
         self._environment.stream.emit(event, run=self._run, node=call.id, parent=parent)
 
@@ -437,32 +432,32 @@ def _key(tool: Tool[Any], args: Args) -> Key:
     return tool.name, args.model_dump_json(exclude_none=True)
 
 
-def _written(call: ToolCall) -> str:
-    """The call as text, to find its exact duplicates."""
+def _signature(call: ToolCall) -> str:
+    """Return a text that is equal for exact duplicates."""
     return json.dumps([call.name, call.arguments, call.raw], sort_keys=True, default=str)
 
 
-def _admitted(calls: tuple[ToolCall, ...], most: int) -> tuple[list[ToolCall], list[ToolCall]]:
-    """The calls that are run and those that are left, since a reply has too many (W13); duplicates count once."""
+def _split_at_limit(calls: tuple[ToolCall, ...], limit: int) -> tuple[list[ToolCall], list[ToolCall]]:
+    """Return the calls to run and those beyond the limit of a reply (W13); duplicates count once."""
     seen: set[str] = set()
     admitted: list[ToolCall] = []
-    left: list[ToolCall] = []
+    skipped: list[ToolCall] = []
     for call in calls:
-        seen.add(_written(call))
-        (admitted if len(seen) <= most else left).append(call)
-    return admitted, left
+        seen.add(_signature(call))
+        (admitted if len(seen) <= limit else skipped).append(call)
+    return admitted, skipped
 
 
-def _file_mark(place: ToolEnvironment, path: str) -> FileStamp | None:
-    """The mark of a file as it is now; None when there is none."""
+def _file_stamp(environment: ToolEnvironment, path: str) -> FileStamp | None:
+    """Return size and times of a file, or None if it does not exist."""
     try:
-        return file_stamp(place.roots.resolve(path).path)
+        return file_stamp(environment.roots.resolve(path).path)
     except (ValueError, PathError):
         return None
 
 
-def _failure(tool: Tool[Any], error: Exception) -> ToolResult:
-    """What a call that raised `error` gives."""
+def _failure_result(tool: Tool[Any], error: Exception) -> ToolResult:
+    """Return the result of a call that raised `error`."""
     code, text = "other", ""
     if isinstance(error, ToolError):
         code, text = error.code, str(error)
@@ -479,7 +474,7 @@ def _failure(tool: Tool[Any], error: Exception) -> ToolResult:
 
 
 def result_text(result: ToolResult) -> str:
-    """What the model gets of a result: clean, and what no user would see in it marked."""
+    """Return a result as text for the model: cleaned, and with invisible characters marked."""
     if result.data is None:
         body = ""
     elif isinstance(result.data, str):

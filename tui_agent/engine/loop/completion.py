@@ -1,7 +1,7 @@
-"""Whether a run is done: by facts alone, whatever the model says (E2, W8).
+"""The completion gate: decides from facts whether a run is done, whatever the model claims (E2, W8).
 
-Done is a question that was answered, or a change after which every check that was run has passed. What is missing goes
-back to the model, a bounded number of times; after that the run ends as not done, with what is missing in a sentence.
+A run is done when a question was answered, or when every check that ran after the last change has passed. Unmet
+requirements go back to the model a bounded number of times; then the run ends as not done and names the one unmet.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from tui_agent.text.patterns import Patterns
 from tui_agent.tools.code_output import format_diagnostics
 from tui_agent.tools.registry import Registry
 
-SHOWN = 10
-"""Errors of one file that the model is told."""
-FILES = 10
-LISTED = 5
-"""Errors that the user is told of in the end."""
-REFUSED = 2
-"""How often the same thing that is missing goes back to the model."""
+MAX_ERRORS_PER_FILE = 10
+"""Errors of one file reported to the model."""
+MAX_FILES = 10
+"""Files with errors reported to the model."""
+MAX_ERRORS_IN_NOTICE = 5
+"""Errors listed for the user at the end of a run."""
+MAX_REFUSALS = 2
+"""How often the same unmet requirement goes back to the model."""
 _RE = Patterns("tui_agent.engine.loop", "completion")
 
 
@@ -54,58 +55,57 @@ class CompletionRefusal(msgspec.Struct, frozen=True):
 
     why: str
     """A clause for the user."""
-    told: str
-    """What the model is told."""
+    feedback: str
+    """The message for the model."""
     missing: str = ""
-    """What keeps the work from being done, as a sentence for the user."""
+    """The unmet requirement, as a sentence for the user."""
 
 
 def ends_with_question(closing: str, claimed: bool) -> bool:
-    """Whether a run ends with a question to the user, and not with a claim that has an offer behind it.
+    """Return whether the reply ends with a real question, not with a claim followed by a polite offer.
 
-    `claimed`: the reply held the mark that the work is done (`[TASK_COMPLETE]`, `done: true`)."""
-    last = re.split(r"(?<=[.!?])\s+|\n+", closing.strip())[-1]
-    return last.endswith("?") and not claimed and _RE.courtesy.search(last) is None
+    `claimed`: the reply contains a completion marker (`[TASK_COMPLETE]`, `done: true`)."""
+    last_sentence = re.split(r"(?<=[.!?])\s+|\n+", closing.strip())[-1]
+    return last_sentence.endswith("?") and not claimed and _RE.courtesy.search(last_sentence) is None
 
 
 def claims_change(text: str) -> bool:
-    """Whether a model says that it changed something."""
+    """Return whether the model claims to have changed something."""
     return _RE.claims.search(text) is not None
 
 
 class Completion:
-    """Judges the claims of one run."""
+    """Decides for one run whether it may end as done."""
 
     def __init__(
         self,
         calls: ToolCalls,
         request: RequestReading,
         next_strategy: Callable[[], bool],
-        checks: CheckRuns,
+        checks: CheckRunner,
         *,
         node: str,
         attended: bool,
         writes: bool,
     ) -> None:
-        """`node`: the progress node below which the program's own checks stand. `writes`: the mode can change
-        something; where it can't, nothing is asked for but an answer."""
+        """`next_strategy` switches to another strategy and returns False if there is none. `node` is the progress node
+        that the checks are shown under. `writes`: the mode allows changes; otherwise an answer is enough."""
         self._calls = calls
         self._request = request
         self.next_strategy = next_strategy
-        """Has the model asked in another way from now on; False where there is none."""
         self._checks = checks
         self._node = node
         self._attended = attended
         self._writes = writes
-        self._refused: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
         self.needs_change = writes and request.kind == "change"
-        """Nothing counts as done unless something was changed."""
+        """The run is not done unless something was changed."""
         self._effects = CommandEffects(calls.by_command)
 
-    async def judged(self, outcome: str, closing: str, claimed: bool) -> CompletionRefusal | Notice | None:
-        """Why a run that would end so may not; else what the user is to be told of it, if there is anything.
+    async def evaluate(self, outcome: str, closing: str, claimed: bool) -> CompletionRefusal | Notice | None:
+        """Run due checks and return a refusal if the run may not end yet, a notice if it ends with errors, or None.
 
-        Nothing goes back where the user refused something, nor where the reply is a question to a user who is there.
+        A run is never refused after the user declined an action or when it ends with a question to a present user.
         """
         if outcome not in ("done", "limit", "failed"):
             return None
@@ -115,48 +115,48 @@ class Completion:
             if (refusal := self._missing_work(closing)) is not None:
                 return refusal
         changes = [change for _, result in self._calls.results for change in result.changes]
-        wrong = await self._calls.code.errors(changes) if changes else {}
-        if not wrong:
+        errors = await self._calls.code.errors(changes) if changes else {}
+        if not errors:
             return None
-        return _left(wrong) if excused or self._again("errors", 1) else _refusal(wrong)
+        return _remaining_errors(errors) if excused or self._is_exhausted("errors", 1) else _errors_refusal(errors)
 
     def missing(self, closing: str, claimed: bool) -> str:
-        """What keeps the work from being done, in a sentence; empty where the facts say that it is done."""
+        """Return the most severe unmet requirement as a sentence, or an empty string if the run is done."""
         if not self._writes:
             return ""
-        what, lack = next(self._lacks(closing), ("", None))
-        if lack is None or (what == "run" and self._calls.declined):
+        key, refusal = next(self._unmet_requirements(closing), ("", None))
+        if refusal is None or (key == "run" and self._calls.declined):
             return ""
-        if what == "change" and self._calls.declined:
+        if key == "change" and self._calls.declined:
             return "Nothing was changed, since the change was refused."
-        if what == "change" and ends_with_question(closing, claimed):
+        if key == "change" and ends_with_question(closing, claimed):
             return "" if self._attended else "The model asked a question, and nobody was there to answer."
-        return lack.missing
+        return refusal.missing
 
     def acted(self) -> bool:
-        """Whether something was changed, or run that may have changed something: to look or to test is neither."""
+        """Return whether anything was changed, or run that may have changed something; reading and testing don't count."""
         return self._effects.acted(self._calls.results, self._request)
 
     def _lacks_change(self, closing: str) -> bool:
-        """Whether a change is missing: one was asked for, or the model says that it made one."""
+        """Return whether a requested or claimed change was not made."""
         claims = self._writes and self._request.kind == "unclear" and claims_change(closing)
         return (self.needs_change or claims) and not self.acted()
 
     def _lacks_run(self) -> bool:
-        """Whether the request is to run something, and nothing was run."""
+        """Return whether the request is to run something and nothing was run."""
         if not self._writes or self._request.kind != "command":
             return False
         return not ran_something(self._calls.results)
 
     # --- facts ---
 
-    def _failed(self) -> tuple[str, ToolResult] | None:
-        """The newest check that failed; only where something was changed, since else it is what was asked about."""
-        done = self._calls.results
-        return failed_check(done, self._request.text) if last_change(done, self._effects.altered) else None
+    def _failed_check(self) -> tuple[str, ToolResult] | None:
+        """Return the latest failed check; without a change none counts, since its failure is what was asked about."""
+        results = self._calls.results
+        return failed_check(results, self._request.text) if last_change(results, self._effects.altered) else None
 
-    def _changed_against_orders(self) -> str:
-        """The file that this run changed although the request says that it stays; empty where there is none."""
+    def _changed_protected_file(self) -> str:
+        """Return a file that was changed although the request protects it, or an empty string."""
         first: dict[str, str] = {}
         last: dict[str, str | None] = {}
         for _, result in self._calls.results:
@@ -165,151 +165,157 @@ class Completion:
                     first.setdefault(change.display, change.before or "")
                     last[change.display] = change.after
         changed = [name for name, before in first.items() if last[name] != before]
-        left = protected_files(self._request.text, changed) if changed else frozenset()
-        return next((name for name in changed if name in left), "")
+        protected = protected_files(self._request.text, changed) if changed else frozenset()
+        return next((name for name in changed if name in protected), "")
 
     async def _run_checks(self) -> None:
-        """Run again what failed before the last change, and the project's tests where they were not run since. What a
-        command leaves behind counts here only where a change is asked for: tests are no answer to a command."""
-        done = self._calls.results
+        """Rerun the checks that failed before the last change, and the project's tests if they have not run since.
+
+        Files changed by commands count only if the request asks for a change: a request to run a command is not
+        answered with tests."""
+        results = self._calls.results
         altered = self._effects.altered if self.needs_change else by_tools
-        since = last_change(done, altered)
+        since = last_change(results, altered)
         if not since or not self._writes:
             return
-        commands = stale_checks(done, altered, self._request.text)
+        commands = stale_checks(results, altered, self._request.text)
         tests = await self._checks.test_command()
-        if not commands and tests and not checks_of(done[since:]):
+        if not commands and tests and not checks_of(results[since:]):
             commands = [tests]
         for command in commands:
             if await self._checks.may_run(command):
                 await self._checks.run(command, self._node)
 
     def _missing_work(self, closing: str) -> CompletionRefusal | None:
-        for what, lack in self._lacks(closing):
-            if not self._again(what):
-                return lack
-            if what.startswith("check "):
+        for key, refusal in self._unmet_requirements(closing):
+            if not self._is_exhausted(key):
+                return refusal
+            if key.startswith("check "):
                 return None
         return None
 
-    def _lacks(self, closing: str) -> Iterator[tuple[str, CompletionRefusal]]:
-        """All that is missing, what is wrong first, each with a name by which it is counted."""
-        failed = self._failed()
+    def _unmet_requirements(self, closing: str) -> Iterator[tuple[str, CompletionRefusal]]:
+        """Yield the unmet requirements, most severe first, as (key, refusal)."""
+        failed = self._failed_check()
         if failed is not None:
             command, result = failed
-            shown = f"`{one_line(command, 120)}`"
-            told = f"`{command}` fails ({result.error}):\n{output_of(result)}\nFind the cause and fix it."
-            yield f"check {command}", _lack(f"{shown} fails", told, f"{shown} failed ({result.error}).")
-        if changed := self._changed_against_orders():
-            said = f"{changed} was changed, and the request says that it must stay as it is."
-            told = f"{said} Put back what it held, and do the work without changing it."
-            yield f"left alone {changed}", _lack(f"{changed} must stay as it is", told, said)
+            quoted = f"`{one_line(command, 120)}`"
+            feedback = f"`{command}` fails ({result.error}):\n{output_tail(result)}\nFind the cause and fix it."
+            yield f"check {command}", _refuse(f"{quoted} fails", feedback, f"{quoted} failed ({result.error}).")
+        if changed := self._changed_protected_file():
+            missing = f"{changed} was changed, and the request says that it must stay as it is."
+            feedback = f"{missing} Put back what it held, and do the work without changing it."
+            yield f"protected {changed}", _refuse(f"{changed} must stay as it is", feedback, missing)
         if self._lacks_change(closing):
             why = "the request needs a change, and nothing was changed"
-            told = "nothing has changed. Make the change now with a tool call, such as edit_file or write_file."
-            yield "change", _lack(why, told, "Nothing was changed.")
+            feedback = "nothing has changed. Make the change now with a tool call, such as edit_file or write_file."
+            yield "change", _refuse(why, feedback, "Nothing was changed.")
         if self._lacks_run():
             why = "the request is to run something, and nothing was run"
-            told = "nothing was run. Run it now with run_terminal_command."
-            yield "run", _lack(why, told, "Nothing was run.")
+            feedback = "nothing was run. Run it now with run_terminal_command."
+            yield "run", _refuse(why, feedback, "Nothing was run.")
 
-    def _again(self, what: str, most: int = REFUSED) -> bool:
-        """Whether this went back to the model often enough; counts."""
-        count = self._refused.get(what, 0)
-        self._refused[what] = count + 1
-        return count >= most
-
-
-def _lack(why: str, told: str, missing: str) -> CompletionRefusal:
-    return CompletionRefusal(why, f"This is not done yet: {told}", missing)
+    def _is_exhausted(self, key: str, limit: int = MAX_REFUSALS) -> bool:
+        """Count one refusal for this requirement; return whether the limit was reached before."""
+        count = self._refusals.get(key, 0)
+        self._refusals[key] = count + 1
+        return count >= limit
 
 
-def _refusal(wrong: dict[str, tuple[Diagnostic, ...]]) -> CompletionRefusal:
-    found = "\n".join(
-        f"── {name} ──\n{format_diagnostics(errors, SHOWN)}" for name, errors in list(wrong.items())[:FILES]
+def _refuse(why: str, feedback: str, missing: str) -> CompletionRefusal:
+    return CompletionRefusal(why, f"This is not done yet: {feedback}", missing)
+
+
+def _errors_refusal(errors: dict[str, tuple[Diagnostic, ...]]) -> CompletionRefusal:
+    listing = "\n".join(
+        f"── {name} ──\n{format_diagnostics(diagnostics, MAX_ERRORS_PER_FILE)}"
+        for name, diagnostics in list(errors.items())[:MAX_FILES]
     )
     return CompletionRefusal(
-        why=_counted(wrong),
-        told=(
-            f"This is not done yet: the files that you changed have {pluralize(_count(wrong), 'error')}.\n{found}\n"
+        why=_error_count(errors),
+        feedback=(
+            f"This is not done yet: the files that you changed have {_count_errors(errors)}.\n{listing}\n"
             "Fix them now with the tools. If one is not caused by your changes, say so in a sentence."
         ),
     )
 
 
-def _left(wrong: dict[str, tuple[Diagnostic, ...]]) -> Notice:
-    """The errors with which the work ends."""
+def _remaining_errors(errors: dict[str, tuple[Diagnostic, ...]]) -> Notice:
     lines = [
-        f"{name}:{one.line}: {one_line(clean(one.message), 160)}" for name, errors in wrong.items() for one in errors
+        f"{name}:{diagnostic.line}: {one_line(clean(diagnostic.message), 160)}"
+        for name, diagnostics in errors.items()
+        for diagnostic in diagnostics
     ]
-    more = [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    text = "\n".join([f"The run ends with {_counted(wrong)}", *lines[:LISTED], *more])
+    limit = MAX_ERRORS_IN_NOTICE
+    more = [f"… and {len(lines) - limit} more"] if len(lines) > limit else []
+    text = "\n".join([f"The run ends with {_error_count(errors)}", *lines[:limit], *more])
     return Notice(level="warning", text=text, code="run.errors_left")
 
 
-def _counted(wrong: dict[str, tuple[Diagnostic, ...]]) -> str:
-    return f"{pluralize(_count(wrong), 'error')} in changed files: {', '.join(list(wrong)[:FILES])}"
+def _error_count(errors: dict[str, tuple[Diagnostic, ...]]) -> str:
+    return f"{_count_errors(errors)} in changed files: {', '.join(list(errors)[:MAX_FILES])}"
 
 
-def _count(wrong: dict[str, tuple[Diagnostic, ...]]) -> int:
-    return sum(len(errors) for errors in wrong.values())
+def _count_errors(errors: dict[str, tuple[Diagnostic, ...]]) -> str:
+    return pluralize(sum(map(len, errors.values())), "error")
 
 
-SECONDS = 60
-"""Time limit of one such command."""
-TAIL = 900
-"""Characters of a failed command's output that the model is told."""
+CHECK_TIMEOUT = 60
+"""Time limit of a check, in seconds."""
+MAX_OUTPUT = 900
+"""Characters at the end of a failed check's output that the model gets."""
 
 
-class CheckRuns:
-    """Runs commands on behalf of the program for one run."""
+class CheckRunner:
+    """Runs checks on behalf of the program, for one run."""
 
     def __init__(self, environment: ToolEnvironment, calls: ToolCalls, registry: Registry) -> None:
         self._environment = environment
         self._calls = calls
         self._registry = registry
         self._tests: str | None = None
-        self._ended: set[str] = set()
-        """Commands that ended by themselves."""
+        self._terminating: set[str] = set()
+        """Commands that have ended within their time limit before."""
 
     async def test_command(self) -> str:
-        """The command that runs the project's tests, as it was found first in this run; empty where there are none."""
+        """Return the project's test command, detected once per run; empty if there is none."""
         if not self._tests:
             self._tests = await asyncio.to_thread(test_command, self._environment.workspace)
         return self._tests
 
     async def may_run(self, command: str, *, unasked: bool = False) -> bool:
-        """Whether a command can be run here: allowed as it is, or, unless `unasked`, with somebody there to ask."""
+        """Return whether the command may run: without approval or, unless `unasked`, with a user there to approve it."""
         if self._registry.find(COMMANDS) is None:
             return False
-        place = self._environment
-        action = await place.judge(command, place.workspace)
-        verdict = await place.verdict(action)
-        return verdict.decision == "run" or (verdict.decision == "ask" and place.attended and not unasked)
+        environment = self._environment
+        action = await environment.judge(command, environment.workspace)
+        verdict = await environment.verdict(action)
+        return verdict.decision == "run" or (verdict.decision == "ask" and environment.attended and not unasked)
 
     async def run(
-        self, command: str, node: str, *, seconds: int = SECONDS, must_end: bool = False
+        self, command: str, node: str, *, seconds: int = CHECK_TIMEOUT, must_end: bool = False
     ) -> ToolResult | None:
-        """How a command ended in the workspace's folder; None where that shows nothing of the work: it was not allowed,
-        could not be started, or ran into its time limit. `must_end`: that one counts, as it does for a command that
-        ended in time before."""
-        place = self._environment
+        """Run a command in the workspace folder and return its result.
+
+        Return None if the result says nothing about the work: the command was not allowed, did not start or timed out.
+        A timeout is a result if `must_end` is set or if the command has ended in time before."""
+        environment = self._environment
         arguments: dict[str, Any] = {"command": command, "timeout_seconds": seconds}
-        if place.shell_cwd() != place.workspace:
-            arguments["cwd"] = str(place.workspace)
+        if environment.shell_cwd() != environment.workspace:
+            arguments["cwd"] = str(environment.workspace)
         call = ToolCall(id=f"check{secrets.token_hex(4)}", name=COMMANDS, arguments=arguments)
         await self._calls.carry_out((call,), node)
         result = self._calls.results[-1][1]
         if result.code in NOT_STARTED or not ran(result):
             return None
-        if result.code == "timeout" and not (must_end or command in self._ended):
+        if result.code == "timeout" and not (must_end or command in self._terminating):
             return None
-        self._ended.add(command)
+        self._terminating.add(command)
         return result
 
 
-def output_of(result: ToolResult) -> str:
-    """The end of what a command printed, without rulers and empty lines."""
+def output_tail(result: ToolResult) -> str:
+    """Return the end of a command's output, without rulers and blank lines."""
     text = result.data if isinstance(result.data, str) else ""
     lines = [line for line in text.splitlines() if line.strip() and not _RE.ruler.fullmatch(line.strip())]
-    return "\n".join(lines)[-TAIL:]
+    return "\n".join(lines)[-MAX_OUTPUT:]

@@ -1,4 +1,4 @@
-"""What the model is told when its reply could not be used, and how often it is told so (W16)."""
+"""Feedback for the model about unusable replies, and how many of them a run tolerates (W16)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ RejectionKind = Literal[
 ]
 """Kinds of `reply.rejected`."""
 
-IN_A_ROW = 6
-"""Replies without anything usable after which a run is given up."""
-LIMITS: dict[RejectionKind, int] = {
+MAX_IN_A_ROW = 6
+"""Rejected replies in a row that a run tolerates."""
+MAX_BY_KIND: dict[RejectionKind, int] = {
     "server": 2,
     "broken": 5,
     "empty": 2,
@@ -41,50 +41,50 @@ LIMITS: dict[RejectionKind, int] = {
     "degenerate": 2,
     "announced": 2,
 }
-"""The same for single kinds."""
-COOLING: frozenset[RejectionKind] = frozenset({"unreadable", "unknown_tool", "bad_arguments", "server"})
-"""Kinds after which the next reply is sampled at a lower temperature."""
-QUOTED = 300
-"""Characters of a bad reply that the model is shown again."""
+"""Lower limits of some kinds."""
+COOLING_KINDS: frozenset[RejectionKind] = frozenset({"unreadable", "unknown_tool", "bad_arguments", "server"})
+"""Kinds that lower the temperature of the next request."""
+MAX_QUOTE = 300
+"""Characters of a rejected reply that the feedback quotes."""
 _RE = Patterns("tui_agent.engine.loop", "feedback")
-_LAST = 400
-"""Characters of a sentence that announces a step."""
+_MAX_ANNOUNCEMENT = 400
+"""Characters of the longest sentence that counts as the announcement of a step."""
 
 
 class RejectionCounter:
-    """Counts replies that could not be used; a good one forgives all before it."""
+    """Counts rejected replies in a row."""
 
     def __init__(self, temperature: float) -> None:
-        self._base = temperature
-        self._kinds: dict[RejectionKind, int] = {}
-        self._cool = 0
+        self._base_temperature = temperature
+        self._by_kind: dict[RejectionKind, int] = {}
+        self._cooling = 0
         self.in_a_row = 0
 
     @property
     def temperature(self) -> float:
-        """0.2 → 0.1 → 0 with every reply that could not be read, and back after a good one."""
-        return self._base * (1.0, 0.5, 0.0)[min(self._cool, 2)]
+        """The temperature of the next request: halved after one reply that could not be parsed, 0 after two."""
+        return self._base_temperature * (1.0, 0.5, 0.0)[min(self._cooling, 2)]
 
-    def bad(self, kind: RejectionKind, weight: int = 1) -> int:
-        """Note a bad reply; returns how many there were in a row, of any kind."""
+    def add(self, kind: RejectionKind, weight: int = 1) -> int:
+        """Count a rejected reply and return how many, of any kind, were rejected in a row."""
         self.in_a_row += 1
-        self._kinds[kind] = self._kinds.get(kind, 0) + weight
-        self._cool += kind in COOLING
+        self._by_kind[kind] = self._by_kind.get(kind, 0) + weight
+        self._cooling += kind in COOLING_KINDS
         return self.in_a_row
 
-    def spent(self, kind: RejectionKind) -> bool:
-        """True when asking again makes no sense any more."""
-        return self.in_a_row > IN_A_ROW or self._kinds.get(kind, 0) > LIMITS.get(kind, IN_A_ROW)
+    def is_exhausted(self, kind: RejectionKind) -> bool:
+        """Return whether the run should give up."""
+        return self.in_a_row > MAX_IN_A_ROW or self._by_kind.get(kind, 0) > MAX_BY_KIND.get(kind, MAX_IN_A_ROW)
 
-    def good(self) -> None:
-        """A reply could be used."""
-        self.in_a_row = self._cool = 0
-        self._kinds.clear()
+    def reset(self) -> None:
+        """Start again after a usable reply."""
+        self.in_a_row = self._cooling = 0
+        self._by_kind.clear()
 
 
 def feedback_text(kind: str, *, tools: Sequence[ToolSpec], protocol: Protocol, why: str = "", raw: str = "") -> str:
-    """The feedback for a whole reply: what was wrong, which tools there are, how a call is written."""
-    quoted = one_line(raw[:QUOTED], QUOTED) if raw else ""
+    """Return the feedback on a reply: what was wrong, which tools there are, how a call is written."""
+    quoted = one_line(raw[:MAX_QUOTE], MAX_QUOTE) if raw else ""
     names = ", ".join(spec.name for spec in tools) or "none; answer in plain text"
     text = prompt(f"told_{kind}").format(
         why=why or "it is no call and no answer", tools=names, shape=call_format(tools, protocol)
@@ -93,7 +93,7 @@ def feedback_text(kind: str, *, tools: Sequence[ToolSpec], protocol: Protocol, w
 
 
 def call_format(tools: Sequence[ToolSpec], protocol: Protocol) -> str:
-    """How a call is written, with an example."""
+    """Return an example of a call in the protocol's format."""
     if not tools:
         return "plain text"
     spec, style = tools[0], style_of(protocol)
@@ -104,9 +104,9 @@ def call_format(tools: Sequence[ToolSpec], protocol: Protocol) -> str:
 
 
 def call_error_text(error: str, spec: ToolSpec | None, tools: Sequence[ToolSpec], protocol: Protocol) -> str:
-    """The error of one call that could not be run, completed by an example and the names of all tools.
+    """Return the error of an invalid call, followed by an example and the names of all tools.
 
-    `spec` is the tool that was meant, as far as that can be told.
+    `spec` is the tool that was probably meant.
     """
     parts = [error]
     if spec is not None:
@@ -114,13 +114,13 @@ def call_error_text(error: str, spec: ToolSpec | None, tools: Sequence[ToolSpec]
         native = f"{spec.name} {json.dumps(arguments, ensure_ascii=False)}"
         parts.append(f"Example: {written_call(spec.name, arguments, style) if style else native}")
     if "The tools are:" not in error:
-        parts.append(f"The tools are: {', '.join(one.name for one in tools)}.")
+        parts.append(f"The tools are: {', '.join(tool.name for tool in tools)}.")
     return "\n".join(parts)
 
 
 def is_torn_tail(text: str, protocol: Protocol) -> bool:
-    """True for the tail of a reply whose beginning is lost, where calls are JSON in the text: no object begins, and
-    more of them end than begin."""
+    """Return whether a text with calls as JSON is the tail of a reply whose start is missing: it starts no object, and
+    closes more of them than it opens."""
     text = text.strip().removesuffix("</tool_call>").strip("` \n")
     if protocol == "native" or text[-1:] not in ("}", "]") or text[:1] in ("{", "["):
         return False
@@ -128,9 +128,9 @@ def is_torn_tail(text: str, protocol: Protocol) -> bool:
 
 
 def announces_step(text: str, tools: Sequence[ToolSpec]) -> bool:
-    """True when a reply without a call ends by announcing the next step, or names a tool that it is about to use."""
-    last = re.split(r"(?<=[.!?])\s+|\n+", text.strip())[-1]
-    if len(last) > _LAST or last.endswith("?"):
+    """Return whether a reply without a call ends by announcing the next step, or names a tool it is about to use."""
+    last_sentence = re.split(r"(?<=[.!?])\s+|\n+", text.strip())[-1]
+    if len(last_sentence) > _MAX_ANNOUNCEMENT or last_sentence.endswith("?"):
         return False
-    named = any(re.search(rf"(?<!\w){re.escape(spec.name)}(?!\w)", last) for spec in tools)
-    return _RE.step.search(last) is not None or (named and _RE.ahead.search(text) is not None)
+    names_tool = any(re.search(rf"(?<!\w){re.escape(spec.name)}(?!\w)", last_sentence) for spec in tools)
+    return _RE.step.search(last_sentence) is not None or (names_tool and _RE.ahead.search(text) is not None)

@@ -1,4 +1,4 @@
-"""One streamed reply: the pieces of a model become events, text gathered for at most 32 ms."""
+"""One streamed reply: fragments from the model become events; text is buffered for at most 32 ms."""
 
 from __future__ import annotations
 
@@ -35,42 +35,41 @@ from tui_agent.protocols.offer import clean_tool_name
 from tui_agent.protocols.parser import INVENTED, ParsedReply, Protocol, ReplyParser
 from tui_agent.text import Cleaner, clean, one_line
 
-LINES = 50
-"""How often the same line may follow itself."""
-STRETCH = 3_000
-"""Characters that are one phrase of several words over and over: no text is so."""
-STRETCH_WORD = 40_000
-"""The same for a single word or sign: tables, rulers and test texts have many of them."""
-PHRASE = 300
-"""Characters of the longest phrase that is looked for."""
-GATHER_SECONDS = 0.032
-"""How long fragments are gathered before they are journaled and shown (U1)."""
+MAX_REPEATED_LINES = 50
+"""How often a line may be repeated in a row."""
+MAX_REPETITION = 3_000
+"""Characters of a phrase of several words repeated without end before the reply is stopped."""
+MAX_WORD_REPETITION = 40_000
+"""The same for one or two words or symbols, which are common in tables, rulers and test data."""
+MAX_PHRASE = 300
+"""Characters of the longest repeated phrase that is detected."""
+BUFFER_SECONDS = 0.032
+"""How long fragments are buffered before they are journaled and shown (U1)."""
 
-REPLY_MAX = 1_000_000
-"""Characters of one reply, whatever the server was asked for: it has to fit into one record."""
+MAX_REPLY = 1_000_000
+"""Characters of one reply, which has to fit into one journal record."""
 
 Stage = Literal["connecting", "loading", "reading", "thinking", "writing"]
 
-More = Callable[[str], ModelRequest | None]
-"""Gets what a reply holds that was cut off at its limit; gives the request that continues it, or None."""
+NextRequest = Callable[[str], ModelRequest | None]
+"""Takes the raw text of a truncated reply and returns the request that continues it, or None."""
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply and what the loop must know of it beside its event."""
+    """A reply with what the loop needs in addition to its event."""
 
     ended: ReplyEnded
     parsed: ParsedReply = ParsedReply()
     raw: str = ""
-    """The text as it came, with its markup."""
+    """The text with its markup."""
     repeated: str = ""
-    """What it repeated until it was cut."""
+    """The phrase that was repeated until the reply was stopped."""
 
 
 class ReplyReceiver:
-    """Collects one reply and emits its events; cut off at its limit, it is continued within the same reply (W14).
+    """Collects one reply and emits its events. A truncated reply is continued within the same reply (W14).
 
-    Cancelling keeps what was produced: it is emitted as an interrupted
-    reply before the cancellation goes on.
+    On cancellation the reply so far is emitted as interrupted, then the cancellation continues.
     """
 
     def __init__(
@@ -83,15 +82,15 @@ class ReplyReceiver:
         new_call_id: Callable[[ToolCall], ToolCall],
         tools: Sequence[ToolSpec] = (),
         protocol: Protocol = "native",
-        quiet: float | None = None,
+        idle_timeout: float | None = None,
     ) -> None:
-        """`quiet`: seconds after which a model that says nothing is given up, loading not counted; None is never."""
-        self._quiet = quiet
+        """`idle_timeout`: seconds without progress, not counting loading, after which the reply fails; None for no limit."""
+        self._idle_timeout = idle_timeout
         self._emit = partial(stream.emit, run=run, node=node, parent=parent)
         self._new_call_id = new_call_id
         self._started = time.monotonic()
-        self._text = TextBuffer(lambda text: self._emit(TextDelta(text=text)), GATHER_SECONDS)
-        self._thought = TextBuffer(lambda text: self._emit(ReasoningDelta(text=text)), GATHER_SECONDS)
+        self._text = TextBuffer(lambda text: self._emit(TextDelta(text=text)), BUFFER_SECONDS)
+        self._thought = TextBuffer(lambda text: self._emit(ReasoningDelta(text=text)), BUFFER_SECONDS)
         self._thought_parts: list[str] = []
         self._cleaner, self._thought_cleaner = Cleaner(), Cleaner()
         self._parser = ReplyParser(tools, protocol, accept_attempts=bool(tools), on_reasoning=self._think)
@@ -104,8 +103,10 @@ class ReplyReceiver:
         self._thinking_since: float | None = None
         self._thought_ms = 0
 
-    async def receive(self, model: Model, request: ModelRequest, more: More = lambda raw: None) -> Received:
-        """Stream the reply to its end, whatever that is. Raises only CancelledError."""
+    async def receive(
+        self, model: Model, request: ModelRequest, next_request: NextRequest = lambda raw: None
+    ) -> Received:
+        """Stream the reply to its end; failures become its fault. Raises only CancelledError."""
         interrupted = True
         try:
             following: ModelRequest | None = request
@@ -119,39 +120,39 @@ class ReplyReceiver:
                     and not self._parser.is_over
                     and self._parser.raw.strip()
                 ):
-                    following = more(self._parser.raw)
+                    following = next_request(self._parser.raw)
                 if following is not None:
                     self._parser.resume()
                     self._stop, self._before = "", self._usage
             interrupted = False
         except TimeoutError:
             interrupted = False
-            waited = "in time" if self._quiet is None else f"for {self._quiet:g} s"
-            self._fault = Fault(kind="timeout", message=f"The model made no progress {waited}.")
+            duration = "in time" if self._idle_timeout is None else f"for {self._idle_timeout:g} s"
+            self._fault = Fault(kind="timeout", message=f"The model made no progress {duration}.")
         finally:
             received = self._end(interrupted)
         return received
 
     async def _read(self, model: Model, request: ModelRequest) -> None:
-        """The reply to one request, as far as it is wanted."""
-        async with asyncio.timeout(self._quiet) as deadline, aclosing(model.stream(request)) as pieces:
-            async for piece in pieces:
-                self._take(piece)
-                if self._quiet is not None:
-                    loading = isinstance(piece, Phase) and piece.phase == "loading"
-                    deadline.reschedule(None if loading else asyncio.get_running_loop().time() + self._quiet)
-                if self._is_enough():
+        """Read the reply to one request until it ends or nothing more is needed."""
+        async with asyncio.timeout(self._idle_timeout) as deadline, aclosing(model.stream(request)) as parts:
+            async for part in parts:
+                self._process(part)
+                if self._idle_timeout is not None:
+                    loading = isinstance(part, Phase) and part.phase == "loading"
+                    deadline.reschedule(None if loading else asyncio.get_running_loop().time() + self._idle_timeout)
+                if self._is_complete():
                     break
 
-    def _is_enough(self) -> bool:
-        """Whether nothing more of the reply is read."""
-        if self._parser.size + self._thought.size > REPLY_MAX:
-            self._fault = Fault(kind="too_large", message=f"The reply was cut at {REPLY_MAX:,} characters.")
+    def _is_complete(self) -> bool:
+        """Return whether the rest of the reply is not needed."""
+        if self._parser.size + self._thought.size > MAX_REPLY:
+            self._fault = Fault(kind="too_large", message=f"The reply was cut at {MAX_REPLY:,} characters.")
             return True
-        return bool(self._repeated())
+        return bool(self._repeated_phrase())
 
-    def _take(self, piece: ReplyPart) -> None:
-        match piece:
+    def _process(self, part: ReplyPart) -> None:
+        match part:
             case TextFragment(text=text):
                 self._repetition[0].feed(text)
                 self._show(self._parser.feed(self._cleaner.feed(text)))
@@ -160,7 +161,7 @@ class ReplyReceiver:
                 self._think(self._thought_cleaner.feed(text))
             case CallProgress(name=name, arguments=arguments):
                 self._stop_thinking()
-                self._enter("writing", _subject(clean_tool_name(name), arguments))
+                self._enter("writing", _call_label(clean_tool_name(name), arguments))
             case CallReady(call=call):
                 self._stop_thinking()
                 named = msgspec.structs.replace(call, name=clean_tool_name(clean(call.name)))
@@ -171,13 +172,13 @@ class ReplyReceiver:
                 self._emit(RetryScheduled(attempt=attempt, of=of, seconds=seconds, why=clean(why)))
                 self._phase = ("", "", None)
             case UsageReport(usage=usage):
-                self._usage = _continued(self._before, _merged(self._usage, usage))
+                self._usage = _continued_usage(self._before, _merged_usage(self._usage, usage))
             case Stop(reason=reason):
                 self._stop = reason
             case Failed(fault=fault):
                 self._fault = fault
 
-    # --- what is seen of it ---
+    # --- events ---
 
     def _show(self, text: str) -> None:
         if not text:
@@ -210,9 +211,9 @@ class ReplyReceiver:
 
     # --- the end ---
 
-    def _repeated(self) -> str:
-        """What text or thoughts repeat without end; empty where they don't."""
-        return self._repetition[0].found or self._repetition[1].found
+    def _repeated_phrase(self) -> str:
+        """Return the phrase that text or reasoning repeat without end, or an empty string."""
+        return self._repetition[0].phrase or self._repetition[1].phrase
 
     def _end(self, interrupted: bool) -> Received:
         self._think(self._thought_cleaner.flush())
@@ -222,19 +223,19 @@ class ReplyReceiver:
         self._stop_thinking()
         self._thought.flush()
         self._text.flush()
-        repeated = self._repeated()
-        whole = self._fault is None and not interrupted and not repeated
-        if self._calls and parsed.error == INVENTED:  # calls of the native form stand before it
+        repeated = self._repeated_phrase()
+        is_complete = self._fault is None and not interrupted and not repeated
+        if self._calls and parsed.error == INVENTED:  # native calls precede it
             parsed = msgspec.structs.replace(parsed, error="")
         if self._stop == "length":
-            self._calls[-1:] = [_cut_off(call) for call in self._calls[-1:]]
-        elif whole and not self._calls:
-            self._calls = [self._new_call_id(call) for call in _wanted(parsed)]
+            self._calls[-1:] = [_truncated_call(call) for call in self._calls[-1:]]
+        elif is_complete and not self._calls:
+            self._calls = [self._new_call_id(call) for call in _calls_in(parsed)]
         text, thought = parsed.text, "".join(self._thought_parts)
         ended = ReplyEnded(
-            text=without_repetition(text, clean(self._repetition[0].found)) if repeated else text,
+            text=without_repetition(text, clean(self._repetition[0].phrase)) if repeated else text,
             calls=tuple(self._calls),
-            thought=without_repetition(thought, clean(self._repetition[1].found)) if repeated else thought,
+            thought=without_repetition(thought, clean(self._repetition[1].phrase)) if repeated else thought,
             thought_ms=self._thought_ms,
             stop=self._stop,
             usage=self._usage,
@@ -247,91 +248,91 @@ class ReplyReceiver:
 
 
 class RepetitionDetector:
-    """Notices a stream that says the same over and over. Work per piece does not grow with the stream."""
+    """Detects a stream that repeats itself. The work per fragment does not grow with the stream."""
 
     def __init__(self) -> None:
         self._line = ""
-        self._last = ""
-        self._count = 0
+        self._last_line = ""
+        self._line_count = 0
         self._tail = ""
-        self._unseen = 0
-        self._same = 0
-        self.found = ""
-        """What is repeated; empty while nothing is."""
+        self._unchecked = 0
+        self._repeated = 0
+        self.phrase = ""
+        """The repeated phrase, once one is detected."""
 
     def feed(self, text: str) -> None:
-        """Check the next piece."""
-        if self.found:
+        """Check the next fragment."""
+        if self.phrase:
             return
-        *lines, rest = text.split("\n")
+        *lines, last = text.split("\n")
         for line in lines:
             self._check_line((self._line + line).strip())
             self._line = ""
-        self._line = (self._line + rest)[-STRETCH:]
-        self._tail = (self._tail + text)[-STRETCH:]
-        self._unseen += len(text)
-        if self._unseen >= STRETCH // 10 and len(self._tail) == STRETCH:
-            self._unseen = 0
+        self._line = (self._line + last)[-MAX_REPETITION:]
+        self._tail = (self._tail + text)[-MAX_REPETITION:]
+        self._unchecked += len(text)
+        if self._unchecked >= MAX_REPETITION // 10 and len(self._tail) == MAX_REPETITION:
+            self._unchecked = 0
             self._check_tail()
 
     def _check_line(self, line: str) -> None:
         if not line:
             return
-        self._count = self._count + 1 if line == self._last else 1
-        self._last = line
-        if self._count > LINES:
-            self.found = line
+        self._line_count = self._line_count + 1 if line == self._last_line else 1
+        self._last_line = line
+        if self._line_count > MAX_REPEATED_LINES:
+            self.phrase = line
 
     def _check_tail(self) -> None:
         tail = self._tail
-        at = tail.find(tail[: STRETCH - PHRASE], 1)
-        if not (0 < at <= PHRASE and tail[at:] == tail[:-at]):
-            self._same = 0
+        period = tail.find(tail[: MAX_REPETITION - MAX_PHRASE], 1)
+        if not (0 < period <= MAX_PHRASE and tail[period:] == tail[:-period]):
+            self._repeated = 0
             return
-        self._same += STRETCH // 10
-        if len(tail[:at].split()) > 2 or self._same > STRETCH_WORD:
-            self.found = tail[:at]
+        self._repeated += MAX_REPETITION // 10
+        if len(tail[:period].split()) > 2 or self._repeated > MAX_WORD_REPETITION:
+            self.phrase = tail[:period]
 
 
 def without_repetition(text: str, phrase: str) -> str:
-    """A reply that ends in endless repetition, with the phrase in it once."""
-    at = text.find(phrase)
-    return text if at < 0 or not phrase else text[: at + len(phrase)].rstrip() + " […]"
+    """Cut a reply that ends in repetition after the first occurrence of the phrase."""
+    start = text.find(phrase)
+    return text if start < 0 or not phrase else text[: start + len(phrase)].rstrip() + " […]"
 
 
-def _wanted(parsed: ParsedReply) -> tuple[ToolCall, ...]:
-    """The calls that a reply holds; a question in the form of its protocol is one, too."""
+def _calls_in(parsed: ParsedReply) -> tuple[ToolCall, ...]:
+    """Return the calls of a reply; a question in the protocol's format is a call of `ask_user`."""
     if parsed.error or parsed.calls or not parsed.question:
         return parsed.calls
     return (recovered_call("ask_user", {"question": parsed.question}),)
 
 
-def _cut_off(call: ToolCall) -> ToolCall:
-    """The last call of a reply that reached its limit: it may lack its end, so it is never run (W14)."""
+def _truncated_call(call: ToolCall) -> ToolCall:
+    """Mark the last call of a truncated reply as faulty: it may be incomplete, so it is never run (W14)."""
     why = "the reply reached the limit of its length before the call was complete; send less at once"
     raw = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
     return msgspec.structs.replace(call, arguments={}, raw=raw, fault=call.fault or why)
 
 
-def _continued(first: Usage, last: Usage) -> Usage:
-    """The counts of a reply that was continued: the prompt of its first request, all that was written."""
+def _continued_usage(first: Usage, last: Usage) -> Usage:
+    """Return the usage of a continued reply: the prompt of its first request and the completion tokens of both."""
     if first.completion_tokens is None and first.prompt_tokens is None:
         return last
-    written = (first.completion_tokens or 0) + (last.completion_tokens or 0)
+    total = (first.completion_tokens or 0) + (last.completion_tokens or 0)
     return msgspec.structs.replace(
         last,
         prompt_tokens=first.prompt_tokens,
         cached_tokens=first.cached_tokens,
-        completion_tokens=written if last.completion_tokens is not None else first.completion_tokens,
+        completion_tokens=total if last.completion_tokens is not None else first.completion_tokens,
     )
 
 
-def _subject(name: str, arguments: dict[str, Any]) -> str:
-    """What the status line names while arguments stream in: the tool and the file (C6)."""
+def _call_label(name: str, arguments: dict[str, Any]) -> str:
+    """Return the tool and the file that the status line shows while arguments arrive (C6)."""
     path = next((arguments[key] for key in ("path", "file_path", "file") if key in arguments), "")
     return one_line(clean(f"{name} {path}".strip()), 60)
 
 
-def _merged(old: Usage, new: Usage) -> Usage:
-    known = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
-    return msgspec.structs.replace(old, **known)
+def _merged_usage(old: Usage, new: Usage) -> Usage:
+    reported = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
+    return msgspec.structs.replace(old, **reported)

@@ -1,4 +1,4 @@
-"""One short call to a model for one JSON object, apart from the conversation: nothing of it enters the history."""
+"""Short model calls for one JSON object. Neither request nor reply enters the conversation's history."""
 
 from __future__ import annotations
 
@@ -40,73 +40,72 @@ from tui_agent.models.base import (
 from tui_agent.models.selection import Role
 from tui_agent.text import clean
 
-LONGEST = 200_000
+MAX_REPLY_TEXT = 200_000
 """Characters of a reply that are read."""
-PREAMBLE = 2_000
-"""Characters of text in which an object must have begun: a model that only talks isn't waited for."""
-_BEGUN = re.compile(r"""^(?:[^\n]{0,200}[:>`.!?)])?[ \t]*[\[{]\s*["'“\]}{]""", re.MULTILINE)
-"""At the beginning of a line, or after the words that lead to it: an object in the middle of code is none."""
+MAX_PREAMBLE = 2_000
+"""Characters of text before the object; a longer preamble ends the reply."""
+_OBJECT_START = re.compile(r"""^(?:[^\n]{0,200}[:>`.!?)])?[ \t]*[\[{]\s*["'“\]}{]""", re.MULTILINE)
+"""At the start of a line or after an introduction; an object in the middle of code does not count."""
 
 
-def object_begun(text: str) -> bool:
-    """Whether an object seems to begin in a reply."""
-    return _BEGUN.search(text) is not None
+def has_object_start(text: str) -> bool:
+    """Return whether an object seems to start in a reply."""
+    return _OBJECT_START.search(text) is not None
 
 
 NO_TEXT = "(no text)"
-"""Stands for an answer that had none: servers take no empty message."""
+"""Stands for an empty answer, since servers reject empty messages."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked beside the conversation, in both forms."""
+    """A side question to a model, as a request of its own and as an addition to the conversation."""
 
     alone: tuple[Message, ...]
-    """A request of its own, which holds all that is needed: for another model, and where the window is too small."""
+    """The self-contained request: for another model, or if the window has no room for the conversation."""
     task: str = ""
-    """The same behind the conversation: the role's instruction, and what does not stand in there. Empty where the
-    question is always asked alone."""
-    since: tuple[tuple[str, str], ...] = ()
-    """Answers that could not be used, and what was wrong with each."""
+    """The instruction to add to the conversation; empty if the question is always asked alone."""
+    rejected: tuple[tuple[str, str], ...] = ()
+    """Earlier unusable answers, each with its error."""
 
-    def by_itself(self) -> tuple[Message, ...]:
-        """The messages of the request of its own."""
-        told: list[Message] = list(self.alone)
-        for answer, wrong in self.since:
-            told += [AssistantMessage(text=answer or NO_TEXT), UserMessage(text=wrong)]
-        return tuple(told)
+    def standalone_messages(self) -> tuple[Message, ...]:
+        """Return the messages of the self-contained request."""
+        messages: list[Message] = list(self.alone)
+        for answer, error in self.rejected:
+            messages += [AssistantMessage(text=answer or NO_TEXT), UserMessage(text=error)]
+        return tuple(messages)
 
-    def behind(self) -> tuple[Message, ...]:
-        """The messages that follow the conversation."""
-        told: list[Message] = [ProgramMessage(text=program_text("task", self.task))]
-        for answer, wrong in self.since:
-            told.append(AssistantMessage(text=answer or NO_TEXT))
-            told.append(ProgramMessage(text=program_text("feedback", wrong)))
-        return tuple(told)
+    def appended_messages(self) -> tuple[Message, ...]:
+        """Return the messages to append to the conversation."""
+        messages: list[Message] = [ProgramMessage(text=program_text("task", self.task))]
+        for answer, error in self.rejected:
+            messages.append(AssistantMessage(text=answer or NO_TEXT))
+            messages.append(ProgramMessage(text=program_text("feedback", error)))
+        return tuple(messages)
 
 
 class StructuredReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """The text of a reply and how long it took, in milliseconds."""
 
     text: str
     ms: int
 
 
 class _AnswerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What all requests for one answer share."""
+    """Options shared by all requests for one answer."""
 
     role: Role
     parent: str
     schema: dict[str, Any] | None
-    quiet: float
+    idle_timeout: float
     purpose: str
     preamble: int
 
 
 class Structured:
-    """Asks on behalf of one run. The model and the options are those of the role (M5).
+    """Asks side questions for one run, with the model and options of each role (M5).
 
-    With a `conversation`, a question for the session's own model stands behind that, so that the server has read most
-    of the request before (E7)."""
+    With a `conversation`, questions to the session's own model are appended to it, so that the server answers most of
+    the prompt from its cache (E7)."""
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class Structured:
         self._conversation = conversation
         self._count = 0
         self._usage = Usage()
-        """What the server counted of the last request."""
+        """Usage reported for the last request."""
 
     async def ask(
         self,
@@ -133,82 +132,82 @@ class Structured:
         *,
         parent: str,
         schema: dict[str, Any] | None,
-        quiet: float = 120.0,
+        idle_timeout: float = 120.0,
         task: str = "",
         purpose: str = "",
-        preamble: int = PREAMBLE,
+        preamble: int = MAX_PREAMBLE,
     ) -> StructuredReply | Fault:
-        """The reply's text, which is JSON where there is a `schema`. A fault when the model says nothing for `quiet`
-        seconds, loading not counted. `purpose` tells the user what it is for where the role alone doesn't.
+        """Return the text of the reply, JSON if there is a `schema`, or a fault.
 
-        A reply without an object in its first `preamble` characters is read no further, where JSON is asked for.
+        `idle_timeout`: seconds without progress, not counting loading. `purpose` is shown to the user if the role alone
+        does not explain the request. With a schema, a reply without an object in its first `preamble` characters ends.
         """
         chosen = await self._roles.select(role, task)
         own = chosen.name == self._brain.name
         window = self._brain.num_ctx if own else await self._roles.window_of(chosen.name)
         sampling = self._roles.sampling(role, window, chosen.name)
-        wanted = _AnswerOptions(
+        options = _AnswerOptions(
             role=role,
             parent=parent,
             schema=schema,
-            quiet=quiet,
+            idle_timeout=idle_timeout,
             purpose=purpose,
-            preamble=preamble if schema else LONGEST,
+            preamble=preamble if schema else MAX_REPLY_TEXT,
         )
         request = ModelRequest(
             model=chosen.name,
-            messages=question.by_itself(),
+            messages=question.standalone_messages(),
             num_ctx=window,
             format=schema,
             **msgspec.structs.asdict(sampling),
         )
         if own and question.task and self._conversation is not None:
-            said = await self._in_conversation(question, request, wanted, self._conversation)
-            if said is not None:
-                return said
+            reply = await self._ask_in_conversation(question, request, options, self._conversation)
+            if reply is not None:
+                return reply
         size = Gauge().estimate(count_request(request.messages, ()))
         if window is not None and size + 256 > window:
             return Fault(
                 kind="context_overflow",
                 message=f"The request for {role} has about {size:,} tokens, the window {window:,}.",
             )
-        return await self._send(request, wanted, size, None)
+        return await self._send(request, options, size, None)
 
-    async def _in_conversation(
-        self, question: Question, alone: ModelRequest, wanted: _AnswerOptions, conversation: SharedConversation
+    async def _ask_in_conversation(
+        self, question: Question, alone: ModelRequest, options: _AnswerOptions, conversation: SharedConversation
     ) -> StructuredReply | Fault | None:
-        """The reply to the question behind the conversation; None where there is no room for both."""
-        most = alone.max_tokens or RESERVE
-        while (found := conversation.followed_by(question.behind(), alone, most)) is not None:
-            request, ready = found
-            said = await self._send(request, wanted, ready.size, ready.fresh)
-            conversation.heard(self._usage)
-            if isinstance(said, Fault):
-                if conversation.refused(said):
+        """Return the reply to the question at the end of the conversation, or None if the window has no room for it."""
+        max_tokens = alone.max_tokens or RESERVE
+        while (extended := conversation.followed_by(question.appended_messages(), alone, max_tokens)) is not None:
+            request, prepared = extended
+            reply = await self._send(request, options, prepared.size, prepared.fresh)
+            conversation.record_usage(self._usage)
+            if isinstance(reply, Fault):
+                if conversation.refused(reply):
                     continue
-                if said.kind == "context_overflow":
+                if reply.kind == "context_overflow":
                     return None
-            return said
+            return reply
         return None
 
     async def _send(
-        self, request: ModelRequest, wanted: _AnswerOptions, size: int, fresh: int | None
+        self, request: ModelRequest, options: _AnswerOptions, size: int, fresh: int | None
     ) -> StructuredReply | Fault:
         self._count += 1
-        node = f"{wanted.parent}.{wanted.role}{self._count}"
-        place = {"run": self._run, "node": node, "parent": wanted.parent}
+        node = f"{options.parent}.{options.role}{self._count}"
+        position = {"run": self._run, "node": node, "parent": options.parent}
         started = ReplyStarted(
             model=request.model,
             iteration=0,
             messages=len(request.messages),
             estimate=size,
             fresh=fresh,
-            role=wanted.role,
-            purpose=wanted.purpose,
+            role=options.role,
+            purpose=options.purpose,
         )
-        self._stream.emit(started, **place)
+        self._stream.emit(started, **position)
         await self._stream.durable()
-        receiver = _AnswerReceiver(self._stream, place, wanted, tools=bool(request.tools))
+        receiver = _AnswerReceiver(self._stream, position, options, tools=bool(request.tools))
         received = await receiver.receive(self._brain.model, request)
         ended = received.ended
         self._usage = ended.usage
@@ -216,47 +215,48 @@ class Structured:
 
 
 class _AnswerReceiver(ReplyReceiver):
-    """Receives a reply without showing its text; phases and thoughts are shown."""
+    """Receives a reply without showing its text; phases and reasoning are shown."""
 
-    def __init__(self, stream: EventStream, place: dict[str, str], wanted: _AnswerOptions, *, tools: bool) -> None:
+    def __init__(self, stream: EventStream, position: dict[str, str], options: _AnswerOptions, *, tools: bool) -> None:
         super().__init__(
             stream,
-            run=place["run"],
-            node=place["node"],
-            parent=place["parent"],
+            run=position["run"],
+            node=position["node"],
+            parent=position["parent"],
             new_call_id=lambda call: call,
             protocol="files",
-            quiet=wanted.quiet,
+            idle_timeout=options.idle_timeout,
         )
-        self._wanted = wanted
+        self._options = options
         self._tools = tools
-        self._begun = False
-        self._called = False
-        """The reply calls a tool, although an object was asked for."""
+        self._object_started = False
+        self._called_tool = False
+        """The reply calls a tool instead of giving an object."""
 
-    def _take(self, piece: ReplyPart) -> None:
-        match piece:
+    def _process(self, part: ReplyPart) -> None:
+        match part:
             case TextFragment(text=text):
                 self._stop_thinking()
                 self._enter("writing")
                 self._parser.feed(self._cleaner.feed(text))
             case CallProgress() if self._tools:
-                self._called = not object_begun(self._parser.raw)
+                self._called_tool = not has_object_start(self._parser.raw)
             case ReasoningFragment() | Phase() | UsageReport() | Failed():
-                super()._take(piece)
+                super()._process(part)
 
-    def _is_enough(self) -> bool:
-        return self._parser.size + self._thought.size > LONGEST or self._called or self._only_talks()
+    def _is_complete(self) -> bool:
+        size = self._parser.size + self._thought.size
+        return size > MAX_REPLY_TEXT or self._called_tool or self._exceeds_preamble()
 
-    def _only_talks(self) -> bool:
-        if self._begun:
+    def _exceeds_preamble(self) -> bool:
+        if self._object_started:
             return False
-        text = self._parser.raw  # no longer than the preamble
-        self._begun = object_begun(text)
-        return not self._begun and len(text) > self._wanted.preamble
+        text = self._parser.raw
+        self._object_started = has_object_start(text)
+        return not self._object_started and len(text) > self._options.preamble
 
     def _enter(self, phase: Stage, detail: str = "", done: int | None = None, total: int | None = None) -> None:
-        super()._enter(phase, self._wanted.role, done, total)
+        super()._enter(phase, self._options.role, done, total)
 
     def _end(self, interrupted: bool) -> Received:
         self._think(self._thought_cleaner.flush())
@@ -269,7 +269,7 @@ class _AnswerReceiver(ReplyReceiver):
             usage=self._usage,
             fault=self._fault,
             interrupted=interrupted,
-            role=self._wanted.role,
+            role=self._options.role,
             ms=round((time.monotonic() - self._started) * 1000),
         )
         self._emit(ended)
@@ -277,7 +277,7 @@ class _AnswerReceiver(ReplyReceiver):
 
 
 class SharedConversation:
-    """The conversation of one run's loop: its messages in the form of its protocol, with the tools of its mode."""
+    """The conversation of one run's loop: its messages in the loop's protocol, with the tools of its mode."""
 
     def __init__(self, deps: LoopDeps, tools: tuple[ToolSpec, ...], run: str) -> None:
         self._deps = deps
@@ -285,11 +285,12 @@ class SharedConversation:
         self._run = run
 
     def followed_by(
-        self, extra: tuple[Message, ...], alone: ModelRequest, most: int
+        self, extra: tuple[Message, ...], alone: ModelRequest, max_tokens: int
     ) -> tuple[ModelRequest, Ready] | None:
-        """The request with the conversation and `extra` at its end instead of the messages of `alone`, for a reply of
-        `most` tokens; None where it does not fit, and where the model is not asked in its conversation (the files
-        strategy). Tools and format never go together (O-21)."""
+        """Return the request with the conversation and `extra` instead of the messages of `alone`.
+
+        Return None if a reply of `max_tokens` does not fit, or if the strategy is `files`, which has no conversation of
+        its own. Tools and format are never combined (O-21)."""
         if self._deps.fallback.protocol == "files":
             return None
         tools = self._deps.fallback.request_format(self._tools).tools
@@ -297,19 +298,19 @@ class SharedConversation:
         def context() -> tuple[Message, ...]:
             return self._deps.fallback.messages(self._deps.source.context(), self._tools)
 
-        ready = self._deps.window.beside(context, tools, extra, most, run=self._run)
-        if ready is None:
+        prepared = self._deps.window.beside(context, tools, extra, max_tokens, run=self._run)
+        if prepared is None:
             return None
-        form = None if tools else alone.format
+        reply_format = None if tools else alone.format
         request = msgspec.structs.replace(
-            alone, messages=ready.messages, tools=tools, format=form, max_tokens=ready.max_tokens
+            alone, messages=prepared.messages, tools=tools, format=reply_format, max_tokens=prepared.max_tokens
         )
-        return request, ready
+        return request, prepared
 
-    def heard(self, usage: Usage) -> None:
-        """Take in what the server counted of the last request."""
+    def record_usage(self, usage: Usage) -> None:
+        """Pass the usage reported for the last request to the context window."""
         self._deps.window.assess(usage, run=self._run)
 
     def refused(self, fault: Fault) -> bool:
-        """Whether the form of the request was refused and another one is taken from now on: ask again."""
+        """Return whether the server refused the request's format and the request should be repeated in another one."""
         return self._deps.fallback.refused(fault)

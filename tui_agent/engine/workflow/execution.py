@@ -23,7 +23,7 @@ from tui_agent.engine.loop.calls import ToolCalls
 from tui_agent.engine.loop.completion import Completion, CompletionRefusal
 from tui_agent.engine.loop.structured import Question, Structured
 from tui_agent.engine.workflow.plan_reading import SHOW_DIFF, find_object
-from tui_agent.engine.workflow.planning import Background, Planner, actions_of, since
+from tui_agent.engine.workflow.planning import Background, Planner, actions_of, elapsed_ms
 from tui_agent.engine.workflow.verification import RAN_COMMANDS, StepVerdict, brief, by_facts, error_class, read_verdict
 from tui_agent.protocols.repair import UnreadableJson
 from tui_agent.text import clean, mark_invisible
@@ -196,12 +196,12 @@ class StageEnd(msgspec.Struct):
 @contextmanager
 def stage(stream: SessionStream, name: str, title: str, *, run: str, node: str, parent: str) -> Iterator[StageEnd]:
     """A stage's beginning and end on the stream, whatever happens between."""
-    end, began = StageEnd(), time.monotonic()
+    end, started = StageEnd(), time.monotonic()
     stream.emit(events.StageStarted(stage=name, title=title), run=run, node=node, parent=parent)
     try:
         yield end
     finally:
-        left = events.StageEnded(stage=name, outcome=end.outcome, ms=since(began))
+        left = events.StageEnded(stage=name, outcome=end.outcome, ms=elapsed_ms(started))
         stream.emit(left, run=run, node=node, parent=parent)
 
 
@@ -275,7 +275,7 @@ class Execution:
     async def _step(self, step: PlanStep, of: int) -> tuple[StepVerdict, int]:
         """The verdict, and where the step's calls begin."""
         self._count += 1
-        node, began = f"{self._run}.s{self._count}", time.monotonic()
+        node, started = f"{self._run}.s{self._count}", time.monotonic()
         self._emit(events.StepStarted(step=msgspec.structs.replace(step, number=self._count), of=of), node)
         mark, iterations = len(self._calls.results), self.carried.iterations
         if step.tool == SHOW_DIFF:
@@ -297,7 +297,7 @@ class Execution:
             outcome="done" if verdict.met is not False else "failed",
             text=self.carried.closing if verdict.met is not False else verdict.actual,
             iterations=self.carried.iterations - iterations,
-            ms=since(began),
+            ms=elapsed_ms(started),
         )
         self._emit(finished, node)
         self.carried.steps += 1
@@ -318,7 +318,7 @@ class Execution:
     async def _attempt(self, step: PlanStep, told: str, node: str, *, any_tool: bool = False) -> StepVerdict:
         await self._show_files(node)
         self._emit(events.ProgramMessageAdded(kind="step", text=told), node)
-        mark, began = len(self._calls.results), time.monotonic()
+        mark, started = len(self._calls.results), time.monotonic()
         ended = await self._work(node)
         done = self._calls.results[mark:]
         seen = msgspec.structs.replace(step, tool="") if any_tool else step
@@ -332,7 +332,7 @@ class Execution:
             by = "model"
             verdict = await judge_step(step, verdict, done, ended.text, self._deps.structured, node=node)
         verified = events.StepVerified(
-            met=verdict.met is not False, expected=step.expected, actual=verdict.actual, by=by, ms=since(began)
+            met=verdict.met is not False, expected=step.expected, actual=verdict.actual, by=by, ms=elapsed_ms(started)
         )
         self._emit(verified, node)
         return verdict
@@ -412,7 +412,7 @@ class Execution:
 
     async def _check(self, check: Check) -> tuple[StepVerdict | None, int]:
         """The verdict; None when the command was not allowed, which says nothing of the work."""
-        mark, began = len(self._calls.results), time.monotonic()
+        mark, started = len(self._calls.results), time.monotonic()
         self._checks += 1
         node = f"{self._run}.check{self._checks}"
         call = self._deps.new_call(ToolCall(id="", name=RAN_COMMANDS, arguments={"command": check.command}))
@@ -420,7 +420,7 @@ class Execution:
         self._emit(events.StepStarted(step=step, of=0), node)
         await self._calls.carry_out((call,), node)
         done = self._calls.results[mark:]
-        ms = since(began)
+        ms = elapsed_ms(started)
         result = done[-1][1] if done else None
         refused = result is None or result.code in ("refused", "unknown_tool")
         met = result is not None and result.success
@@ -445,10 +445,10 @@ class Execution:
         """Settle by the facts whether the work is done; what is missing goes back to the model first (E2, W8)."""
         carried = self.carried
         while isinstance(
-            ruling := await completion.judged(carried.outcome, carried.closing, self._claimed), CompletionRefusal
+            ruling := await completion.evaluate(carried.outcome, carried.closing, self._claimed), CompletionRefusal
         ):
             self._emit(events.CompletionRefused(why=ruling.why), self._stage)
-            self._emit(events.ProgramMessageAdded(kind="feedback", text=ruling.told), self._stage)
+            self._emit(events.ProgramMessageAdded(kind="feedback", text=ruling.feedback), self._stage)
             carried.outcome = (await self._work(self._stage)).outcome
         if isinstance(ruling, events.Notice):
             self._emit(ruling, self._stage)

@@ -226,14 +226,14 @@ class Planner:
         purpose: str = "",
     ) -> PlanResult | Fault:
         """The plan for a request, or for what is left of it (`again`). A fault only where no server is there."""
-        began, depth = time.monotonic(), self.depth(sorted_as)
+        started, depth = time.monotonic(), self.depth(sorted_as)
         if depth == "simple" and not again:
             return PlanResult(plan=one_step(request), depth=depth)
         kind = plan_kind(sorted_as.task_type, request, self._registry.names, version("plan_steps"))
         if self._cache is not None and not again:
             hit = await asyncio.to_thread(self._cache.find, kind)
             if hit is not None:
-                return PlanResult(plan=hit, depth=depth, cached=True, kind=kind, ms=since(began))
+                return PlanResult(plan=hit, depth=depth, cached=True, kind=kind, ms=elapsed_ms(started))
         faults = list[str]()
         question = Question(alone=self._messages(request, background, depth), task=_task(request, background, depth))
         plan = await self._asked(question, faults, sorted_as.task_type, node, purpose)
@@ -244,7 +244,7 @@ class Planner:
             depth=depth,
             kind=kind if plan else None,
             fallback=plan is None,
-            ms=since(began),
+            ms=elapsed_ms(started),
             faults=tuple(faults),
             prompt_version=version("plan_steps"),
         )
@@ -259,7 +259,7 @@ class Planner:
                 question,
                 parent=node,
                 schema=reply_schema("plan_steps"),
-                quiet=self._settings.timeouts.planning,
+                idle_timeout=self._settings.timeouts.planning,
                 task=task,
                 purpose=purpose,
             )
@@ -275,8 +275,8 @@ class Planner:
                 feedback = "\n".join(
                     [prompt("plan_faults"), *(f"- {fault}" for fault in bad.faults), self._tools_line()]
                 )
-                since = (*question.since, (reply.text[:8_000], feedback))
-                question = msgspec.structs.replace(question, since=since)
+                rejected = (*question.rejected, (reply.text[:8_000], feedback))
+                question = msgspec.structs.replace(question, rejected=rejected)
                 continue
             if self._cache is not None:
                 plan = await asyncio.to_thread(self._cache.adjusted, plan)
@@ -379,6 +379,6 @@ def actions_of(done: Sequence[tuple[ToolCall, ToolResult]]) -> tuple[str, ...]:
     )
 
 
-def since(began: float) -> int:
+def elapsed_ms(started: float) -> int:
     """Milliseconds since a reading of `time.monotonic`."""
-    return round((time.monotonic() - began) * 1000)
+    return round((time.monotonic() - started) * 1000)

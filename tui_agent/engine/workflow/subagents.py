@@ -119,9 +119,9 @@ class _Conversation:
         """Nobody guides a sub-agent: what the user says is for the agent."""
         return False
 
-    async def keep_raw(self, name: str, text: str) -> str:
+    async def save_raw(self, name: str, text: str) -> str:
         """See ConversationSource."""
-        return await self._raw.keep(f"{self._call}-{name}", text)
+        return await self._raw.save(f"{self._call}-{name}", text)
 
 
 class Subagent:

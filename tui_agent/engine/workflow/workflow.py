@@ -22,7 +22,7 @@ from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.loop.structured import Question, Structured
 from tui_agent.engine.workflow.execution import Diagnosis, Execution, ExecutionResult, WorkflowDeps, stage
 from tui_agent.engine.workflow.plan_reading import classified
-from tui_agent.engine.workflow.planning import Background, PlanResult, actions_of, needs_review, one_step, since
+from tui_agent.engine.workflow.planning import Background, PlanResult, actions_of, elapsed_ms, needs_review, one_step
 from tui_agent.engine.workflow.summary import summarize_run
 from tui_agent.tools.registry import Registry
 
@@ -44,7 +44,7 @@ async def classify(
         alone=(SystemMessage(text=prompt("classify")), *talk, UserMessage(text=shown)), task=prompt("classify")
     )
     reply = await structured.ask(
-        "dispatcher", question, parent=node, schema=reply_schema("classify"), quiet=60.0, preamble=400
+        "dispatcher", question, parent=node, schema=reply_schema("classify"), idle_timeout=60.0, preamble=400
     )
     if isinstance(reply, Fault):
         if reply.kind == "unreachable":
@@ -384,7 +384,7 @@ class Workflow:
             said=carried.said,
             iterations=carried.iterations,
             tool_calls=self._deps.calls.count,
-            ms=since(self._began),
+            ms=elapsed_ms(self._began),
         )
 
 
