@@ -134,7 +134,7 @@ class Completion:
         return refusal.missing
 
     def acted(self) -> bool:
-        """Return whether anything was changed, or run that may have changed something; reading and testing don't count."""
+        """Return whether anything was changed, or run that may change something; reading and testing don't count."""
         return self._effects.acted(self._calls.results, self._request)
 
     def _lacks_change(self, closing: str) -> bool:
@@ -284,7 +284,7 @@ class CheckRunner:
         return self._tests
 
     async def may_run(self, command: str, *, unasked: bool = False) -> bool:
-        """Return whether the command may run: without approval or, unless `unasked`, with a user there to approve it."""
+        """Return whether the command may run: without approval or, unless `unasked`, with a user to approve it."""
         if self._registry.find(COMMANDS) is None:
             return False
         environment = self._environment

@@ -84,7 +84,7 @@ class ReplyReceiver:
         protocol: Protocol = "native",
         idle_timeout: float | None = None,
     ) -> None:
-        """`idle_timeout`: seconds without progress, not counting loading, after which the reply fails; None for no limit."""
+        """`idle_timeout`: seconds without progress, loading not counted, until the reply fails; None for no limit."""
         self._idle_timeout = idle_timeout
         self._emit = partial(stream.emit, run=run, node=node, parent=parent)
         self._new_call_id = new_call_id
