@@ -27,8 +27,8 @@ from tui_agent.engine.checks.examples import examples_in
 from tui_agent.engine.checks.request_reading import read_request
 from tui_agent.engine.checks.request_scope import asks_for_tests_only
 from tui_agent.engine.checks.static_checks import find_problems
-from tui_agent.mentions.search import CHUNK
-from tui_agent.mentions.syntax import MOST, mentions
+from tui_agent.mentions.search import CHUNK_NAMES
+from tui_agent.mentions.syntax import MAX_MENTIONS, mentions
 from tui_agent.models.framing import NdjsonLines, Splitter, SseEvents
 from tui_agent.plan import markdown
 from tui_agent.protocols.file_reply import read_file_reply
@@ -87,7 +87,7 @@ def test_long_messages_are_read_quickly() -> None:
     with within(10):
         for text in ("@" + "." * 400_000, "@a" * 200_000, "```\n" * 100_000, '@"' * 200_000, "@a,)" * 100_000):
             mentions(text)
-    assert len(mentions("@a.py " * 100)) == MOST
+    assert len(mentions("@a.py " * 100)) == MAX_MENTIONS
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_clean_is_linear() -> None:
 
 
 async def test_a_longest_query_over_many_names_takes_no_time() -> None:
-    packed = index([f"folder{number % 50}/file_{number}.py" for number in range(5 * CHUNK)])
+    packed = index([f"folder{number % 50}/file_{number}.py" for number in range(5 * CHUNK_NAMES)])
     with within(5):
         assert packed.search("f" * 200, (), threading.Event()) == []
 
