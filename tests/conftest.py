@@ -1,4 +1,4 @@
-"""What holds for all tests: a still and empty world, snapshots in their folder, outside programs by name."""
+"""Fixtures and hooks of all tests: a fixed environment, the location of snapshots, and checks for external programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import headless
 
-# How long an example takes says how busy the machine is. The same examples in every run: a failure is the change's, not
-# luck's; TUI_AGENT_EXPLORE=1 looks for others.
+# No deadline, since the duration of an example depends on the load. Examples are the same in every run, so that a failure
+# comes from the change under test; TUI_AGENT_EXPLORE=1 generates new ones.
 settings.register_profile(
     "ours",
     deadline=None,
@@ -34,7 +34,7 @@ settings.load_profile("ours")
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Hundreds of child processes import the program: compiled once, it starts in half the time.
+# Hundreds of child processes import the program; with bytecode files it starts in half the time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -42,7 +42,7 @@ _NAMED = re.compile(r"terminal-\d+")
 
 
 class TopLevelSVG(plugin.SVGImageExtension):  # type: ignore[misc]  # the plugin has no types
-    """Snapshots of `tests/<folders>/<module>.py` lie in `snapshots/<folders>/<module>/`."""
+    """Stores the snapshots of `tests/<folders>/<module>.py` in `snapshots/<folders>/<module>/`."""
 
     @classmethod
     def dirname(cls, *, test_location):
@@ -50,7 +50,7 @@ class TopLevelSVG(plugin.SVGImageExtension):  # type: ignore[misc]  # the plugin
         return str(ROOT / "snapshots" / inside)
 
     def matches(self, *, serialized_data, snapshot_data):
-        """The same picture; the name of its classes also counts where a line is cut into pieces, which nobody sees."""
+        """Compare without the generated class names, whose length affects where lines of the SVG are split."""
         return _NAMED.sub("", serialized_data) == _NAMED.sub("", snapshot_data)
 
 
@@ -59,7 +59,7 @@ plugin.SVGImageExtension = TopLevelSVG
 
 @pytest.fixture(scope="session")
 def _shelf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Makes folders. pytest looks through those of all tests before to find a number for the next one."""
+    """Return a function that creates folders; pytest's own lists all earlier folders to number the next one."""
     shelf, numbers = tmp_path_factory.mktemp("of", numbered=False), count()
 
     def make() -> Path:
@@ -76,7 +76,9 @@ def tmp_path(_shelf: Callable[[], Path]) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _still_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]) -> None:
+def _fixed_environment(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _shelf: Callable[[], Path]
+) -> None:
     home = _shelf()
     for name in (
         "NO_COLOR",
@@ -96,9 +98,9 @@ def _still_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         "TUI_AGENT_HOME": home / "tui-agent",
     }.items():
         monkeypatch.setenv(name, str(folder))
-    # Where one is installed it would be started for every Python file; tests that want one say so with a flag.
+    # An installed language server would start for every Python file; tests that need one enable it with a flag.
     monkeypatch.setenv("TUI_AGENT_LANGUAGE_SERVERS_ON", "false")
-    # A request after the run would be one that no script foresees; tests that want it say so with a flag.
+    # Scripted models don't expect the request for a title; tests of titles enable it with a flag.
     monkeypatch.setenv("TUI_AGENT_TITLES", "false")
     monkeypatch.setenv("TUI_AGENT_CALIBRATE", "false")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -106,7 +108,7 @@ def _still_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     monkeypatch.setattr("tui_agent.__version__", "0.0.0-test")
-    if request.path.parent.name != "models":  # nobody waits for a server to recover
+    if request.path.parent.name != "models":  # retry at once
         monkeypatch.setattr("tui_agent.models.faults.FIRST_DELAY", 0.02)
 
 
@@ -118,61 +120,63 @@ def _headless() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _still_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _static_screen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not {"tui", "widgets"} & set(request.path.relative_to(ROOT / "tests").parts):
         return
     monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr("textual.widgets.Input._toggle_cursor", lambda self: None)
     monkeypatch.setattr("textual.widgets.TextArea._toggle_cursor_blink_visible", lambda self: None)
     if "snap_compare" in request.fixturenames:
-        # Shown in one piece: what a first piece had to show is measured and the rest is guessed, so that on a busy
-        # machine the scroll bar would be another one.
+        # Load the transcript at once: with only its end loaded, the height of the rest is an estimate, which would change
+        # the scroll bar on a busy machine.
         monkeypatch.setattr("tui_agent.tui.app.MAX_BUSY_SECONDS", math.inf)
     elif request.node.get_closest_marker("paints") is None:
         headless.leave_unpainted(monkeypatch)
 
 
-gc.set_threshold(50_000, 20, 50)  # the cycles of hundreds of screens: looking for them took a quarter of all time
+gc.set_threshold(50_000, 20, 50)  # collecting the cycles of hundreds of screens took a quarter of the time
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """`-n auto` starts two workers for each core: half of its time a test waits for a process, a terminal or a browser."""
+    """Start two workers per core with `-n auto`: tests wait half of their time for processes, terminals or a browser."""
     return 2 * (yield)
 
 
 def pytest_collection_finish() -> None:
-    _keep_all()
+    _freeze_objects()
 
 
-def _keep_all() -> None:
-    """What is alive now stays to the end, so the collector looks at it no more."""
+def _freeze_objects() -> None:
+    """Collect garbage and exclude all remaining objects from later collections."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """What a test left open is found and warned of here, where it is the test's own fault, and not when the collector
-    happens to run. Only tests with an event loop leave anything that lives in a cycle. What is alive even then is not
-    looked at again: to do so was most of the work."""
+    """Report what a test leaves open with that test, not with whichever test runs when the collector does.
+
+    Only tests with an event loop leave resources in reference cycles, so garbage is collected after these, and after
+    tests that leave more files open than before. Surviving objects are frozen, since scanning them took most of the time.
+    """
     try:
         return (yield)
     finally:
         is_async = inspect.iscoroutinefunction(getattr(item, "obj", None))
         if is_async or files_open() > item.stash.setdefault(FILES_OPEN, 0):
-            _keep_all()
-        collect_unraisable(item.config)  # pytest has looked before, and would report it with the next test
-        assert files_open() < item.stash.setdefault(FILES_OPEN, 0) + MANY, "it left open what it opened"
+            _freeze_objects()
+        collect_unraisable(item.config)  # pytest has collected earlier, and would report it with the next test
+        assert files_open() < item.stash.setdefault(FILES_OPEN, 0) + MAX_LEFT_OPEN, "the test left files open"
 
 
 FILES_OPEN = pytest.StashKey[int]()
-MANY = 100
-"""More than servers and browsers open that are there for all tests."""
+MAX_LEFT_OPEN = 100
+"""More files than shared servers and browsers open."""
 
 
 def files_open() -> int:
-    """Files, pipes and sockets that this process holds; 0 where the system does not say."""
+    """Return how many files, pipes and sockets this process has open; 0 if the system does not report it."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError:
@@ -180,7 +184,7 @@ def files_open() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # long ones first: no worker ends alone
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # slow ones first: no worker is left alone
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -188,5 +192,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         missing = [program for program in mark.args if shutil.which(program) is None]
         if missing:
-            say = pytest.fail if os.environ.get("TUI_AGENT_CI") == "1" else pytest.skip
-            say(f"needs {', '.join(missing)}")
+            fail_or_skip = pytest.fail if os.environ.get("TUI_AGENT_CI") == "1" else pytest.skip
+            fail_or_skip(f"needs {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""What apps in tests need not do: parse the same style sheets again, paint what nobody sees, wait by the clock."""
+"""Speeds up apps in tests: style sheets are parsed once, unseen frames are not composed, and idle is detected exactly."""
 
 from __future__ import annotations
 
@@ -15,76 +15,76 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
 
-RESTS = (0.0, 0.0, 0.0, 0.001, 0.001)
-"""Seconds between the looks in a row at which nothing is left to do: a callback may ask for another one."""
-MANY, MOST = 60, 500
-"""Looks after which it is something that takes its time, and looks in all."""
-LEFT = ("_layout_required", "_scroll_required", "_repaint_required", "_recompose_required")
-"""What Textual notes of a widget that has something to do."""
+IDLE_CHECKS = (0.0, 0.0, 0.0, 0.001, 0.001)
+"""Seconds before each of the checks that must find no work in a row, since a callback may schedule another one."""
+SLOW_AFTER, MAX_CHECKS = 60, 500
+"""Checks after which the pause between them gets longer, and checks in all."""
+PENDING_FLAGS = ("_layout_required", "_scroll_required", "_repaint_required", "_recompose_required")
+"""Attributes in which Textual records pending work of a widget."""
 
 _parse_rules = Stylesheet._parse_rules
-_painted = Screen._compositor_refresh
+_compositor_refresh = Screen._compositor_refresh
 _render_strips = Compositor.render_strips
-_parsed: dict[object, Any] = {}
+_cache: dict[object, Any] = {}
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
-    """For every app of the process."""
-    patch.setattr(Stylesheet, "_parse_rules", _parsed_once)
-    patch.setattr(RuleSet, "__hash__", object.__hash__)  # the same, not computed in Python for each rule and widget
+    """Patch Textual for every app of the process."""
+    patch.setattr(Stylesheet, "_parse_rules", _parse_rules_cached)
+    patch.setattr(RuleSet, "__hash__", object.__hash__)  # equivalent, without a computation per rule and widget
     patch.setattr("textual.app.wait_for_idle", idle)
     patch.setattr("textual.pilot.wait_for_idle", idle)
 
 
 def leave_unpainted(patch: pytest.MonkeyPatch) -> None:
-    """Headless apps compose no frames."""
-    patch.setattr(Screen, "_compositor_refresh", _unpainted)
-    patch.setattr(Compositor, "render_strips", _looked_at)
+    """Patch Textual so that headless apps compose no frames."""
+    patch.setattr(Screen, "_compositor_refresh", _skip_painting)
+    patch.setattr(Compositor, "render_strips", _render_with_background)
 
 
-def _parsed_once(self, css, read_from, is_default_rules=False, tie_breaker=0, scope=""):
-    """Hundreds of apps are made of the same style sheets, and reading those is a fifth of making one: what Textual
-    parsed for one app serves the next. Rules are only read once they are parsed; errors are never kept."""
+def _parse_rules_cached(self, css, read_from, is_default_rules=False, tie_breaker=0, scope=""):
+    """Parse each style sheet once per process, since that is a fifth of the cost of creating an app. Rules are not
+    modified after parsing; errors are not cached."""
     variables = tuple(sorted(self._variables.items()))
     key = (css, read_from, is_default_rules, tie_breaker, scope, variables)
-    if key not in _parsed:
-        _parsed[key] = _parse_rules(self, css, read_from, is_default_rules, tie_breaker, scope)
-    return _parsed[key]
+    if key not in _cache:
+        _cache[key] = _parse_rules(self, css, read_from, is_default_rules, tie_breaker, scope)
+    return _cache[key]
 
 
-def _unpainted(screen: Screen[Any]) -> None:
-    """A headless app writes nothing, but it composes every frame: a quarter of the time of these tests. What a test
-    looks at it asks the compositor for itself, `paints` tests keep the frames, and so do apps with a driver that writes."""
+def _skip_painting(screen: Screen[Any]) -> None:
+    """Compose no frame for a headless app, which would take a quarter of the time of these tests and write nothing.
+
+    Tests render what they inspect themselves. Tests marked `paints` and apps with a writing driver are not affected."""
     if screen is not screen.app.screen or not screen.app.is_headless:
-        _painted(screen)
+        _compositor_refresh(screen)
         return
     screen._compositor._dirty_regions.clear()
     screen._dirty_widgets.clear()
     screen.app._update_mouse_over(screen)
 
 
-def _looked_at(compositor: Compositor, size: Size | None = None) -> list[Strip]:
-    """With what is seen through a dialog, which painting makes known."""
+def _render_with_background(compositor: Compositor, size: Size | None = None) -> list[Strip]:
+    """Render with the screens behind a dialog, which painting would have set."""
     visible_screen_stack.set(compositor.root.app._background_screens if compositor.root else [])
     return _render_strips(compositor, size)
 
 
 async def idle(_min_sleep: float = 0.0) -> None:
-    """Instead of Textual's own, which after each key looks by the clock, 40 ms at least, whether the process works:
-    until no widget has anything left to do."""
+    """Wait until no widget has work left. Textual's own function waits at least 40 ms for the process to use no CPU."""
     app = active_app.get()
-    rests = 0
-    for look in range(MOST):
-        await asyncio.sleep(RESTS[rests] if look < MANY else 0.002)
-        rests = 0 if has_work(app) else rests + 1
-        if rests == len(RESTS):
+    idle_checks = 0
+    for check in range(MAX_CHECKS):
+        await asyncio.sleep(IDLE_CHECKS[idle_checks] if check < SLOW_AFTER else 0.002)
+        idle_checks = 0 if has_work(app) else idle_checks + 1
+        if idle_checks == len(IDLE_CHECKS):
             return
 
 
 def has_work(app: App[Any]) -> bool:
-    """A widget has a message, a callback or a change of itself that it has not dealt with."""
+    """Return whether a widget has unprocessed messages, callbacks or changes."""
     if not (app.is_running and app._screen_stacks[app._current_mode]):
-        return False  # it has ended
+        return False
     screen = app.screen
     if (
         screen._dirty_widgets
@@ -95,10 +95,10 @@ def has_work(app: App[Any]) -> bool:
         return True
     for node in (app, screen, *screen.walk_children()):
         if not (node.is_running and node._mounted_event.is_set()):
-            return True  # its parts are not there yet
+            return True
         if node.message_queue_size or node._next_callbacks:
             return True
-        if any(getattr(node, name, False) for name in LEFT):
-            node.check_idle()  # what it noted of itself it does after its next message
+        if any(getattr(node, name, False) for name in PENDING_FLAGS):
+            node.check_idle()  # otherwise it would be done only after the next message
             return True
     return False

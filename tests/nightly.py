@@ -1,4 +1,4 @@
-"""Which members of a large set of cases run every time; the others are marked `nightly`."""
+"""Selects the cases of a large set that run every time; the others are marked `nightly`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 POSTERS = ("empty", "answered", "edit_asked", "command_asked", "tests_ok", "question", "plan_waits", "summary_waits")
-"""The scenes that are looked at in every size and theme."""
+"""Scenes that are tested in every size and theme."""
 
 
 Look = tuple[tuple[int, int], str]
-"""Size and theme of a picture."""
+"""Size and theme of a screenshot."""
 LOOKS: dict[str, Look] = {
     f"{columns}x{lines}-{theme}": ((columns, lines), theme)
     for columns, lines in ((80, 24), (120, 40))
@@ -21,34 +21,34 @@ LOOKS: dict[str, Look] = {
 
 
 def looks() -> list[Any]:
-    """(size, theme): each size and each theme once in every run, the other pairs nightly."""
+    """Return pairs of size and theme: each size and each theme once in every run, the other pairs nightly."""
     often = ("80x24-dark", "120x40-light")
     nightly = pytest.mark.nightly
     return [pytest.param(*look, id=name, marks=() if name in often else nightly) for name, look in LOOKS.items()]
 
 
 def sampled(values: Iterable[Any], wanted: Collection[Any] | int) -> list[Any]:
-    """The wanted values, or so many of them spread over all, in every run; the others nightly."""
-    every = list(values)
+    """Return all values; those in `wanted`, or that many evenly spread ones, run every time, the others nightly."""
+    cases = list(values)
     if isinstance(wanted, int):
-        wanted = [every[number * len(every) // wanted] for number in range(wanted)]
-    return [one if one in wanted else pytest.param(one, marks=pytest.mark.nightly) for one in every]
+        wanted = [cases[number * len(cases) // wanted] for number in range(wanted)]
+    return [case if case in wanted else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
 
 
 def rounds(often: int, nightly: int) -> list[Any]:
-    """How many times something is tried: so often in every run, and so often nightly."""
+    """Return the number of repetitions in every run and in nightly runs."""
     return [often, pytest.param(nightly, marks=pytest.mark.nightly)]
 
 
 def crossed(
     rows: Sequence[str], columns: Mapping[str, Any], *, whole: Collection[str] = POSTERS, every: int = 1
 ) -> list[Any]:
-    """(row, column) for every row with every column. Rows in `whole` meet all columns in every run, each `every`-th of the
-    others meets one, in turn, so that every column meets many rows; the rest is nightly."""
+    """Return the product of rows and columns. Rows in `whole` run with all columns every time, every `every`-th other row
+    with one column in turn; the remaining cases are nightly."""
     cases = []
     for number, row in enumerate(rows):
-        for place, (name, column) in enumerate(columns.items()):
-            kept = row in whole or (number % every == 0 and place == number // every % len(columns))
-            marks = () if kept else (pytest.mark.nightly,)
+        for index, (name, column) in enumerate(columns.items()):
+            often = row in whole or (number % every == 0 and index == number // every % len(columns))
+            marks = () if often else (pytest.mark.nightly,)
             cases.append(pytest.param(row, column, id=f"{row}-{name}", marks=marks))
     return cases

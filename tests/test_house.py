@@ -31,10 +31,10 @@ CLOCK_READERS = {
     "tests/waiting.py": "limits of waiting",
     "tests/tui/kit.py": "limits of waiting",
     "tests/doubles/terminal.py": "limits of waiting",
-    "tests/faults/test_soak.py": "works for as long as it is asked to",
-    "tests/mock_server/test_faults.py": "a delay takes at least as long as was said",
+    "tests/faults/test_soak.py": "runs for a given time",
+    "tests/mock_server/test_faults.py": "a delay takes at least the given time",
 }
-"""Files of tests that read a clock, and what for."""
+"""Test files that read a clock, and why."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SMALLER = {"tui_agent/tui/app.py": 300}
 HEADLESS_FORBIDDEN = ("textual", "rich", "widgets")
@@ -58,14 +58,14 @@ def too_large(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{node.name} has too many public methods"
 
 
-def test_files_functions_and_classes_stay_small_and_say_what_they_are() -> None:
+def test_files_functions_and_classes_are_small_and_documented() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCES}
     wrong = {name_of(path): [*too_large(path, text, ast.parse(text))] for path, text in texts.items()}
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
 def test_tests_read_no_clock() -> None:
-    """How long something takes is measured in tests/benchmarks; everywhere else a test waits, with tests/waiting.py."""
+    """Durations are measured in tests/benchmarks; all other tests wait with tests/waiting.py."""
     files = [path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "benchmarks"]
     called = {
         name_of(path)
@@ -82,14 +82,14 @@ def test_tests_read_no_clock() -> None:
     "module",
     ["tui_agent.frontends.headless", "tui_agent.engine.opening", "tui_agent.mock_server.app", "tui_agent.__main__"],
 )
-def test_faceless_parts_never_load_the_screen(module: str) -> None:
+def test_headless_modules_do_not_load_the_ui(module: str) -> None:
     code = f"import sys, json, {module}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded.isdisjoint(HEADLESS_FORBIDDEN)
 
 
-def test_tests_of_faceless_parts_need_no_screen() -> None:
+def test_tests_of_headless_packages_do_not_load_the_ui() -> None:
     folders = ("engine", "frontends", "models", "storage", "shell", "safety", "tools", "platform")
     files = [path for folder in folders for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
     assert {path.parent.name for path in files} == set(folders)
@@ -125,7 +125,7 @@ def heavy_for_help(command: str) -> set[str]:
     return heavy.intersection(loaded)
 
 
-def test_the_ways_to_ask_for_a_call_are_those_there_are() -> None:
+def test_strategies_of_the_command_line_match_the_protocols() -> None:
     assert get_args(Protocol) == STRATEGIES
 
 
@@ -135,7 +135,7 @@ def test_the_engine_knows_no_demonstration() -> None:
             assert "demo" not in path.read_text(encoding="utf-8").lower(), path
 
 
-def test_house_rules_stay_short() -> None:
+def test_agents_md_is_short() -> None:
     assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
@@ -169,7 +169,7 @@ def test_a_known_event_with_a_field_of_the_future_is_read() -> None:
     assert from_data("session.closed", {"reason": "x", "mood": "good"}) == events.SessionClosed(reason="x")
 
 
-def test_what_the_pages_show_and_point_to_is_there() -> None:
+def test_links_and_images_of_the_documentation_exist() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     named: set[Path] = set()
     for page in pages:

@@ -1,5 +1,4 @@
-"""Waiting for what must come. How long something takes depends on what else the machine does, so a test waits up to a
-limit far beyond that, and asserts what came, not when."""
+"""Waiting for conditions, with a limit far beyond what a busy machine needs. Tests assert what happens, not when."""
 
 from __future__ import annotations
 
@@ -9,21 +8,21 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 LONG = 120.0
-"""Seconds after which what did not come never comes."""
+"""Seconds after which a condition counts as never met."""
 
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], object], missing: Callable[[], str] | str = "it never came to be") -> None:
-    """Ask again and again, in between everything else in the event loop goes on. `missing` is said when it never holds."""
+async def until(condition: Callable[[], object], missing: Callable[[], str] | str = "condition never met") -> None:
+    """Wait for a condition while the event loop runs. `missing` is the message of the assertion on timeout."""
     end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end, missing if isinstance(missing, str) else missing()
         await asyncio.sleep(0.01)
 
 
-def wait_until(condition: Callable[[], object], missing: str = "it never came to be") -> None:
-    """The same where no event loop runs."""
+def wait_until(condition: Callable[[], object], missing: str = "condition never met") -> None:
+    """Wait for a condition without an event loop."""
     end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end, missing
@@ -31,5 +30,5 @@ def wait_until(condition: Callable[[], object], missing: str = "it never came to
 
 
 async def in_time(awaitable: Awaitable[T]) -> T:
-    """What it returns, or TimeoutError when it hangs. Whatever it must not wait for takes longer than `LONG`."""
+    """Return the result, or raise TimeoutError. To show that nothing waits for an operation, make it take longer."""
     return await asyncio.wait_for(awaitable, LONG)
