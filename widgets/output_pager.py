@@ -80,7 +80,7 @@ def highlight_matches(spans: Sequence[Span], needle: str, style: Style) -> list[
     return overlay(spans, find_all(full_line, needle), style)
 
 
-def format_bytes(size: int) -> str:
+def format_size(size: int) -> str:
     """Format a number of bytes for display."""
     if size < 1_000:
         return f"{size} bytes"
@@ -151,7 +151,7 @@ class OutputPager(Sheet):
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
         """Title, size, and whether it is still growing."""
-        right = format_bytes(self.window.size) + (" · running" if self.door.growing else "")
+        right = format_size(self.window.size) + (" · running" if self.door.growing else "")
         title = fit(one_line(self.door.title, 400), max(4, width - len(right) - 10))
         left: list[Span] = [("Output ", styles.heading), (title, styles.muted)]
         gap = max(1, width - width_of(left) - len(right))

@@ -24,7 +24,7 @@ class WaitingMessage(NamedTuple):
     steering: bool
 
 
-class MessageQueue(Protocol):
+class QueueApi(Protocol):
     """The queue, by the ids of its messages. One may have left it when the user asks."""
 
     def order(self) -> list[tuple[str, bool]]:
@@ -50,7 +50,7 @@ class QueuePanel(ListPanel[WaitingMessage]):
     EMPTY = NOTHING
 
     def __init__(
-        self, view: SessionView, queue: MessageQueue, *, edit: Callable[[str], None], withdraw: Callable[[str], None]
+        self, view: SessionView, queue: QueueApi, *, edit: Callable[[str], None], withdraw: Callable[[str], None]
     ) -> None:
         """Texts are the view's; the order is the queue's own, which is ahead of it."""
         super().__init__()

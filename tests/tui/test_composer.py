@@ -24,7 +24,13 @@ from tui_agent.engine.session import MESSAGE_MAX
 from tui_agent.platform.programs import editor_command
 from tui_agent.tui import composer, composer_files
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.composer_files import MAX_HISTORY_BYTES, append_history, history_file, read_history, read_state
+from tui_agent.tui.composer_files import (
+    MAX_HISTORY_BYTES,
+    append_history,
+    history_file,
+    read_composer_state,
+    read_history,
+)
 from tui_agent.tui.external_editor import _apply_result, _strip_final_newline, with_chips
 from tui_agent.tui.outbox import ComposerState, Sent
 from widgets.composer_history import Chips, DraftText
@@ -55,7 +61,7 @@ async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
 
 
 async def saved(pilot: Pilot[int], text: str) -> None:
-    await until(pilot, lambda: read_state(ID).draft.whole == text)
+    await until(pilot, lambda: read_composer_state(ID).draft.whole == text)
 
 
 # --- chips ---
@@ -145,7 +151,7 @@ async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
         await until(pilot, lambda: app.prompt.written.whole == f"half a {LOG}")
         await pilot.press("!")
         app.composer.save_now()
-        assert read_state(ID).draft.whole == f"half a {LOG}!"
+        assert read_composer_state(ID).draft.whole == f"half a {LOG}!"
         await pilot.press("enter")
         await until(pilot, lambda: len(session.sent) == 1)
         await until(pilot, lambda: not file.exists())
@@ -236,7 +242,7 @@ def test_without_a_place_to_write_nothing_fails(monkeypatch: pytest.MonkeyPatch,
     append_history("/w", [DraftText(text="x")])
     assert read_history("/w") == []
     composer_files.write_state(ID, ComposerState(draft=DraftText(text="x")))
-    assert read_state(ID).empty
+    assert read_composer_state(ID).empty
 
 
 class Late:
@@ -269,7 +275,7 @@ async def test_a_command_of_the_users_own_stays_one_before_the_session_is_open()
         await still(pilot)
         late.there.set()
         await until(pilot, lambda: session.commands == ["ls"] and [one for one, _ in session.sent] == ["and this"])
-        await until(pilot, lambda: read_state(ID).empty and not app.composer._dirty)
+        await until(pilot, lambda: read_composer_state(ID).empty and not app.composer._dirty)
 
 
 async def test_what_was_brought_from_another_session_is_kept_when_this_one_can_not_be_opened() -> None:
@@ -294,7 +300,7 @@ async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
         app.composer.save_now()
         assert "up restores it" in app.composer.exit_message
         assert [one.text for one in read_history(app.view.workspace)] == ["early"]
-        assert read_state(ID).empty
+        assert read_composer_state(ID).empty
         app.exit(0)
 
 
@@ -308,8 +314,8 @@ async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_th
         await pilot.pause()
         await pilot.press(*"er")
         app.composer.save_now()
-        assert read_state(ID).draft.text == "older"
-    assert read_state(ID).draft.text == "older"
+        assert read_composer_state(ID).draft.text == "older"
+    assert read_composer_state(ID).draft.text == "older"
 
 
 async def test_what_is_new_in_the_history_is_written_at_the_end_if_not_before() -> None:
@@ -361,7 +367,7 @@ async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_war
 def test_a_draft_that_can_not_be_read_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(composer_files, "MAX_STATE_BYTES", 10)
     assert composer_files.write_state(folder().name, ComposerState(draft=DraftText(text="long")))
-    assert read_state(ID).empty
+    assert read_composer_state(ID).empty
     assert composer_files.write_state(ID, ComposerState(draft=DraftText(text="new")))
     assert b'"long"' in (folder() / composer_files.UNREADABLE_FILE).read_bytes()
 
@@ -460,7 +466,7 @@ async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
         await until(pilot, lambda: "that message was just sent" in screen_text(app))
         session.push(e.UserMessageAdded(id="q1", text="steer", steering=True))
         await settled(pilot)
-        assert read_state(ID).empty
+        assert read_composer_state(ID).empty
 
 
 async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> None:

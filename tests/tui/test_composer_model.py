@@ -368,7 +368,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
         return {word + "." for word in re.split(r"[\s./]+", text.strip(" ./\n")) if word[:1] == "w"}
 
     def disk(self, journal: list[Event]) -> str:
-        kept = composer_files.read_state(ID)
+        kept = composer_files.read_composer_state(ID)
         past = composer_files.read_history("/w")
         said = [one.text for one in journal if isinstance(one, e.UserMessageAdded | e.MessageQueued)]
         waiting = [one.text for one in kept.waiting]

@@ -16,7 +16,7 @@ from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.pager import GONE, Outputs
 from tui_agent.view.items import ToolItem
-from widgets.output_pager import OutputPager, OutputWindow, format_bytes
+from widgets.output_pager import OutputPager, OutputWindow, format_size
 
 NAME = "output-0123abcd.txt"
 KEY = "sk-ant-api03-" + "Zk3vQ9x7Lm2Np8Rt4Wy6Ub1Ds5Gh0Jf" * 2
@@ -172,7 +172,7 @@ async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back
 
 
 def test_sizes() -> None:
-    assert [format_bytes(one) for one in (0, 999, 1_500, 100_000_000)] == ["0 bytes", "999 bytes", "1.5 kB", "100.0 MB"]
+    assert [format_size(one) for one in (0, 999, 1_500, 100_000_000)] == ["0 bytes", "999 bytes", "1.5 kB", "100.0 MB"]
 
 
 @pytest.mark.parametrize(

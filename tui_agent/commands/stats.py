@@ -11,7 +11,7 @@ from tui_agent.commands.output import TextPage, cell_width, exit_code_of
 from tui_agent.common import paths
 from tui_agent.platform.pipes import print_error
 from tui_agent.stats import report
-from tui_agent.stats.numbers import Tally, format_count, format_duration
+from tui_agent.stats.numbers import Tally, format_count, format_elapsed
 from tui_agent.stats.reading import RunStats, StatsResult, gather_stats, read_tally
 from tui_agent.stats.report import Fact, Table, as_json
 from tui_agent.storage.folder import JOURNAL, SessionError, find_session
@@ -140,8 +140,8 @@ def _print_session(args: argparse.Namespace) -> int:
         numbers, tokens = run.numbers, run.numbers.all_tokens
         checks = f"{sum(numbers.met.values())}/{numbers.checks}" if numbers.checks else "–"
         rows.append((
-            key, run.outcome, f"{numbers.iterations}", f"{numbers.tool_calls}", format_duration(numbers.ms),
-            format_duration(numbers.planning.percentile(1.0)), checks, f"{numbers.parse_errors}", f"{numbers.retries}",
+            key, run.outcome, f"{numbers.iterations}", f"{numbers.tool_calls}", format_elapsed(numbers.ms),
+            format_elapsed(numbers.planning.percentile(1.0)), checks, f"{numbers.parse_errors}", f"{numbers.retries}",
             format_count(tokens.prompt + tokens.completion),
         ))  # fmt: skip
     page.line()

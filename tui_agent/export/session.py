@@ -62,7 +62,7 @@ def read_document(journal: Path, mask: SecretMask, id: str = "") -> ExportDocume
             record = item.record()
             first, last = first or record.at, record.at
             if isinstance(event := record.event, e.UserMessageAdded):
-                times[event.id] = format_time(record.at)
+                times[event.id] = format_record_time(record.at)
             fold_record(view, record, redactor)
     closed = e.Record(seq=view.seq + 1, at=last, event=e.SessionClosed(reason=""))
     for withheld in redactor.records(closed)[:-1]:  # text that could have been the start of a secret
@@ -72,8 +72,8 @@ def read_document(journal: Path, mask: SecretMask, id: str = "") -> ExportDocume
         ("workspace", view.workspace),
         ("model", " · ".join(filter(None, [view.model, view.provider]))),
         ("strategy", f"{view.strategy} · {view.strategy_why}" if view.strategy_why else ""),
-        ("from", format_time(first)),
-        ("to", format_time(last)),
+        ("from", format_record_time(first)),
+        ("to", format_record_time(last)),
         ("fork of", view.parent),
         ("written by", f"tui-agent {view.version}" if view.version else ""),
         ("not readable", f"{pluralize(damaged, 'place')} of the journal" if damaged else ""),
@@ -86,7 +86,7 @@ def read_document(journal: Path, mask: SecretMask, id: str = "") -> ExportDocume
     )
 
 
-def format_time(at: str) -> str:
+def format_record_time(at: str) -> str:
     """A record's time without fractions and zone, such as `2026-01-07 10:00:01`."""
     return one_line(at[:19].replace("T", " "), 19)
 

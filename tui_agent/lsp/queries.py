@@ -225,7 +225,7 @@ class CodeServer(LanguageServer):
         except NoSuchFile:
             return []
         result = await self._request_at(_SYMBOLS, document)
-        tree = await asyncio.to_thread(results.read_tree, result, str(path))
+        tree = await asyncio.to_thread(results.read_symbol_tree, result, str(path))
         return [
             (document, symbol, self._name_position(document, symbol, range_start(item.get("selectionRange"))[1]))
             for symbol, item in tree

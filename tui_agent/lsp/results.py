@@ -94,10 +94,10 @@ def read_outline(result: Any, path: str) -> tuple[Symbol, ...]:
     items = as_objects(result)
     if items and "location" in items[0]:
         return tuple(sorted(read_symbols(items), key=lambda symbol: symbol.location.line))
-    return tuple(symbol for symbol, _ in read_tree(result, path))
+    return tuple(symbol for symbol, _ in read_symbol_tree(result, path))
 
 
-def read_tree(result: Any, path: str) -> list[tuple[Symbol, dict[str, Any]]]:
+def read_symbol_tree(result: Any, path: str) -> list[tuple[Symbol, dict[str, Any]]]:
     """Return the symbols of a nested result, each with the protocol's form of it."""
     return list(islice(_walk(result, path, 0, ""), MAX_ITEMS))
 

@@ -114,7 +114,7 @@ class ReplySender:
         if isinstance(value, str):
             content_type, data = "text/plain; charset=utf-8", value.encode()
         else:
-            content_type, data = "application/json", replies.encode_json(value)
+            content_type, data = "application/json", replies.json_bytes(value)
         await self._respond(status, [("Content-Type", content_type)], data)
 
     async def _respond(self, status: int, headers: Headers, data: bytes) -> None:
@@ -154,7 +154,7 @@ class ReplySender:
         body = self._wire.body(reply)
         self._exchange.status = 200
         await self._connection.start(200, [("Content-Type", "application/json")])
-        await injector.send(replies.encode_json(body))
+        await injector.send(replies.json_bytes(body))
 
     async def _send_stream(self, reply: MockReply, injector: FaultInjector, pace: float) -> None:
         self._exchange.status = 200

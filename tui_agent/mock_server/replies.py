@@ -121,10 +121,10 @@ def requested_window(payload: Mapping[str, Any]) -> int | None:
 
 def compact_json(value: object) -> bytes:
     """JSON without spaces, as servers stream it."""
-    return encode_json(value, (",", ":"))
+    return json_bytes(value, (",", ":"))
 
 
-def encode_json(value: object, separators: tuple[str, str] | None = None) -> bytes:
+def json_bytes(value: object, separators: tuple[str, str] | None = None) -> bytes:
     """JSON in UTF-8, escaped if it contains lone surrogates."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=separators).encode()

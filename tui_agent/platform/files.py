@@ -56,7 +56,7 @@ class ReplacedFile(msgspec.Struct, frozen=True, kw_only=True):
     """False if the folder could not be synced: a loss of power may undo the write."""
 
 
-class Replacement:
+class FileReplacement:
     """One replacement of the file `path`, in the open folder `folder`."""
 
     def __init__(self, folder: int, path: Path, content: bytes, sha256: str, calls: OsCalls) -> None:
@@ -358,7 +358,7 @@ def replace_file(
         raise NotRegularError(path, "a folder")
     try:
         with open_folder(resolved.parent, beneath=beneath, create=expected_sha256 is None, calls=calls) as folder:
-            replacement = Replacement(folder, resolved, content, sha256_of(content), calls)
+            replacement = FileReplacement(folder, resolved, content, sha256_of(content), calls)
             if expected_sha256 is None:
                 return replacement.create(mode)
             return replacement.exchange(_checked_status(replacement, expected_sha256), expected_sha256)
@@ -374,7 +374,7 @@ def remove_file(path: Path, expected_sha256: str, *, calls: OsCalls = OS) -> Non
     """
     try:
         with open_folder(path.parent, calls=calls) as folder:
-            replacement = Replacement(folder, path, b"", "", calls)
+            replacement = FileReplacement(folder, path, b"", "", calls)
             _checked_status(replacement, expected_sha256)
             replacement.remove(expected_sha256)
     except (OSError, ValueError) as error:
@@ -391,7 +391,7 @@ def remove_empty(path: Path) -> bool:
     return True
 
 
-def _checked_status(replacement: Replacement, expected: str) -> os.stat_result:
+def _checked_status(replacement: FileReplacement, expected: str) -> os.stat_result:
     """Return the old file's status, after checking that it is regular, writable, unchanged and not linked."""
     try:
         status = replacement.calls.stat(replacement.path.name, dir_fd=replacement.folder)
@@ -426,7 +426,7 @@ def atomic_write(path: Path, content: bytes, *, calls: OsCalls = OS) -> None:
         with open_folder(resolved.parent, calls=calls) as folder:
             with contextlib.suppress(FileNotFoundError):
                 _check_kind(calls.stat(resolved.name, dir_fd=folder), resolved)
-            Replacement(folder, resolved, content, sha256_of(content), calls).overwrite(0o600)
+            FileReplacement(folder, resolved, content, sha256_of(content), calls).overwrite(0o600)
     except (OSError, ValueError) as error:
         raise fault_of(error, path) from error
 

@@ -266,7 +266,7 @@ def format_percent(rate: float | None) -> str:
     return "–" if rate is None else f"{100 * rate:.0f}%"
 
 
-def format_duration(ms: float | None) -> str:
+def format_elapsed(ms: float | None) -> str:
     """Format a duration, such as `1.2 s`; a dash without data."""
     if ms is None:
         return "–"

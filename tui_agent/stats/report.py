@@ -13,7 +13,7 @@ from tui_agent.stats.numbers import (
     Numbers,
     Tally,
     format_count,
-    format_duration,
+    format_elapsed,
     format_mean,
     format_percent,
     ranked,
@@ -64,14 +64,14 @@ def runs(numbers: Numbers) -> list[Fact]:
         ),
         Fact("iterations", format_mean(numbers.mean_iterations), "per run"),
         Fact("tool calls", format_mean(share(numbers.tool_calls, numbers.runs)), "per run"),
-        Fact("time", format_duration(share(numbers.ms, numbers.runs)), "per run"),
+        Fact("time", format_elapsed(share(numbers.ms, numbers.runs)), "per run"),
     ]
 
 
 def planning(numbers: Numbers) -> list[Fact]:
     """Facts about plans."""
     facts = [
-        Fact(name, format_duration(numbers.planning.percentile(part)), "to plan" if name == "p50" else "")
+        Fact(name, format_elapsed(numbers.planning.percentile(part)), "to plan" if name == "p50" else "")
         for name, part in PERCENTILES
     ]
     return [
@@ -119,10 +119,10 @@ def speeds(numbers: Numbers) -> list[Fact]:
     """Server speed and cache use, as far as reported."""
     total, facts = numbers.all_tokens, []
     if (rate := total.reading_rate) is not None:
-        note = f"{format_count(total.read)} tokens in {format_duration(total.read_ms)}"
+        note = f"{format_count(total.read)} tokens in {format_elapsed(total.read_ms)}"
         facts.append(Fact("reading", speed.format_rate(rate), note))
     if (rate := total.writing_rate) is not None:
-        note = f"{format_count(total.written)} tokens in {format_duration(total.write_ms)}"
+        note = f"{format_count(total.written)} tokens in {format_elapsed(total.write_ms)}"
         facts.append(Fact("writing", speed.format_rate(rate), note))
     if (rate := total.cached_rate) is not None:
         note = f"{format_count(total.cached)} of {format_count(total.known)} tokens, by the server's cache"
@@ -157,7 +157,7 @@ def _comparison_cells(numbers: Numbers) -> tuple[str, ...]:
         format_percent(numbers.first_try_rate),
         format_percent(share(numbers.done, numbers.runs)),
         format_mean(numbers.mean_iterations),
-        format_duration(numbers.planning.percentile(0.95)),
+        format_elapsed(numbers.planning.percentile(0.95)),
         format_percent(numbers.fallback_rate),
         format_percent(numbers.verified_rate),
         format_mean(share(numbers.parse_errors, numbers.runs)),

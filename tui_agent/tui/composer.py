@@ -146,7 +146,7 @@ class Composer:
     async def _recover(self, session: SessionApi) -> None:
         from tui_agent.tui import composer_files as files
 
-        saved = await self._run_in_thread(files.read_state, session.id)
+        saved = await self._run_in_thread(files.read_composer_state, session.id)
         editor_files = await self._run_in_thread(files.find_editor_files, session.id)
         unsent, parked, withdraw = self.outbox.recover(saved)
         for message in withdraw:

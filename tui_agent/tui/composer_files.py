@@ -44,7 +44,7 @@ def session_folder(session: str) -> Path | None:
     return None
 
 
-def read_state(session: str) -> ComposerState:
+def read_composer_state(session: str) -> ComposerState:
     """Return the saved state of a session's composer, or an empty one; an unreadable file is renamed."""
     folder = session_folder(session)
     if folder is None:

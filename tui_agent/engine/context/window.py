@@ -13,7 +13,7 @@ from tui_agent.common.domain import Fault, Message, ProgramMessage, SystemMessag
 from tui_agent.engine.context import compaction
 from tui_agent.engine.context.compaction import Assessment, TruncationWatch, cache_miss
 from tui_agent.engine.context.system_prompt import RESERVE
-from tui_agent.engine.context.window_notices import FULL, NOTHING, larger, lowered, small, truncated
+from tui_agent.engine.context.window_notices import FULL, NOTHING, larger, lowered, small, truncation_warning
 from tui_agent.engine.core.history import ATTACHED, SUMMARY, is_kind, tail_size
 from tui_agent.engine.core.tokens import Counts, Gauge, count, count_message, count_request, count_tools, total
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
@@ -344,7 +344,7 @@ class Window:
             self._warn("context.lowered", lowered(self._config.name, requested, actual, provider), run)
 
     def _report_truncation(self, assessment: Assessment, size: int, run: str) -> None:
-        self._warn("context.truncated", truncated(assessment.cut_to, size, self._config.model.provider), run)
+        self._warn("context.truncated", truncation_warning(assessment.cut_to, size, self._config.model.provider), run)
         if assessment.window is not None:
             self._adopt(assessment.window, run)
 

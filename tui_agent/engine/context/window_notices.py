@@ -70,7 +70,7 @@ def lowered(name: str, wanted: int, found: int, provider: str) -> str:
     )
 
 
-def truncated(read: int, size: int, provider: str) -> str:
+def truncation_warning(read: int, size: int, provider: str) -> str:
     """Warn that the server truncated the prompt."""
     return (
         f"The server truncated the prompt: it read {read:,} of about {size:,} tokens and dropped the rest without an "

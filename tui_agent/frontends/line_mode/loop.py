@@ -31,7 +31,7 @@ from tui_agent.frontends.line_mode.requests import (
     diff_lines,
     grant_text,
     needs_answer,
-    parse_number,
+    parse_choice,
     unattended_answer,
 )
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
@@ -498,7 +498,7 @@ def _compact(repl: Repl, _: str) -> None:
 
 def _grants(repl: Repl, number: str) -> None:
     grants = repl.engine.call(repl.session.grants.listed)
-    if (index := parse_number(number, len(grants))) is not None:
+    if (index := parse_choice(number, len(grants))) is not None:
         repl.wait_for(repl.session.grants.revoke(grants[index]))
         repl.print("revoked: it needs approval again")
     elif grants:

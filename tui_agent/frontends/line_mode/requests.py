@@ -152,7 +152,7 @@ class RequestPrompt:
             if reply.lower() in ("y", "yes"):
                 data = None if plan == event.plan else {"plan": msgspec.to_builtins(plan)}
                 return Answer(verdict="approve", data=data)
-            if (index := parse_number(reply, len(plan.alternatives))) is not None:
+            if (index := parse_choice(reply, len(plan.alternatives))) is not None:
                 return Answer(verdict="approve", data={"alternative": index})
             if (match := _NUMBERED.fullmatch(reply)) is not None and 0 < int(match[2]) <= len(plan.steps):
                 plan = self._edit_plan(plan, match[1], int(match[2]) - 1)
@@ -217,7 +217,7 @@ class RequestPrompt:
         self._print("  Ctrl+D declines to answer.", "dim")
 
         def parse(reply: str) -> Answer | None:
-            index = parse_number(reply, len(event.options))
+            index = parse_choice(reply, len(event.options))
             return Answer(verdict="reply", text=reply if index is None else event.options[index])
 
         declined = Answer(verdict="reject", text="The user did not want to answer.")
@@ -273,7 +273,7 @@ def _grants_by_key(event: e.ApprovalRequested) -> dict[str, list[str]]:
     return {key: texts for key, texts in grants.items() if texts}
 
 
-def parse_number(reply: str, count: int) -> int | None:
+def parse_choice(reply: str, count: int) -> int | None:
     """The index for a number from 1 to `count`."""
     return int(reply) - 1 if reply.isdecimal() and len(reply) < 7 and 0 < int(reply) <= count else None
 
@@ -283,7 +283,7 @@ def _selected_hunks(reply: str, count: int) -> list[int] | None:
     match = _SELECTED_HUNKS.fullmatch(reply)
     if match is None or count < 2:
         return None
-    indexes = {parse_number(number, count) for number in re.findall(r"\d+", match[1])}
+    indexes = {parse_choice(number, count) for number in re.findall(r"\d+", match[1])}
     return None if None in indexes else sorted(index for index in indexes if index is not None)
 
 
