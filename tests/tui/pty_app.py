@@ -59,7 +59,7 @@ class Resumed(Told):
 
     def __init__(self, records: list[Record] | None = None) -> None:
         super().__init__(records)
-        self.begins = len(self.records)
+        self.replay_end = len(self.records)
 
 
 class Flowing(FakeSession):
