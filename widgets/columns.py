@@ -137,7 +137,7 @@ class Columns(Horizontal):
         return True
 
     def on_list_view_left(self, message: ListView.Left) -> None:
-        """The composer goes on with what was typed."""
+        """Return the focus to the composer and pass on what was typed."""
         message.stop()
         self.go_home()
         self.home.take_typed(message.text)

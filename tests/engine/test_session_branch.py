@@ -96,7 +96,8 @@ async def test_without_a_commit_the_first_one_will_be_on_the_branch(tmp_path: Pa
 async def test_during_a_merge_no_branch_is_made_and_that_is_told(work: Path) -> None:
     (work / ".git" / "MERGE_HEAD").write_text(git(work, "rev-parse", "HEAD") + "\n")
     (notice,) = told(await said(work, "write it"))
-    assert notice.level == "warning" and "a merge is in progress" in notice.text
+    assert notice.level == "warning"
+    assert "a merge is in progress. Its changes are on main." in notice.text
     assert git(work, "symbolic-ref", "--short", "HEAD") == "main"
     assert (work / "new.md").exists()
 

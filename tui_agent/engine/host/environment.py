@@ -258,7 +258,7 @@ class SessionBranch:
                 f"uncommitted changes stay unchanged. Return with `git switch {before}`."
             )
         else:
-            text = f"No git branch was created for this session: {problem}.  Its changes are on {before}."
+            text = f"No git branch was created for this session: {problem}. Its changes are on {before}."
         self._stream.emit(Notice(level="info" if name else "warning", text=text, code="git.branch"), run=run)
 
 
