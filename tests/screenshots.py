@@ -17,7 +17,7 @@ async def shoot(name: str, scene: str) -> None:
     app, _session = app_for(scene)
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(pilot)
-        if any(one.proposal or one.offer for one in app.view.pending.values()):
+        if any(one.proposal or one.summary for one in app.view.pending.values()):
             docking = app.dialogs.dock
             await until(pilot, lambda: docking.panel is not None and docking.panel.is_mounted)
             await still(pilot)

@@ -86,7 +86,7 @@ def test_a_thought_takes_as_long_as_it_took() -> None:
     view = view_of_scene("tools_read")
     reply = last(view, ReplyItem)
     assert isinstance(reply, ReplyItem)
-    assert (reply.thinking_since, reply.thought_ms) == (None, 3200)
+    assert (reply.thinking_since, reply.reasoning_ms) == (None, 3200)
 
 
 def test_a_thought_ends_when_text_arrives() -> None:
@@ -94,7 +94,7 @@ def test_a_thought_ends_when_text_arrives() -> None:
     reply = last(view_of(scene.records), ReplyItem)
     assert isinstance(reply, ReplyItem)
     assert reply.thinking_since is None
-    assert reply.thought_ms == pytest.approx(6_050, abs=60)
+    assert reply.reasoning_ms == pytest.approx(6_050, abs=60)
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,10 @@ def test_records_of_a_newer_program_are_counted_and_shown() -> None:
 def test_the_end_does_not_say_twice_what_the_reply_said() -> None:
     end = last(view_of_scene("tests_ok"), EndItem)
     assert isinstance(end, EndItem)
-    assert (end.told, end.text) == (True, "")
+    assert (end.already_shown, end.text) == (True, "")
     end = last(view_of_scene("failed"), EndItem)
     assert isinstance(end, EndItem)
-    assert end.told
+    assert end.already_shown
 
 
 def test_the_full_text_of_a_reply_replaces_what_was_streamed() -> None:
@@ -244,9 +244,9 @@ def test_growing_text_is_its_parts(parts: list[str], data: st.DataObject) -> Non
         growing.add(part)
         whole += part
         place = data.draw(st.integers(0, len(whole)))
-        assert growing.since(place) == whole[place:]
+        assert growing.text_after(place) == whole[place:]
     assert growing.text == whole
-    assert growing.since(-5) == whole
+    assert growing.text_after(-5) == whole
 
 
 @given(st.lists(st.text(alphabet="ab\n", max_size=9)))

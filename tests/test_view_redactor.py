@@ -42,7 +42,9 @@ def _texts(value: Any, known: set[int]) -> list[str]:
         return [value.text]
     if is_dataclass(value):
         named = [(one.name, getattr(value, one.name)) for one in fields(value)]
-        return [text for name, one in named if name != "exact" for text in _texts(one, known)]
+        return [
+            text for name, one in named if name not in ("exact_action", "exact_text") for text in _texts(one, known)
+        ]
     if isinstance(value, msgspec.Struct):
         return [text for name in value.__struct_fields__ for text in _texts(getattr(value, name), known)]
     if isinstance(value, dict):
@@ -107,9 +109,9 @@ def test_what_is_decided_about_is_kept_exactly() -> None:
     session.add(e.ApprovalRequested(id="b", action=running("ls"), digest="d", why="w"), "c")
     session.add(e.PlanDocChanged(text=TEXT, by="user"))
     hiding, plain = session.view.requests["a"], session.view.requests["b"]
-    assert hiding.hides and hiding.exact == running(TEXT) and hiding.action != hiding.exact
-    assert not plain.hides and plain.exact == running("ls") == plain.action
-    assert session.view.plan.exact == TEXT != session.view.plan.text
+    assert hiding.hides_secrets and hiding.exact_action == running(TEXT) and hiding.action != hiding.exact_action
+    assert not plain.hides_secrets and plain.exact_action == running("ls") == plain.action
+    assert session.view.plan.exact_text == TEXT != session.view.plan.text
 
 
 def test_a_diff_keeps_its_lines() -> None:
@@ -124,7 +126,7 @@ def test_a_diff_keeps_its_lines() -> None:
     (shown,) = request.action.diff.hunks
     assert len(shown.lines) == len(lines) and all(line.startswith("+") for line in shown.lines)
     assert leaked(session.seen) == []
-    assert request.exact == action
+    assert request.exact_action == action
 
 
 def test_what_was_cut_off_is_hidden_too() -> None:

@@ -46,8 +46,8 @@ def test_what_was_decided_about_a_plan_is_kept() -> None:
     request = view_of("plan_rejected").requests["p1"]
     assert request.answer is not None
     assert request.answer.text == "use the csv module's dialects instead"
-    assert request.review is not None
-    assert request.review.plan == PLAN
+    assert request.plan_review is not None
+    assert request.plan_review.plan == PLAN
 
 
 def test_steps_hold_expected_and_actual_and_what_was_tried() -> None:
@@ -60,31 +60,31 @@ def test_steps_hold_expected_and_actual_and_what_was_tried() -> None:
         (5, "done"),
         (0, "done"),
     ]
-    assert [one.met for one in steps[1].verdicts] == [False, True]
+    assert [one.met for one in steps[1].verifications] == [False, True]
     assert [(one.by, after) for after, one in steps[1].recoveries] == [("fallback", 1)]
     assert [one.by for _after, one in steps[3].recoveries] == ["recovery"]
-    assert steps[-1].verdicts[0].command == PLAN.check.command
+    assert steps[-1].verifications[0].command == PLAN.check.command
 
 
 def test_the_tree_nests_stage_step_and_call() -> None:
     view = view_of("steps_recovered")
     tree = view.tree
-    step = tree.nodes[tree.places["run1.s2"]]
+    step = tree.nodes[tree.indexes["run1.s2"]]
     assert (step.kind, step.status, step.title) == ("step", "ok", PLAN.steps[1].description)
     assert tree.nodes[step.parent].id == "s-execution"
     replies = [tree.nodes[one] for one in step.children]
     assert {one.kind for one in replies} == {"reply"}
     calls = [tree.nodes[one] for reply in replies for one in reply.children]
     assert [one.kind for one in calls] == ["call", "call"]
-    assert tree.nodes[tree.places["run1.s4"]].status == "failed"
+    assert tree.nodes[tree.indexes["run1.s4"]].status == "failed"
 
 
 def test_the_stage_that_waits_says_so_until_it_is_decided() -> None:
     view = view_of("summary_waits")
-    stage = view.tree.nodes[view.tree.places["s-summary"]]
-    assert stage.asked == 1
+    stage = view.tree.nodes[view.tree.indexes["s-summary"]]
+    assert stage.pending_requests == 1
     settled = view_of("summary_accepted")
-    assert settled.tree.nodes[settled.tree.places["s-summary"]].asked == 0
+    assert settled.tree.nodes[settled.tree.indexes["s-summary"]].pending_requests == 0
 
 
 def test_replies_apart_from_the_conversation_have_no_text_and_end_no_run() -> None:
@@ -120,7 +120,7 @@ def test_a_refused_completion_is_a_notice() -> None:
 
 @pytest.mark.parametrize("outcome", ["accepted", "discarded"])
 def test_a_settled_summary_is_kept(outcome: str) -> None:
-    settled = view_of(f"summary_{outcome}").requests["s1"].settled
+    settled = view_of(f"summary_{outcome}").requests["s1"].summary_review
     assert settled is not None
     assert (settled.outcome, settled.summary) == (outcome, SUMMARY)
 
@@ -138,7 +138,7 @@ def test_what_was_open_when_the_session_died_is_open_no_more() -> None:
         fold_record(view, e.Record(seq=view.seq + 1, at="", event=e.SessionRecovered()))
         assert view.pending == {}
         assert all(one.outcome for one in items(view, StepItem))
-        assert not any(node.asked or node.status == "running" for node in view.tree.nodes)
+        assert not any(node.pending_requests or node.status == "running" for node in view.tree.nodes)
 
 
 def test_a_run_that_ends_within_a_step_interrupts_it() -> None:

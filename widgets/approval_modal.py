@@ -98,7 +98,7 @@ class ApprovalModal(FittedModal):
 
     def request_updated(self) -> None:
         """Show at once that the request became void, and restart the quiet period (A9)."""
-        if self.request.void and not self._void_shown:
+        if self.request.void_reason and not self._void_shown:
             self._void_shown = True
             if self.typing is None:
                 self.disarm()
@@ -142,7 +142,7 @@ class ApprovalModal(FittedModal):
             lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
         if self.request.why:
             lines += wrap([(make_visible(self.request.why), styles.muted)], width)
-        if self.request.void:
+        if self.request.void_reason:
             lines += wrap([(VOID, styles.warn)], width)
         return lines
 
@@ -154,7 +154,7 @@ class ApprovalModal(FittedModal):
     def shown(self) -> Action | None:
         """The action as shown: secrets are masked until the user reveals them (A7)."""
         request = self.request
-        return request.exact if self.secrets_shown and request.exact is not None else request.action
+        return request.exact_action if self.secrets_shown and request.exact_action is not None else request.action
 
     def _action_lines(self, width: int, styles: TextStyles) -> list[Line]:
         match self.shown:
@@ -194,12 +194,12 @@ class ApprovalModal(FittedModal):
     def _other_actions(self) -> list[tuple[tuple[str, ...], str]]:
         """Return actions that do not decide, each with its current effect."""
         says = "hide the secrets" if self.secrets_shown else "show the secrets"
-        return [(("secrets",), says)] if self.request.hides else []
+        return [(("secrets",), says)] if self.request.hides_secrets else []
 
     def _options(self) -> list[tuple[str, str, str]]:
         """Return the deciding actions as (action, effect, rule)."""
         reject = ("reject", "reject, with a reason", "")
-        if self.request.void:
+        if self.request.void_reason:
             return [("again", "recompute the change and continue", ""), reject]
         if isinstance(self.request.action, TrustAction):
             no = ("reject", "don't trust it: read-only", "")
@@ -358,7 +358,7 @@ class EditModal(ApprovalModal):
     """Approves exactly what is shown: the selected hunks with their edited texts."""
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
-        action, shown = request.exact or request.action, request.action
+        action, shown = request.exact_action or request.action, request.action
         assert isinstance(action, EditAction) and isinstance(shown, EditAction)
         self.action = action
         """The exact action, without masking."""
@@ -437,7 +437,7 @@ class EditModal(ApprovalModal):
         return [*note, Line([]), line(*key_spans(pairs, styles))]
 
     def _options(self) -> list[tuple[str, str, str]]:
-        if self.request.void or not self._changed:
+        if self.request.void_reason or not self._changed:
             return super()._options()
         rejecting = ("reject", "reject all of it, with a reason", "")
         if not self.taken:
@@ -448,13 +448,13 @@ class EditModal(ApprovalModal):
 
     def _other_actions(self) -> list[tuple[tuple[str, ...], str]]:
         pairs: list[tuple[tuple[str, ...], str]] = []
-        if not self.request.void and self._selectable:
+        if not self.request.void_reason and self._selectable:
             taken = self.current in self.taken
             pairs = [
                 (("next_hunk", "previous_hunk"), f"hunk {self.current + 1} of {len(self.diff.hunks)}"),
                 (("leave_out",), "skip it" if taken else "include it"),
             ]
-        if not self.request.void and self._can_edit():
+        if not self.request.void_reason and self._can_edit():
             pairs.append((("edit",), "edit it"))
         if self.diff.hunks and self.size.width - FIELD_AROUND >= NARROWEST:
             pairs.append((("sides",), "one column" if self.view.split else "side by side"))

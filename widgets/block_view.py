@@ -48,7 +48,7 @@ BLOCKS: dict[type[Item], type[TranscriptBlock[Any]]] = {
 def make_block(item: Item, options: BlockOptions) -> TranscriptBlock[Any]:
     """The block that paints an item."""
     kind = BLOCKS[type(item)]
-    if isinstance(item, RequestItem) and (item.proposal is not None or item.offer is not None):
+    if isinstance(item, RequestItem) and (item.proposal is not None or item.summary is not None):
         kind = PlanBlock if item.proposal is not None else SummaryBlock
     return kind(item, options)
 

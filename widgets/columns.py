@@ -66,7 +66,7 @@ class Columns(Horizontal):
         self._was_wide = is_wide
         if before and not is_wide and not self.overlay_part:  # the focused part stays visible
             self.overlay_part = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
-        if self._plan_view.by and (self.side_shown if is_wide else self.overlay_part == "plan"):
+        if self._plan_view.changed_by and (self.side_shown if is_wide else self.overlay_part == "plan"):
             self.plan.show(self._plan_view)
         reading = self.plan.reading
         there = reading is not None and (self._asked_for_plan or not reading.empty or bool(reading.proposed))
@@ -125,7 +125,7 @@ class Columns(Horizontal):
         if self.plan.has_keys:
             self.plan.leave()
             return True
-        if not self._plan_view.by and self._plan_view.proposal is None:
+        if not self._plan_view.changed_by and self._plan_view.proposal is None:
             return False
         there = self.plan.display
         self.side_shown, self.overlay_part, self._asked_for_plan = True, "plan", True

@@ -53,7 +53,7 @@ class ContextPanel(Panel):
         sent = [reply for reply in self.view.items if isinstance(reply, ReplyItem)]
         if not sent:
             return "Nothing has been sent to the model yet."
-        aims = list(dict.fromkeys(reply.does or "the conversation" for reply in sent))
+        aims = list(dict.fromkeys(reply.purpose or "the conversation" for reply in sent))
         tokens = sum(reply.usage.prompt_tokens or 0 for reply in sent)
         read = f", {tokens:,} tokens read" if tokens else ""
         count = "1 request" if len(sent) == 1 else f"{len(sent)} requests"

@@ -28,8 +28,8 @@ class ConflictModal(FittedModal):
 
     @property
     def _dispute(self) -> PlanDocConflict:
-        assert self.request.dispute is not None
-        return self.request.dispute
+        assert self.request.conflict is not None
+        return self.request.conflict
 
     # --- what is shown ---
 

@@ -118,7 +118,7 @@ class PlanPanel(Vertical):
 
     def show(self, view: PlanView, *, force: bool = False) -> None:
         """The document or the proposal is another one; `force` also when they are not."""
-        source = (view.text, view.proposal, view.ground)
+        source = (view.text, view.proposal, view.proposal_base)
         if source == self._read_from and not force:
             return
         self._read_from = source

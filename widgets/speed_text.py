@@ -22,18 +22,18 @@ def reading_progress(view: SessionView, now: float) -> str:
     reply = view.reply
     if reply is None or view.status.phase != "reading":
         return ""
-    rate, fresh = view.reading_rate, reply.fresh
-    if reply.read is not None:
+    rate, fresh = view.reading_rate, reply.new_tokens
+    if reply.tokens_read is not None:
         since = (rate or 0.0) * max(0.0, now - reply.read_at)  # it tells only after each of its batches
         if since < STEP:
-            return f"reading {reply.read:,} of {reply.size:,} tokens"
-        done = min(int(reply.read + since), int(0.99 * reply.size)) // STEP * STEP
-        return f"reading about {max(done, reply.read):,} of {reply.size:,} tokens"
+            return f"reading {reply.tokens_read:,} of {reply.prompt_tokens:,} tokens"
+        done = min(int(reply.tokens_read + since), int(0.99 * reply.prompt_tokens)) // STEP * STEP
+        return f"reading about {max(done, reply.tokens_read):,} of {reply.prompt_tokens:,} tokens"
     if not rate or fresh is None or fresh < WORTH_SAYING * rate:
         return ""
     read = min(rate * max(0.0, now - view.status.since), 0.99 * fresh)
-    done = int(max(0, reply.size - fresh) + read) // STEP * STEP
-    return f"reading about {done:,} of {round(reply.size, -2):,} tokens"
+    done = int(max(0, reply.prompt_tokens - fresh) + read) // STEP * STEP
+    return f"reading about {done:,} of {round(reply.prompt_tokens, -2):,} tokens"
 
 
 def current_rate(view: SessionView, now: float) -> str:
@@ -47,8 +47,8 @@ def current_rate(view: SessionView, now: float) -> str:
 
 def _grown(reply: ReplyItem, phase: str) -> tuple[float | None, int]:
     if phase == "thinking":
-        return reply.thinking_since, reply.thought.size
-    return (reply.began, reply.text.size) if phase == "writing" else (None, 0)
+        return reply.thinking_since, reply.reasoning.size
+    return (reply.started_at, reply.text.size) if phase == "writing" else (None, 0)
 
 
 def last_reply_speed(view: SessionView) -> str:

@@ -189,7 +189,7 @@ class ActivityLine(LinesView):
 
 def key_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     """The keys that do something at the moment."""
-    footer = keymap.current().footer(busy=view.busy, plan=bool(view.plan.by))
+    footer = keymap.current().footer(busy=view.busy, plan=bool(view.plan.changed_by))
     return key_lines(footer, width, styles, gap=3, style=styles.text)[:1]
 
 

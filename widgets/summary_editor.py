@@ -87,7 +87,7 @@ class SummaryEditor(RequestPanel):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        offer = self.request.offer
+        offer = self.request.summary
         assert offer is not None
         self.offered = offer.summary
         self.by = offer.by

@@ -186,7 +186,7 @@ class ToolTree(ListView[int]):
             return [line(("… earlier", styles.muted))]
         node = self.view.tree.nodes[index]
         chosen = self.has_focus and selected
-        symbol, role = ("?", "warn") if node.asked else WORDS.call_symbols[node.status]
+        symbol, role = ("?", "warn") if node.pending_requests else WORDS.call_symbols[node.status]
         if node.kind == "reply" and node.status == "ok":
             symbol, role = "·", "muted"
         head: list[Span] = [("  " * min(node.depth, 6), styles.text), (symbol + " ", getattr(styles, role))]
@@ -222,14 +222,14 @@ class ToolTree(ListView[int]):
 
     def _words(self, reply: ReplyItem, node: ProgressNode) -> str:
         if reply.role and not reply.agent:
-            return reply.does
+            return reply.purpose
         for text in reply.text.text[:2000].split("\n"):
             if text.strip():
                 return one_line(text.strip().lstrip("#>*- "), 200)
         if reply is self.view.reply:
             return self.view.reply_phase[0] or "working"
         did = work_title(self._calls(node))
-        return did or ("thought" if reply.thought.size else "next step" if reply.calls else "no answer")
+        return did or ("thought" if reply.reasoning.size else "next step" if reply.call_count else "no answer")
 
     def _calls(self, node: ProgressNode) -> list[ToolItem]:
         nodes, items = self.view.tree.nodes, self.view.items
@@ -247,9 +247,9 @@ class ToolTree(ListView[int]):
                 "fallback" if recovery.by == "fallback" else "new plan" for _after, recovery in item.recoveries
             )
             spans = [(", ".join(ways), styles.warn)]
-        if node.asked:
+        if node.pending_requests:
             return [*spans, (" waits" if spans else "waits", styles.warn)]
-        ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.began)) * 1000
+        ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.started_at)) * 1000
         if node.status in ("refused", "interrupted") and ms < SHORT:
             return [*spans, (" " + node.status if spans else node.status, styles.muted)]
         if ms < SHORT:

@@ -64,7 +64,7 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
         stages[record.seq] = view.stage
         if record.node == "run-1.planning" and isinstance(record.event, StageEnded):
             closed = record.seq
-    assert [one.does for one in view.items if isinstance(one, ReplyItem) and one.role] == [
+    assert [one.purpose for one in view.items if isinstance(one, ReplyItem) and one.role] == [
         "classifying the request",
         "planning",
         "diagnosing the failure",
@@ -73,7 +73,7 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
         "writing the summary",
     ]
     tree = view.tree
-    place = tree.places[entered.node]
+    place = tree.indexes[entered.node]
     assert tree.nodes[tree.nodes[place].parent].id == "run-1.s1"
     assert len(tree.nodes[place].children) == 2
     assert not [r for r in records if r.parent == "run-1.planning" and r.seq > closed]

@@ -145,11 +145,11 @@ def _the_tree_shows_all(watch: Watch, nodes: dict[str, str]) -> None:
         fold_record(view, record)
     tree = view.tree
     for title, node in nodes.items():
-        place = tree.places[node]
+        place = tree.indexes[node]
         one = tree.nodes[place]
         assert one.title.startswith(f"{title} — faults in the package")
         assert one.status == ("interrupted" if title == "Review network" else "ok")
-        assert {tree.places[call.call_id] for call in inside(watch, node)} <= set(_all_below(view, place))
+        assert {tree.indexes[call.call_id] for call in inside(watch, node)} <= set(_all_below(view, place))
     thoughts = [one.thought for one in watch.of(ReplyEnded) if one.thought]
     assert thoughts == ["Where first?"]
     assert not any("swallows" in one.text for one in watch.of(TextDelta))
@@ -233,9 +233,9 @@ async def test_stopping_the_run_stops_all_and_a_crash_leaves_them_interrupted(wo
                 if record.seq == session.last:
                     break
         last = sent_by(server, "Go on")[-1]
-    places = [view.tree.places[node] for node in waiting]
+    places = [view.tree.indexes[node] for node in waiting]
     assert {view.tree.nodes[place].status for place in places} == {"interrupted"}
-    assert not view.tree.running and not view.asides
+    assert not view.tree.running and not view.subagent_replies
     said = [str(one["content"]) for one in last.messages if one["role"] == "assistant"]
     assert "Three parts, side by side." in said[0] and "SECRET_OF" not in json.dumps(last.body)
 

@@ -41,7 +41,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
         await pilot.press("pageup")
         await still(pilot)
         top = top_line(app)
-        assert app.transcript._anchor[0] > app.view.places["slow"]  # the card is above what shows
+        assert app.transcript._anchor[0] > app.view.indexes["slow"]  # the card is above what shows
         assert top.strip()
         session.push(e.ReplyStarted(model="m", iteration=2, messages=2, estimate=1), node="r99", run=scene.run)
         for step in range(int(60 / STEP)):

@@ -16,7 +16,7 @@ async def shown(pilot: Pilot[int]) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     docking = app.dialogs.dock
-    if any(one.proposal or one.offer for one in app.view.pending.values()):
+    if any(one.proposal or one.summary for one in app.view.pending.values()):
         await until(pilot, lambda: docking.panel is not None and docking.panel.is_mounted)
         await still(pilot)
         await until(pilot, lambda: docking.panel is not None and docking.panel.armed)

@@ -34,7 +34,7 @@ def texts(source: str, width: int = 60) -> list[str]:
 
 
 def block_of(text: str, *, ended: bool = True) -> ReplyBlock:
-    return ReplyBlock(ReplyItem("r", text=GrowingText(text), began=0.0, ended=ended), BlockOptions(lambda: 100.0))
+    return ReplyBlock(ReplyItem("r", text=GrowingText(text), started_at=0.0, ended=ended), BlockOptions(lambda: 100.0))
 
 
 @each_source
@@ -42,7 +42,7 @@ def block_of(text: str, *, ended: bool = True) -> ReplyBlock:
 @given(st.data())
 def test_a_reply_looks_the_same_however_it_arrived(source: str, data: st.DataObject) -> None:
     whole = [line.text for line in block_of(source).lines(60, INK)]
-    item = ReplyItem("r", began=0.0)
+    item = ReplyItem("r", started_at=0.0)
     block = ReplyBlock(item, BlockOptions(lambda: 100.0))
     place = 0
     while place < len(source):
@@ -82,7 +82,7 @@ def test_an_open_fence_paints_only_its_new_lines(monkeypatch: pytest.MonkeyPatch
         return code_lines(code, language, width, styles)
 
     monkeypatch.setattr("widgets.markdown.code_lines", counted)
-    item = ReplyItem("r", began=0.0)
+    item = ReplyItem("r", started_at=0.0)
     block = ReplyBlock(item, BlockOptions(lambda: 100.0))
     item.text.add("```python\n")
     for number in range(200):
@@ -146,7 +146,7 @@ def test_deep_nesting_is_painted_too(depth: int) -> None:
 
 def test_a_beginning_is_held_until_it_is_worth_a_paint() -> None:
     now = [0.0]
-    item = ReplyItem("r", began=0.0)
+    item = ReplyItem("r", started_at=0.0)
     block = ReplyBlock(item, BlockOptions(lambda: now[0]))
     item.text.add("So,")
     assert block.held
@@ -154,12 +154,12 @@ def test_a_beginning_is_held_until_it_is_worth_a_paint() -> None:
     now[0] = 0.31
     block.changed()
     assert [line.text for line in block.lines(40, INK)] == ["So,"]
-    quick = ReplyBlock(ReplyItem("r", text=GrowingText("So, that's it"), began=0.0), BlockOptions(lambda: 0.0))
+    quick = ReplyBlock(ReplyItem("r", text=GrowingText("So, that's it"), started_at=0.0), BlockOptions(lambda: 0.0))
     assert not quick.held
 
 
 def test_a_reply_that_ends_otherwise_than_it_streamed_is_painted_anew() -> None:
-    item = ReplyItem("r", text=GrowingText("abc " * 10), began=0.0)
+    item = ReplyItem("r", text=GrowingText("abc " * 10), started_at=0.0)
     block = ReplyBlock(item, BlockOptions(lambda: 9.0))
     assert "abc" in block.lines(80, INK)[0].text
     item.text, item.ended = GrowingText("other text"), True

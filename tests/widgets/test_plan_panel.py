@@ -259,7 +259,7 @@ def test_the_fold_keeps_texts_and_reads_none() -> None:
     for record in records:
         fold_record(view, record)
     assert view.plan.text == PLAN
-    assert view.plan.by == "summary"
+    assert view.plan.changed_by == "summary"
     assert view.plan.proposal is not None
-    assert view.plan.ground == PLAN
+    assert view.plan.proposal_base == PLAN
     assert PlanView() == SessionView().plan

@@ -1,7 +1,7 @@
-"""What can happen: the one stream that leaves the engine. Plain data, journaled before anyone sees it.
+"""Events: the only output of the engine, as plain data that is journaled before anybody sees it.
 
-`events.jsonl` is this stream, and TUI, headless, web, log, export, statistics and resume are readers of it.
-An event never carries a live object. Adding one: a frozen class in one of these modules with its `noun.verb`.
+`events.jsonl` holds them; all surfaces, the log, exports, statistics and resume read them. To add an event, add a
+frozen class with a `type` of the form `noun.verb` to one of these modules.
 """
 
 from __future__ import annotations
@@ -12,28 +12,26 @@ import msgspec
 
 from tui_agent.events.base import VERSION as VERSION
 from tui_agent.events.base import Event as Event
-from tui_agent.events.run import *  # noqa: F403  # the names of the package
-from tui_agent.events.session import *  # noqa: F403  # the names of the package  # noqa: F403  # the names of the package  # noqa: F403  # the names of the package
+from tui_agent.events.run import *  # noqa: F403  # re-exported
+from tui_agent.events.session import *  # noqa: F403  # re-exported
 
 
 class UnknownEvent(Event, frozen=True, kw_only=True):
-    """A record of a newer schema: kept, counted, shown, never dropped."""
+    """An event of a newer version, preserved as it is."""
 
     type: ClassVar[str] = "unknown"
     name: str
     raw: dict[str, Any]
 
 
-def _table() -> dict[str, type[Event]]:
-    return {cls.type: cls for cls in Event.__subclasses__() if cls.__module__.startswith(f"{__name__}.")}
-
-
-TABLE: dict[str, type[Event]] = _table()
-"""Dotted name → class."""
+TABLE: dict[str, type[Event]] = {
+    cls.type: cls for cls in Event.__subclasses__() if cls.__module__.startswith(f"{__name__}.")
+}
+"""Type on disk → class."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """An event in its envelope: its place in the stream and in the progress tree."""
+    """An event with its position in the stream and in the progress tree."""
 
     seq: int
     """1, 2, 3 … without gaps within a session."""
@@ -42,13 +40,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
     run: str = ""
     node: str = ""
-    """The thing this event is about: a reply, a call, a stage."""
+    """Id of what the event is about: a reply, call, step or stage."""
     parent: str = ""
-    """The node above it in the progress tree (run > stage > step > reply or call > sub-agent)."""
+    """Id of the parent node in the progress tree (run > stage > step > reply or call > sub-agent)."""
 
 
 def to_data(event: Event) -> dict[str, Any]:
-    """The event's fields as plain JSON-able data."""
+    """Return the event's fields as plain data for JSON."""
     if isinstance(event, UnknownEvent):
         return event.raw
     data: dict[str, Any] = msgspec.to_builtins(event)

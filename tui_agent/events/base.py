@@ -1,4 +1,4 @@
-"""What every event is."""
+"""Base class of all events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ VERSION = 1
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all events. `type` is the dotted name on disk."""
+    """Base class of all events. `type` is the name on disk."""
 
     type: ClassVar[str] = ""

@@ -22,14 +22,14 @@ class Narration(NamedTuple):
 
     text: str
     """A sentence, or the headline of `more`."""
-    more: str = ""
+    details: str = ""
     """What belongs to it: a diff, a plan, the list of files."""
     mark: str | None = None
     """How a terminal marks the line: `✓`, `✗`, `?` …, or `` for an unmarked one; None: only the log has it."""
     level: e.Level = "info"
     role: str = "SYSTEM"
     """Who speaks in chat_history.log."""
-    whole: bool = False
+    shows_details: bool = False
     """A terminal shows `more` as well."""
 
 
@@ -290,7 +290,7 @@ def _proposed(event: e.PlanProposed) -> Narration:
     asks = "needs review" if event.asks else "no review"
     head = f"{how}{source}, confidence {event.plan.confidence:.2f}; {asks}: {event.why}".rstrip(": ")
     faults = [f"Earlier attempt failed: {one}" for one in event.faults]
-    return Narration(head, "\n".join([plan_text(event.plan), *faults]), "", whole=True)
+    return Narration(head, "\n".join([plan_text(event.plan), *faults]), "", shows_details=True)
 
 
 def _reviewed(event: e.PlanReviewed) -> Narration:
@@ -302,7 +302,7 @@ def _reviewed(event: e.PlanReviewed) -> Narration:
     if event.alternative is not None:
         return Narration(f"Plan: alternative {event.alternative + 1} chosen{_by(answer.by)}.")
     if event.edited:
-        return Narration(f"Plan edited and approved{_by(answer.by)}:", plan_text(event.plan), "", whole=True)
+        return Narration(f"Plan edited and approved{_by(answer.by)}:", plan_text(event.plan), "", shows_details=True)
     return Narration(f"Plan approved{_by(answer.by)}.")
 
 
@@ -357,7 +357,7 @@ def _undone(event: e.UndoFinished) -> Narration:
     more = "\n".join(f"{item.display}: {_undo_outcome(item)}" for item in left)
     if len(well) > NAMED:
         more = "\n".join(filter(None, [*well, more]))
-    return Narration(f"{text}.", more, "!" if left else "✓", "warning" if left else "info", whole=True)
+    return Narration(f"{text}.", more, "!" if left else "✓", "warning" if left else "info", shows_details=True)
 
 
 def _undo_outcome(item: e.RestoredFile) -> str:
@@ -430,7 +430,7 @@ _WORDS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.PlanDocConflict: _conflict,
     e.PlanDocResolved: lambda event: answer_text(event.answer),
     e.SummaryProposed: lambda event: Narration(
-        f"Summary proposed by the {event.by}:", summary_text(event.summary), "", whole=True
+        f"Summary proposed by the {event.by}:", summary_text(event.summary), "", shows_details=True
     ),
     e.SummaryReviewed: _settled,
     e.FileSnapshotted: _snapshotted,

@@ -155,7 +155,7 @@ def _section(item: object) -> ExportSection | None:
             return _tool_section(item)
         case StepItem():
             return _step_section(item)
-        case NoticeItem(level=level, text=text, more=more):
+        case NoticeItem(level=level, text=text, details=more):
             details = (ProsePart(more),) if more.strip() else ()
             return ExportSection("notice", one_line(text, 2_000), tone=TONES.get(level, "warn"), parts=details)
         case e.UserShellCommand(command=command, cwd=cwd, output=output, exit_code=code):
@@ -179,9 +179,9 @@ def _subject_line(text: str) -> str:
 
 def _reply_section(item: ReplyItem) -> ExportSection | None:
     parts: list[SectionPart] = []
-    if item.thought.text.strip():
-        title = " · ".join(filter(None, ["Thinking", _duration(item.thought_ms)]))
-        parts.append(FoldedPart(title, (ProsePart(item.thought.text),)))
+    if item.reasoning.text.strip():
+        title = " · ".join(filter(None, ["Thinking", _duration(item.reasoning_ms)]))
+        parts.append(FoldedPart(title, (ProsePart(item.reasoning.text),)))
     if item.text.text.strip() and (item.agent or not item.role):
         parts.append(ProsePart(item.text.text))
     if item.retry is not None:
@@ -190,9 +190,9 @@ def _reply_section(item: ReplyItem) -> ExportSection | None:
         parts.append(TextPart(fault_text(item.fault)))
     notes = (
         f"could not be used: {item.rejected.replace('_', ' ')}" if item.rejected else "",
-        "stopped" if item.interrupted else "cut off at the token limit" if item.stop == "length" else "",
+        "stopped" if item.interrupted else "cut off at the token limit" if item.stop_reason == "length" else "",
     )
-    title = f"Agent, {item.does}" if item.does else "Agent"
+    title = f"Agent, {item.purpose}" if item.purpose else "Agent"
     return ExportSection("agent", title, "", notes, "bad" if item.fault else "", tuple(parts)) if parts else None
 
 
@@ -253,7 +253,7 @@ def _narration_parts(event: e.Event) -> tuple[SectionPart, ...]:
     sentence = TextPart(narration.text)
     if isinstance(event, e.ApprovalRequested) and isinstance(event.action, EditAction):
         return (sentence, *_diff_parts(event.action.diff)[1:])
-    return (sentence, TextPart(narration.more)) if narration.more else (sentence,)
+    return (sentence, TextPart(narration.details)) if narration.details else (sentence,)
 
 
 def _diff_parts(diff: Diff) -> tuple[SectionPart, ...]:
@@ -268,21 +268,21 @@ def _request_parts(item: RequestItem, has_diff: bool) -> tuple[SectionPart, ...]
     if item.action is not None:
         request = _narration_parts(e.ApprovalRequested(id=item.id, action=item.action, digest="", why=item.why))
         request = request[:1] if has_diff else request
-    elif item.dispute is not None:
-        request = _narration_parts(item.dispute)
+    elif item.conflict is not None:
+        request = _narration_parts(item.conflict)
     elif item.question:
         request = _narration_parts(e.QuestionAsked(id=item.id, question=item.question, options=item.options))
-    void = (TextPart(f"Void: {item.void}"),) if item.void else ()
+    void = (TextPart(f"Void: {item.void_reason}"),) if item.void_reason else ()
     return (*request, *void, TextPart(answer_text(item.answer) if item.answer else "Not answered."))
 
 
 def _request_section(item: RequestItem) -> ExportSection:
     if item.proposal is not None:
         return _plan_section(item, item.proposal)
-    if item.offer is not None:
-        return _summary_section(item.offer, item.settled)
+    if item.summary is not None:
+        return _summary_section(item.summary, item.summary_review)
     is_answered = item.answer is not None and item.answer.verdict in ("approve", "reply")
-    title = "Question" if item.action is None and item.dispute is None else "Approval"
+    title = "Question" if item.action is None and item.conflict is None else "Approval"
     return ExportSection("request", title, tone="ok" if is_answered else "warn", parts=_request_parts(item, False))
 
 
@@ -291,13 +291,13 @@ def _plan_section(item: RequestItem, proposal: e.PlanProposed) -> ExportSection:
     answer = item.answer
     notes = (
         answer_text(answer) if answer is not None else "waiting" if proposal.asks else "executed",
-        "edited by the user" if item.review is not None and item.review.edited else "",
+        "edited by the user" if item.plan_review is not None and item.plan_review.edited else "",
         "from the cache" if proposal.cached else "",
         "no valid plan" if proposal.fallback else "",
     )
     reason = (TextPart(f"Asked: {item.why}"),) if proposal.asks and item.why else ()
     faults = tuple(map(TextPart, proposal.faults))
-    parts = (*reason, TextPart(plan_text(item.review.plan if item.review is not None else proposal.plan)))
+    parts = (*reason, TextPart(plan_text(item.plan_review.plan if item.plan_review is not None else proposal.plan)))
     parts += (FoldedPart("Problems of earlier attempts", faults),) if faults else ()
     tone = "warn" if answer is not None and answer.verdict == "reject" else "ok"
     return ExportSection("plan", "Recovery plan" if proposal.recovery else "Plan", "", notes, tone, parts)
@@ -306,7 +306,7 @@ def _plan_section(item: RequestItem, proposal: e.PlanProposed) -> ExportSection:
 def _step_section(item: StepItem) -> ExportSection:
     """A step of a plan with its verifications."""
     parts: list[SectionPart] = []
-    for number, verdict in enumerate(item.verdicts, 1):
+    for number, verdict in enumerate(item.verifications, 1):
         text = verification_text(verdict.met, verdict.expected, verdict.actual, verdict.by, verdict.command)
         parts.append(TextPart(text))
         for after, recovery in item.recoveries:

@@ -101,8 +101,10 @@ def narration_text(narration: Narration | None) -> str | None:
         return None
     mark, text = narration.mark, clean(narration.text)
     head = f"{'' if mark == '──' else '  '}{mark} {one_line(text, LINE_MAX)}" if mark else text
-    if narration.whole and narration.more:
-        lines = [line for line in clean(narration.more).split("\n") if not line.startswith("   ")]  # details of steps
+    if narration.shows_details and narration.details:
+        lines = [
+            line for line in clean(narration.details).split("\n") if not line.startswith("   ")
+        ]  # details of steps
         return "\n".join([head, *(f"  {one_line(line, LINE_MAX)}" for line in lines)])
     return head.rstrip(":")
 

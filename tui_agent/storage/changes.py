@@ -264,7 +264,7 @@ def _copy_plan(source: Path, target: Path, fork_point: ForkPoint, at: str | None
         _copy(source / PLAN, target / PLAN)
         return
     milliseconds = round(datetime.now().timestamp() * 1000)
-    text = fork_point.view.plan.text if fork_point.view.plan.by else plan_template(milliseconds)
+    text = fork_point.view.plan.text if fork_point.view.plan.changed_by else plan_template(milliseconds)
     write_new(target / PLAN, text.encode("utf-8", "surrogateescape"))
 
 

@@ -132,8 +132,8 @@ class ChatLog:
         if narration is None:
             return ""
         if isinstance(event, e.ApprovalRequested) and isinstance(event.action, EditAction):
-            self._remember_diff(event.action.display, narration.more)
-        return self._entry(record, narration.role, "\n".join(filter(None, (narration.text, narration.more))))
+            self._remember_diff(event.action.display, narration.details)
+        return self._entry(record, narration.role, "\n".join(filter(None, (narration.text, narration.details))))
 
     def _system(self, record: e.Record, text: str) -> str:
         return self._entry(record, "SYSTEM", text)

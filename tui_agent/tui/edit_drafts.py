@@ -54,7 +54,7 @@ class EditDraftStore:
 
 def proposed_content(request: RequestItem) -> Any:
     """Return the plan or summary of a request as plain data: a draft also fits a later request for the same content."""
-    content = request.proposal.plan if request.proposal else request.offer.summary if request.offer else None
+    content = request.proposal.plan if request.proposal else request.summary.summary if request.summary else None
     return json.loads(msgspec.json.encode(content))
 
 

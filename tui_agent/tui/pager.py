@@ -41,7 +41,7 @@ def show_output(app: BaseApp, _: str) -> None:
 def _has_output(item: Item) -> bool:
     if isinstance(item, UserShellCommand):
         return bool(item.output)
-    return bool(item.text or item.output.text or item.file)
+    return bool(item.text or item.output.text or item.output_file)
 
 
 class Outputs:
@@ -113,7 +113,7 @@ class Outputs:
     async def _refresh(self) -> None:
         """Open the output, switch to its file once there is one, and update text that is in memory."""
         item, stop = self._item, self._stop
-        if self._pages is None or (isinstance(item, ToolItem) and item.file and not self._reads_file):
+        if self._pages is None or (isinstance(item, ToolItem) and item.output_file and not self._reads_file):
             pages, note = await asyncio.to_thread(_open_pages, item)
             if stop is not self._stop:  # closed in the meantime, or another output was opened
                 pages.close()
@@ -171,9 +171,9 @@ def _open_pages(item: Item) -> tuple[Pages, str | None]:
     from tui_agent.platform.text_pages import Pages
 
     note = ""
-    if isinstance(item, ToolItem) and _OUTPUT_FILE.fullmatch(Path(item.file).name):
+    if isinstance(item, ToolItem) and _OUTPUT_FILE.fullmatch(Path(item.output_file).name):
         with suppress(OSError, ValueError):
-            return Pages(Path(item.file)), None
+            return Pages(Path(item.output_file)), None
         if item.status != "running" and "[…" in item.text:
             note = GONE
     return Pages(data=_available_bytes(item)), note

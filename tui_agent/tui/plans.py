@@ -139,7 +139,7 @@ class PlanEdits:
         session = self.app.session
         try:
             plan, base = self.app.view.plan, self._text_digest
-            text = await asyncio.to_thread(edited_plan, plan.exact or plan.text, edit)
+            text = await asyncio.to_thread(edited_plan, plan.exact_text or plan.text, edit)
         except PlanEditError as fault:
             self.app.hints.show(str(fault))
         else:

@@ -23,7 +23,7 @@ NO_SERVER = "server.missing"
 
 def opens_in_panel(request: RequestItem) -> bool:
     """Return True for plans and summaries, which are reviewed in the panel instead of a dialog."""
-    return request.proposal is not None or request.offer is not None
+    return request.proposal is not None or request.summary is not None
 
 
 class RequestDock:
@@ -116,7 +116,7 @@ class RequestDock:
 
 def _modal_class(request: RequestItem) -> type[RequestModal]:
     """Import the dialog for a request when it is first needed."""
-    if request.dispute is not None:
+    if request.conflict is not None:
         from widgets.plan_conflict import ConflictModal
 
         return ConflictModal

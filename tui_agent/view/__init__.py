@@ -1,3 +1,3 @@
-"""The fold of events into what a screen shows; read by every front end, knows none of them."""
+"""The state that surfaces show, folded from the events."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The few moves that every step of the fold is made of."""
+"""Operations that the steps of the fold share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tui_agent.common.domain import EditAction, ReadAction, RunAction, TrustActi
 from tui_agent.view.items import Item, RequestItem, SessionView, ViewPart
 
 EXPLORER = "explorer"
-"""Role of the replies of sub-agents: several may be written at the same time, and none is the session's own."""
+"""Role of sub-agents' replies, of which several may be in progress at the same time."""
 
 Steps: TypeAlias = dict[type[e.Event], Callable[[SessionView, Any, e.Record], None]]
-"""Event class → what it does to the view."""
+"""Event class → the function that applies it to the view."""
 
 
 def epoch_seconds(at: str) -> float:
-    """A record's `at` as seconds since the epoch; 0 when it can't be read."""
+    """Return a record's `at` as seconds since the epoch, or 0 if it is invalid."""
     try:
         return datetime.fromisoformat(at).timestamp()
     except ValueError:
@@ -26,24 +26,24 @@ def epoch_seconds(at: str) -> float:
 
 
 def add_item(view: SessionView, item: Item, key: str = "") -> None:
-    place = len(view.items)
+    index = len(view.items)
     view.items.append(item)
-    view.changes.items.add(place)
+    view.changes.items.add(index)
     if key:
-        view.places[key] = place
+        view.indexes[key] = index
 
 
 def item_changed(view: SessionView, key: str) -> None:
-    if (place := view.places.get(key)) is not None:
-        view.changes.items.add(place)
+    if (index := view.indexes.get(key)) is not None:
+        view.changes.items.add(index)
 
 
 def _phase(view: SessionView) -> tuple[str, str]:
-    """What the status line names: the thing that holds everything up, most pressing first."""
+    """Return phase and detail for the status line: what everything waits for, the most urgent first."""
     if view.pending:
-        return "waiting", _wanted(next(iter(view.pending.values())))
+        return "waiting", _request_subject(next(iter(view.pending.values())))
     if view.running:
-        return "running", _running(view)
+        return "running", _running_calls(view)
     if view.reply is not None:
         retry = view.reply.retry
         if retry is not None and not retry.over:
@@ -52,18 +52,18 @@ def _phase(view: SessionView) -> tuple[str, str]:
     return ("working", "") if view.run else ("", "")
 
 
-def _running(view: SessionView) -> str:
-    """The newest call of the agent's own; sub-agents are named, or counted where there are several."""
-    own = [tool for tool in view.running.values() if not tool.agent] or [*view.running.values()]
-    sent = [tool for tool in own if tool.call.name == "run_subagent"]
-    if len(sent) > 1:
-        return f"{len(sent)} sub-agents"
-    tool = own[-1]
-    name = "sub-agent" if tool in sent else tool.call.name
+def _running_calls(view: SessionView) -> str:
+    """Return the agent's newest call, or the number of running sub-agents."""
+    calls = [tool for tool in view.running.values() if not tool.agent] or [*view.running.values()]
+    subagents = [tool for tool in calls if tool.call.name == "run_subagent"]
+    if len(subagents) > 1:
+        return f"{len(subagents)} sub-agents"
+    tool = calls[-1]
+    name = "sub-agent" if tool in subagents else tool.call.name
     return f"{name} {tool.title}".strip()
 
 
-def _wanted(request: RequestItem) -> str:
+def _request_subject(request: RequestItem) -> str:
     match request.action:
         case EditAction(display=name):
             return f"edit {name}"
@@ -74,20 +74,16 @@ def _wanted(request: RequestItem) -> str:
         case TrustAction():
             return "trust this folder"
         case None:
-            return _beside(request)
-
-
-def _beside(request: RequestItem) -> str:
-    """Subject of a request that belongs to no action."""
+            pass
     if request.proposal is not None:
         return "the plan"
-    if request.offer is not None:
+    if request.summary is not None:
         return "the summary"
-    return "the plan document" if request.dispute is not None else "a question"
+    return "the plan document" if request.conflict is not None else "a question"
 
 
 def update_status(view: SessionView, at: str) -> None:
-    """Bring the status up to date after something began or ended."""
+    """Update the status after something began or ended at the time `at`."""
     phase, detail = _phase(view)
     status = view.status
     if (phase, detail) != (status.phase, status.detail):

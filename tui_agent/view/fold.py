@@ -1,4 +1,4 @@
-"""What every event does to the view of a session."""
+"""Folds events into the view of a session."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from tui_agent.view.tree import OUTCOMES, abandon_nodes, begin_node, begin_run, 
 
 
 def _interrupt_step(view: SessionView) -> None:
-    """The step that went on has no end of its own."""
+    """End the current step, which has no event for that."""
     if view.step is not None and not view.step.outcome:
         view.step.outcome = "interrupted"
         item_changed(view, view.step.id)
 
 
 def _abandon_open_work(view: SessionView) -> None:
-    """The process that worked is gone: what was open stays open no longer."""
-    touched: list[str] = []
+    """End everything that an earlier process left open."""
+    changed: list[str] = []
     for tool in view.running.values():
         tool.status = "interrupted"
-        touched.append(tool.id)
+        changed.append(tool.id)
     for request in view.pending.values():
         request.answer = Answer(verdict="withdrawn", by="session")
-        touched += [request.node, request.id]
-    for reply in (*view.asides.values(), *([view.reply] if view.reply is not None else [])):
+        changed += [request.node, request.id]
+    for reply in (*view.subagent_replies.values(), *([view.reply] if view.reply is not None else [])):
         reply.ended = reply.interrupted = True
         reply.thinking_since = None
-        touched.append(reply.id)
+        changed.append(reply.id)
     view.running.clear()
-    view.asides.clear()
+    view.subagent_replies.clear()
     view.pending.clear()
     _interrupt_step(view)
     abandon_nodes(view, tuple(view.tree.running))
-    for key in touched:
+    for key in changed:
         item_changed(view, key)
     view.reply, view.run = None, ""
     view.status.phase = view.status.detail = ""
@@ -94,16 +94,16 @@ def _role_changed(view: SessionView, event: e.RoleChanged, record: e.Record) -> 
 
 def _notice(view: SessionView, event: e.Notice, record: e.Record) -> None:
     item = NoticeItem(event.level, event.text, event.code)
-    if view.rejected is not None and event.code.startswith("reply."):
-        item.more, view.rejected = _behind(view.rejected, event.text), None
+    if view.unreported_rejection is not None and event.code.startswith("reply."):
+        item.details, view.unreported_rejection = _rejection_details(view.unreported_rejection, event.text), None
     add_item(view, item)
 
 
-def _behind(rejected: e.ReplyRejected, said: str) -> str:
-    """What a notice with the text `said` about a reply leaves out."""
-    told = rejected.detail.strip().rstrip(".").casefold() in said.casefold()
-    kept = f"Raw reply: {rejected.raw} in the folder of the session." if rejected.raw else ""
-    return "\n".join(filter(None, ["" if told else rejected.detail, kept]))
+def _rejection_details(rejected: e.ReplyRejected, notice: str) -> str:
+    """Return what the text of a notice leaves out about a rejected reply."""
+    is_in_notice = rejected.detail.strip().rstrip(".").casefold() in notice.casefold()
+    raw_reply = f"Raw reply: {rejected.raw} in the folder of the session." if rejected.raw else ""
+    return "\n".join(filter(None, ["" if is_in_notice else rejected.detail, raw_reply]))
 
 
 def _unknown(view: SessionView, event: e.UnknownEvent, record: e.Record) -> None:
@@ -113,8 +113,8 @@ def _unknown(view: SessionView, event: e.UnknownEvent, record: e.Record) -> None
 # --- the user -----------------------------------------------------------------------------------
 
 
-def _user_said(view: SessionView, event: e.UserMessageAdded, record: e.Record) -> None:
-    if any(one.id == event.id for one in view.queue):
+def _user_message_added(view: SessionView, event: e.UserMessageAdded, record: e.Record) -> None:
+    if any(message.id == event.id for message in view.queue):
         _message_withdrawn(view, event, record)
     add_item(view, event, event.id)
 
@@ -125,27 +125,27 @@ def _message_queued(view: SessionView, event: e.MessageQueued, record: e.Record)
 
 
 def _message_changed(view: SessionView, event: e.MessageChanged, record: e.Record) -> None:
-    for place, one in enumerate(view.queue):
-        if one.id == event.id:
-            steering = one.steering if event.steering is None else event.steering
-            view.queue[place] = msgspec.structs.replace(one, text=event.text, steering=steering)
+    for index, message in enumerate(view.queue):
+        if message.id == event.id:
+            steering = message.steering if event.steering is None else event.steering
+            view.queue[index] = msgspec.structs.replace(message, text=event.text, steering=steering)
     view.changes.parts |= ViewPart.QUEUE
 
 
 def _message_moved(view: SessionView, event: e.MessageMoved, record: e.Record) -> None:
-    moved = [one for one in view.queue if one.id == event.id]
-    rest = [one for one in view.queue if one.id != event.id]
-    place = next((place for place, one in enumerate(rest) if one.id == event.before), len(rest))
-    view.queue = [*rest[:place], *moved, *rest[place:]]
+    moved = [message for message in view.queue if message.id == event.id]
+    others = [message for message in view.queue if message.id != event.id]
+    index = next((index for index, message in enumerate(others) if message.id == event.before), len(others))
+    view.queue = [*others[:index], *moved, *others[index:]]
     view.changes.parts |= ViewPart.QUEUE
 
 
 def _message_withdrawn(view: SessionView, event: e.MessageWithdrawn | e.UserMessageAdded, record: e.Record) -> None:
-    view.queue = [one for one in view.queue if one.id != event.id]
+    view.queue = [message for message in view.queue if message.id != event.id]
     view.changes.parts |= ViewPart.QUEUE
 
 
-def _shell_ran(view: SessionView, event: e.UserShellCommand, record: e.Record) -> None:
+def _user_shell_command(view: SessionView, event: e.UserShellCommand, record: e.Record) -> None:
     add_item(view, msgspec.structs.replace(event, output=event.output[-TAIL:]))
 
 
@@ -164,12 +164,12 @@ def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> No
 def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
     view.run, view.stage = "", ""
     reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem) and not item.role), None)
-    said = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
-    told = bool(event.text) and event.text.strip() in said
-    text = "" if told else event.facts
-    if said and said[0]:  # what stands right above is not said again
-        text = text.strip().removeprefix(f"{said[0]}\n\n")
-    item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, told)
+    shown = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
+    already_shown = bool(event.text) and event.text.strip() in shown
+    text = "" if already_shown else event.facts
+    if shown and shown[0]:  # the reply right above is not repeated
+        text = text.strip().removeprefix(f"{shown[0]}\n\n")
+    item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, already_shown)
     _interrupt_step(view)
     add_item(view, item)
     end_run_node(view, record, event)
@@ -180,42 +180,42 @@ def _stage_id(record: e.Record, stage: str) -> str:
     return record.node or f"{record.run}/{stage}"
 
 
-def _stage_entered(view: SessionView, event: e.StageStarted, record: e.Record) -> None:
+def _stage_started(view: SessionView, event: e.StageStarted, record: e.Record) -> None:
     view.stage = event.title or event.stage
     begin_node(view, record, "stage", _stage_id(record, event.stage), view.stage)
     view.changes.parts |= ViewPart.STATUS
 
 
-def _stage_left(view: SessionView, event: e.StageEnded, record: e.Record) -> None:
-    """One within another one, such as a recovery, gives the place back to it."""
-    nodes, place = view.tree.nodes, view.tree.places.get(record.parent, -1)
-    while place >= 0 and nodes[place].kind != "stage":
-        place = nodes[place].parent
-    view.stage = nodes[place].title if place >= 0 else ""
+def _stage_ended(view: SessionView, event: e.StageEnded, record: e.Record) -> None:
+    """Return to the enclosing stage, if there is one, such as after a recovery."""
+    nodes, index = view.tree.nodes, view.tree.indexes.get(record.parent, -1)
+    while index >= 0 and nodes[index].kind != "stage":
+        index = nodes[index].parent
+    view.stage = nodes[index].title if index >= 0 else ""
     end_node(view, _stage_id(record, event.stage), OUTCOMES.get(event.outcome, "failed"), event.ms)
     view.changes.parts |= ViewPart.STATUS
 
 
-USELESS = frozenset(
+WHOLE_REPLY_REJECTIONS = frozenset(
     {"unreadable", "empty", "thinking_only", "truncated", "degenerate", "server", "broken", "announced"}
 )
-"""Kinds of rejection that are of a whole reply."""
+"""Kinds of rejection that concern a whole reply."""
 
 
 def _context_measured(view: SessionView, event: e.ContextMeasured, record: e.Record) -> None:
     view.context_used, view.context_estimated = event.used, event.estimated
     view.context_limit = event.limit if event.limit is not None else view.context_limit
     view.context_parts = event.parts
-    view.truncated = event.truncated or view.truncated  # it stays in sight until the next message
+    view.truncated = event.truncated or view.truncated  # shown until the next message
     view.changes.parts |= ViewPart.STATUS
 
 
 def _reply_rejected(view: SessionView, event: e.ReplyRejected, record: e.Record) -> None:
-    """The next notice tells the user; the rest is stored for its details."""
+    """Store the rejection for the details of the next notice, which reports it."""
     item = view.item(record.node)
-    if not (isinstance(item, ReplyItem) and item.agent):  # no notice reports a sub-agent's
-        view.rejected = event
-    if isinstance(item, ReplyItem) and item.ended and event.kind in USELESS:
+    if not (isinstance(item, ReplyItem) and item.agent):  # no notice reports those of sub-agents
+        view.unreported_rejection = event
+    if isinstance(item, ReplyItem) and item.ended and event.kind in WHOLE_REPLY_REJECTIONS:
         item.rejected = event.kind
         item_changed(view, item.id)
     node_changed(view, record.node)
@@ -239,18 +239,18 @@ NOTICES: dict[type[e.Event], str] = {
     e.SessionRecovered: "session.recovered",
     e.SessionForked: "session.forked",
 }
-"""Events that become a notice with their own words → its stable name."""
+"""Events shown as a notice with their narration → code of the notice."""
 
 
 def _narrated(view: SessionView, event: e.Event, record: e.Record) -> None:
-    said = narrate(event)
-    if said is None or (isinstance(event, e.RequestClassified) and event.classified.guessed):
+    narration = narrate(event)
+    if narration is None or (isinstance(event, e.RequestClassified) and event.classified.guessed):
         return
-    more = "" if isinstance(event, e.ContextAttached | e.RequestClassified) else said.more
-    add_item(view, NoticeItem(said.level, said.text, NOTICES[type(event)], more))
+    details = "" if isinstance(event, e.ContextAttached | e.RequestClassified) else narration.details
+    add_item(view, NoticeItem(narration.level, narration.text, NOTICES[type(event)], details))
 
 
-def _after_a_process(view: SessionView, event: e.SessionRecovered | e.SessionForked, record: e.Record) -> None:
+def _previous_process_ended(view: SessionView, event: e.SessionRecovered | e.SessionForked, record: e.Record) -> None:
     _abandon_open_work(view)
     if isinstance(event, e.SessionForked):
         view.parent = event.parent
@@ -261,9 +261,9 @@ def _after_a_process(view: SessionView, event: e.SessionRecovered | e.SessionFor
 STEPS: Steps = {
     **run_steps.STEPS,
     **dict.fromkeys(NOTICES, _narrated),
-    e.SessionRecovered: _after_a_process,
-    e.SessionForked: _after_a_process,
-    e.UndoStarted: lambda view, event, record: None,  # its end says what came of it
+    e.SessionRecovered: _previous_process_ended,
+    e.SessionForked: _previous_process_ended,
+    e.UndoStarted: lambda view, event, record: None,  # `undo.done` has the results
     e.SessionOpened: _session_opened,
     e.SessionClosed: _session_closed,
     e.SessionTitled: _session_titled,
@@ -272,41 +272,41 @@ STEPS: Steps = {
     e.RoleChanged: _role_changed,
     e.Notice: _notice,
     e.UnknownEvent: _unknown,
-    e.UserMessageAdded: _user_said,
+    e.UserMessageAdded: _user_message_added,
     e.MessageQueued: _message_queued,
     e.MessageChanged: _message_changed,
     e.MessageMoved: _message_moved,
     e.MessageWithdrawn: _message_withdrawn,
-    e.UserShellCommand: _shell_ran,
+    e.UserShellCommand: _user_shell_command,
     e.RunStarted: _run_started,
     e.RunEnded: _run_ended,
-    e.StageStarted: _stage_entered,
-    e.StageEnded: _stage_left,
+    e.StageStarted: _stage_started,
+    e.StageEnded: _stage_ended,
     e.ContextMeasured: _context_measured,
     e.ReplyRejected: _reply_rejected,
     e.ProtocolChanged: _protocol_changed,
 }
-"""Event class → what it does to the view. `state.saved` is for the engine alone."""
+"""Event class → the function that applies it; `state.saved` only concerns the engine."""
 
 
 def fold_record(view: SessionView, record: e.Record, redactor: Redactor | None = None) -> None:
-    """Take one record into the view, and what it changed into `view.changes`. One that was folded changes nothing.
+    """Apply one record to the view and note what changed in `view.changes`; do nothing if it was folded before.
 
-    With `redactor` the view holds no secret, but for the exact action of a request and the exact text of the plan (A7).
+    With a `redactor`, only `exact_action` of requests and `exact_text` of the plan hold secrets (A7).
     """
     if record.seq <= view.seq:
         return
     view.seq = record.seq
-    for one in (record,) if redactor is None else redactor.records(record):
-        if (step := STEPS.get(type(one.event))) is not None:
-            step(view, one.event, one)
+    for redacted in (record,) if redactor is None else redactor.records(record):
+        if (step := STEPS.get(type(redacted.event))) is not None:
+            step(view, redacted.event, redacted)
     if redactor is not None:
-        _keep_exact(view, record.event)
+        _store_exact(view, record.event)
 
 
-def _keep_exact(view: SessionView, event: e.Event) -> None:
-    """What a decision is bound to, and what an edit starts from."""
+def _store_exact(view: SessionView, event: e.Event) -> None:
+    """Store what a decision is bound to and what an edit starts from, with secrets."""
     if isinstance(event, e.ApprovalRequested):
-        view.requests[event.id].exact = event.action
+        view.requests[event.id].exact_action = event.action
     elif isinstance(event, e.PlanDocChanged) and not event.pending:
-        view.plan.exact = event.text
+        view.plan.exact_text = event.text

@@ -1,4 +1,4 @@
-"""What a screen shows of one session: items, progress tree, status, what waits. Only `fold_record` changes them."""
+"""The view of one session: items, progress tree, status, pending requests. Only `fold_record` changes it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tui_agent.common.symbols import Diagnostic
 from tui_agent.common.workplan import PlanStep
 
 TAIL = 64_000
-"""Characters of live output in a card; the log has the rest."""
+"""Maximum characters of output in a card; the log has all of it."""
 
 
 class GrowingText:
-    """Text that grows at its end: adding costs what is added, reading joins once and keeps the result."""
+    """Text that is appended to in constant time and joined only when it is read."""
 
     __slots__ = ("chunks", "size")
 
@@ -32,14 +32,14 @@ class GrowingText:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         if len(self.chunks) > 1:
             self.chunks = ["".join(self.chunks)]
         return self.chunks[0] if self.chunks else ""
 
-    def since(self, place: int) -> str:
-        """The text after the first `place` characters; the cost grows with the result only."""
-        missing, parts = self.size - place, []
+    def text_after(self, offset: int) -> str:
+        """Return the text after the first `offset` characters, in time proportional to its length."""
+        missing, parts = self.size - offset, []
         for chunk in reversed(self.chunks):
             if missing <= 0:
                 break
@@ -53,11 +53,11 @@ class GrowingText:
     __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
 
     def __repr__(self) -> str:
-        return f"Growing({self.text!r})"
+        return f"GrowingText({self.text!r})"
 
 
 class OutputTail:
-    """The end of live output, at most `TAIL` characters, with a count of all lines that went through."""
+    """The last `TAIL` characters of live output, and the number of all lines."""
 
     __slots__ = ("_chunks", "_size", "lines")
 
@@ -67,7 +67,7 @@ class OutputTail:
         self.lines = 0
 
     def add(self, text: str) -> None:
-        """Append `text`; the oldest chunks fall out."""
+        """Append `text` and drop the oldest chunks."""
         text, self.lines = text[-TAIL:], self.lines + text.count("\n")
         self._chunks.append(text)
         self._size += len(text)
@@ -85,7 +85,7 @@ class OutputTail:
     __hash__ = None  # type: ignore[assignment]  # mutable, so not a key
 
     def __repr__(self) -> str:
-        return f"Tail({self.text!r}, lines={self.lines})"
+        return f"OutputTail({self.text!r}, lines={self.lines})"
 
 
 NodeKind: TypeAlias = Literal["run", "stage", "step", "reply", "call", "batch"]
@@ -94,125 +94,123 @@ NodeStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupt
 
 @dataclass(slots=True)
 class ProgressNode:
-    """One node. `parent` and `children` are places in `Tree.nodes`."""
+    """A node of the progress tree; `parent` and `children` are indexes in `ProgressTree.nodes`."""
 
     kind: NodeKind
     id: str
     title: str = ""
     parent: int = -1
-    """-1 for a node at the top."""
+    """-1 for a root."""
     depth: int = 0
     status: NodeStatus = "running"
-    began: float = 0.0
+    started_at: float = 0.0
     """Seconds since the epoch."""
     ms: int = 0
     item: int = -1
-    """Place in `SessionView.items` of its item; -1 when there is none."""
-    asked: int = 0
-    """Requests below this node that wait for somebody."""
+    """Index of its item in `SessionView.items`, or -1."""
+    pending_requests: int = 0
+    """Number of pending requests at or below this node."""
     children: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ProgressTree:
-    """All nodes in the order they came; only `grow` changes them."""
+    """All nodes, in the order in which they were added."""
 
     nodes: list[ProgressNode] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
-    places: dict[str, int] = field(default_factory=dict)
-    """Id of a run, stage, step, reply or call → place in `nodes`."""
+    indexes: dict[str, int] = field(default_factory=dict)
+    """Id of a run, stage, step, reply or call → index in `nodes`."""
     running: dict[int, None] = field(default_factory=dict)
-    """Places of the running nodes."""
+    """Indexes of the running nodes, in order."""
 
     @property
-    def last(self) -> ProgressNode | None:
-        """The newest node at the top."""
+    def latest_root(self) -> ProgressNode | None:
+        """The newest root."""
         return self.nodes[self.roots[-1]] if self.roots else None
 
 
 @dataclass(slots=True)
 class Retry:
-    """The server is asked again."""
+    """A scheduled retry of a request to the server."""
 
     attempt: int
     of: int
     why: str
     until: float
-    """When, in seconds since the epoch."""
+    """Time of the retry, in seconds since the epoch."""
     over: bool = False
 
 
 @dataclass(slots=True)
 class ReplyItem:
-    """One reply of the model, while it grows and afterwards."""
+    """A reply of the model, complete or in progress."""
 
     id: str
     text: GrowingText = field(default_factory=GrowingText)
-    thought: GrowingText = field(default_factory=GrowingText)
-    began: float | None = None
-    """When the first text came, in seconds since the epoch; None again once the reply has ended."""
-    size: int = 0
+    reasoning: GrowingText = field(default_factory=GrowingText)
+    started_at: float | None = None
+    """Time of the first text, in seconds since the epoch; None again once the reply has ended."""
+    prompt_tokens: int = 0
     """Tokens of the request: estimated, until the server reports them."""
-    fresh: int | None = None
-    """Of these, what the server has to read, as far as is known."""
-    read: int | None = None
-    """Of these, what the server has read; None where it does not tell (E9)."""
+    new_tokens: int | None = None
+    """Of these, the tokens that the server has to read; None if unknown."""
+    tokens_read: int | None = None
+    """Of these, the tokens that the server has read; None if it does not report that (E9)."""
     read_at: float = 0.0
-    """When it reported that, in seconds since the epoch."""
+    """Time of that report, in seconds since the epoch."""
     thinking_since: float | None = None
-    """Set while the model thinks."""
-    thought_ms: int = 0
+    """Set while the model is thinking, in seconds since the epoch."""
+    reasoning_ms: int = 0
     retry: Retry | None = None
     ended: bool = False
-    calls: int = 0
-    stop: str = ""
+    call_count: int = 0
+    stop_reason: str = ""
     fault: Fault | None = None
     interrupted: bool = False
     usage: Usage = field(default_factory=Usage)
     ms: int = 0
     role: str = ""
-    """What the model was asked for beside the conversation; such a reply shows no text."""
-    does: str = ""
-    """What such a reply is for, in words; empty in the conversation."""
+    """Role of a reply apart from the conversation, whose text is not shown; empty in the conversation."""
+    purpose: str = ""
+    """What such a reply is for, in words."""
     rejected: str = ""
-    """Why nothing of it could be used, as in `reply.rejected`; empty if that is not so."""
+    """Why the whole reply was rejected, as in `reply.rejected`; empty if it was not."""
     agent: str = ""
     """Id of the call whose sub-agent wrote it; empty for the agent's own (T5)."""
 
 
 @dataclass(slots=True)
 class RequestItem:
-    """Something that somebody must decide, or a rule decided."""
+    """A request that the user must decide, or that a rule decided."""
 
     id: str
     node: str = ""
     action: Action | None = None
-    """None for a question. As it may be seen: with `⟨secret NAME, 40 characters⟩` for each secret (A7)."""
+    """The action to approve, with masked secrets (A7); None for other requests."""
     digest: str = ""
     why: str = ""
     grants: tuple[Grant, ...] = ()
     question: str = ""
     options: tuple[str, ...] = ()
-    dispute: e.PlanDocConflict | None = None
+    conflict: e.PlanDocConflict | None = None
     proposal: e.PlanProposed | None = None
-    """A plan for the request (W2, W5)."""
-    review: e.PlanReviewed | None = None
-    """What became of it."""
-    offer: e.SummaryProposed | None = None
-    """A summary of the run (W9)."""
-    settled: e.SummaryReviewed | None = None
-    """What became of it."""
+    """The plan to review (W2, W5)."""
+    plan_review: e.PlanReviewed | None = None
+    summary: e.SummaryProposed | None = None
+    """The summary to review (W9)."""
+    summary_review: e.SummaryReviewed | None = None
     answer: Answer | None = None
     grant: Grant | None = None
-    exact: Action | None = None
-    """What will really be done, and what the answer is bound to; to be shown only when the user asks for it."""
-    void: str = ""
-    """Why it can't be approved any more, while it waits; empty as long as it can."""
+    exact_action: Action | None = None
+    """The action with its secrets, which the answer is bound to; shown only on request."""
+    void_reason: str = ""
+    """Why a pending request can't be approved any more; empty if it can."""
 
     @property
-    def hides(self) -> bool:
-        """Whether `action` shows less than what will be done: then a key reveals `exact`."""
-        return self.exact is not None and self.exact != self.action
+    def hides_secrets(self) -> bool:
+        """True if `action` has masked secrets, so that a key must reveal `exact_action`."""
+        return self.exact_action is not None and self.exact_action != self.action
 
 
 ToolStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted"]
@@ -220,25 +218,25 @@ ToolStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupt
 
 @dataclass(slots=True)
 class ToolItem:
-    """One tool call and all that belongs to it."""
+    """A tool call with its output, result, changes and requests."""
 
     id: str
     call: ToolCall
     title: str = ""
     reads_only: bool = False
     status: ToolStatus = "running"
-    began: float = 0.0
+    started_at: float = 0.0
     ms: int = 0
     output: OutputTail = field(default_factory=OutputTail)
     result: ToolResult | None = None
     text: str = ""
     """What the model got, at most `TAIL` characters."""
-    file: str = ""
-    """Where all of the output may be, while the session is open."""
+    output_file: str = ""
+    """Path of the full output, which exists only while the session is open."""
     changes: list[FileChange] = field(default_factory=list)
     diffs: list[Diff] = field(default_factory=list)
-    wrong: list[Diagnostic] = field(default_factory=list)
-    """Errors that a language server found in what was written (T4)."""
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    """Errors that a language server found in the written file (T4)."""
     requests: list[RequestItem] = field(default_factory=list)
     agent: str = ""
     """Id of the call whose sub-agent makes this one; empty for the agent's own (T5)."""
@@ -249,17 +247,17 @@ StepOutcome: TypeAlias = Literal["", "done", "failed", "skipped", "interrupted"]
 
 @dataclass(slots=True)
 class StepItem:
-    """A step of the plan, or with number 0 its check, during and after it."""
+    """A step of the plan; number 0 is the plan's check."""
 
     id: str
     step: PlanStep
     of: int
     outcome: StepOutcome = ""
     text: str = ""
-    verdicts: list[e.StepVerified] = field(default_factory=list)
-    """What it should have come to and what it did (W7)."""
+    verifications: list[e.StepVerified] = field(default_factory=list)
+    """Expected and actual outcomes (W7)."""
     recoveries: list[tuple[int, e.StepRecoveryStarted]] = field(default_factory=list)
-    """What else was tried after a failure, and how many verdicts there were before."""
+    """Attempts after a failure, each with the number of verifications before it."""
     iterations: int = 0
     ms: int = 0
 
@@ -271,7 +269,7 @@ class NoticeItem:
     level: Literal["info", "warning", "error"]
     text: str
     code: str = ""
-    more: str = ""
+    details: str = ""
     """Details, shown when the notice is unfolded."""
 
 
@@ -281,22 +279,22 @@ class EndItem:
 
     outcome: str
     text: str
-    """Empty when `told`."""
+    """Empty if `already_shown`."""
     iterations: int
     tool_calls: int
     ms: int
-    told: bool = False
-    """The last reply already says it."""
+    already_shown: bool = False
+    """The last reply has the same text."""
 
 
 class ViewPart(Flag):
-    """Parts of the view besides its items and its tree."""
+    """Parts of the view other than its items and its tree."""
 
-    NOTHING = 0
+    NONE = 0
     STATUS = auto()
     """Phase, modes, model, title, context."""
     PENDING = auto()
-    """Requests that wait for somebody."""
+    """Pending requests."""
     QUEUE = auto()
     PLAN = auto()
     """The plan document, or a proposal for it."""
@@ -305,9 +303,9 @@ class ViewPart(Flag):
 
 @dataclass(slots=True)
 class ViewChanges:
-    """What changed since somebody took it; places in `SessionView.items` and in `SessionView.tree`."""
+    """What changed since the last `take_changes`: indexes in `SessionView.items` and `ProgressTree.nodes`."""
 
-    parts: ViewPart = ViewPart.NOTHING
+    parts: ViewPart = ViewPart.NONE
     items: set[int] = field(default_factory=set)
     nodes: set[int] = field(default_factory=set)
 
@@ -322,32 +320,32 @@ Item: TypeAlias = (
 
 @dataclass(slots=True)
 class PlanView:
-    """The plan document as text; whoever shows it reads it."""
+    """The plan document as text."""
 
     text: str = ""
-    exact: str = ""
-    """With its secrets: what an edit starts from; empty when the view is unveiled."""
-    by: str = ""
-    """Who wrote it last, as in `plan_doc.changed`; empty when there is none."""
+    exact_text: str = ""
+    """The text with its secrets, which edits start from; empty if the view is not redacted."""
+    changed_by: str = ""
+    """Who wrote it last, as in `plan_doc.changed`; empty if there is no plan."""
     proposal: str | None = None
-    """What the model proposes to make of `ground`; not written yet (P6)."""
-    ground: str = ""
-    """The text that was there when the proposal came."""
+    """The text that the model proposes in place of `proposal_base` (P6)."""
+    proposal_base: str = ""
+    """The text at the time of the proposal."""
 
 
 @dataclass(slots=True)
 class Status:
-    """The current activity (U9). `phase` is empty when there is none."""
+    """The current activity (U9); `phase` is empty if there is none."""
 
     phase: str = ""
     detail: str = ""
     since: float = 0.0
-    """When the phase began, in seconds since the epoch."""
+    """Start of the phase, in seconds since the epoch."""
 
 
 @dataclass(slots=True)
 class SessionView:
-    """All that a screen of one session can show. Only `fold` changes it."""
+    """Everything that a surface can show of one session."""
 
     seq: int = 0
     id: str = ""
@@ -358,14 +356,14 @@ class SessionView:
     provider: str = ""
     model: str = ""
     roles: dict[str, str] = field(default_factory=dict)
-    """Models that the user chose for single roles, by role."""
+    """Models that the user chose in this session, by role."""
     mode: str = ""
     approval_mode: str = ""
     trusted: bool = False
     sandbox: str = ""
     """As in `session.opened`."""
     parent: str = ""
-    """Id of the session that it is a fork of."""
+    """Id of the session that this one is a fork of."""
     closed: str = ""
     """Why the session was closed; empty while it is open."""
     context_used: int | None = None
@@ -376,14 +374,14 @@ class SessionView:
     usage: Usage = field(default_factory=Usage)
     """The server's report on the agent's newest reply."""
     reading_rate: float | None = None
-    """Tokens of a prompt that the server reads in a second."""
+    """Prompt tokens that the server reads per second."""
     truncated: int = 0
-    """Tokens that the server read of a prompt that it cut in this run; 0 if it cut none."""
+    """Tokens that the server read of a truncated prompt in this run; 0 if none was truncated."""
     strategy: str = "native"
     """How the model is asked for its work (E4)."""
     strategy_why: str = ""
-    """Why that one; empty where it is the usual one."""
-    rejected: e.ReplyRejected | None = None
+    """Why that one; empty for the default."""
+    unreported_rejection: e.ReplyRejected | None = None
     """The rejection that the next notice about a reply reports."""
     items: list[Item] = field(default_factory=list)
     pending: dict[str, RequestItem] = field(default_factory=dict)
@@ -393,9 +391,9 @@ class SessionView:
     """Id of the active run."""
     stage: str = ""
     reply: ReplyItem | None = None
-    """The reply that is being written."""
-    asides: dict[str, ReplyItem] = field(default_factory=dict)
-    """Replies of sub-agents that are being written, by id."""
+    """The reply in progress."""
+    subagent_replies: dict[str, ReplyItem] = field(default_factory=dict)
+    """Replies of sub-agents in progress, by id."""
     reply_phase: tuple[str, str] = ("", "")
     running: dict[str, ToolItem] = field(default_factory=dict)
     requests: dict[str, RequestItem] = field(default_factory=dict)
@@ -403,19 +401,19 @@ class SessionView:
     """The newest step of the plan."""
     tree: ProgressTree = field(default_factory=ProgressTree)
     plan: PlanView = field(default_factory=PlanView)
-    places: dict[str, int] = field(default_factory=dict)
-    """Id of a reply, call or request → place in `items`."""
+    indexes: dict[str, int] = field(default_factory=dict)
+    """Id of a reply, call, step, request or message → index in `items`."""
     changes: ViewChanges = field(default_factory=ViewChanges, compare=False)
 
     @property
     def first_message(self) -> str:
-        """The first that the user said; empty when nothing was."""
+        """The text of the first user message, or ""."""
         return next((item.text for item in self.items if isinstance(item, e.UserMessageAdded)), "")
 
     def item(self, key: str) -> Item | None:
-        """The reply, call, request, step or message with this id."""
-        place = self.places.get(key)
-        return None if place is None else self.items[place]
+        """Return the reply, call, request, step or message with this id, or None."""
+        index = self.indexes.get(key)
+        return None if index is None else self.items[index]
 
     @property
     def busy(self) -> bool:
@@ -423,6 +421,6 @@ class SessionView:
         return bool(self.run)
 
     def take_changes(self) -> ViewChanges:
-        """What changed since the last call."""
+        """Return what changed since the last call."""
         changes, self.changes = self.changes, ViewChanges()
         return changes

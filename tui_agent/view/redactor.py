@@ -1,7 +1,7 @@
-"""What of a record may be seen: secrets out of every text, before the fold, live and replayed alike (A7).
+"""Masks secrets in records before they are folded, live and replayed (A7).
 
-The journal stays exact, and so does what a decision or an edit is made on: `fold` keeps the exact action of a request
-and the exact text of the plan beside the ones that are shown.
+The journal stays exact. `fold` also stores the exact action of a request and the exact text of the plan, which
+decisions and edits need.
 """
 
 from __future__ import annotations
@@ -16,82 +16,81 @@ from tui_agent.text import SecretMask, StreamMasker
 
 T = TypeVar("T")
 
-SHORTEST = 4
-"""Texts that are shorter hold no secret."""
-NAMES = frozenset(
+MIN_SECRET_LENGTH = 4
+"""Shorter texts hold no secret."""
+UNMASKED_FIELDS = frozenset(
     ("id", "call_id", "message_id", "digest", "sha256", "before", "after", "mode", "approval_mode", "verdict", "code")
 )
-"""Identifying fields: hashes, ids and our own words."""
-WHOLE = (e.StateSaved, e.UnknownEvent)
-"""Events of which nothing is shown."""
+"""Fields with ids, hashes and fixed words."""
+UNMASKED_EVENTS = (e.StateSaved, e.UnknownEvent)
+"""Events that are not shown."""
+FLUSHING_EVENTS = (e.SessionOpened, e.SessionClosed, e.SessionRecovered, e.SessionForked, e.RunEnded)
+"""Events that end all growing texts."""
 
-OVER = (e.SessionOpened, e.SessionClosed, e.SessionRecovered, e.SessionForked, e.RunEnded)
-"""Events at which all that grows has ended."""
-
-Piece = e.TextDelta | e.ReasoningDelta | e.ToolOutput
+Delta = e.TextDelta | e.ReasoningDelta | e.ToolOutput
 
 
 class Redactor:
-    """Masks records. Pieces of a growing text may be held back as long as a secret may begin at their end."""
+    """Masks records. The end of a growing text is held back while it may be the beginning of a secret."""
 
     def __init__(self, mask: SecretMask | None = None) -> None:
         self.mask = mask or SecretMask({})
-        self._growing: dict[tuple[str, type[Piece]], StreamMasker] = {}
+        self._growing: dict[tuple[str, type[Delta]], StreamMasker] = {}
 
     def records(self, record: e.Record) -> list[e.Record]:
-        """`record` as it may be seen; before the end of a growing text comes what was held back of it."""
+        """Return the masked record, after the held-back ends of the texts that it ends."""
         event = record.event
-        if isinstance(event, WHOLE):
+        if isinstance(event, UNMASKED_EVENTS):
             return [record]
-        if isinstance(event, Piece):
+        if isinstance(event, Delta):
             key = (record.node, type(event))
             masker = self._growing.get(key)
             if masker is None:
                 masker = self._growing[key] = StreamMasker(self.mask)
-            return [_with(record, msgspec.structs.replace(event, text=masker.feed(event.text)))]
-        shown = [] if not self._growing else self._ends(record)
-        masked = self.any(event)
-        return [*shown, record if masked is event else _with(record, masked)]
+            return [_with_event(record, msgspec.structs.replace(event, text=masker.feed(event.text)))]
+        held_back = self._flush(record) if self._growing else []
+        masked = self.redact(event)
+        return [*held_back, record if masked is event else _with_event(record, masked)]
 
-    def _ends(self, record: e.Record) -> list[e.Record]:
-        """What is still held when the text of this node, or the work as a whole, is over."""
+    def _flush(self, record: e.Record) -> list[e.Record]:
+        """Return the held-back texts of the node, or of all nodes, that the record ends."""
         event = record.event
         if isinstance(event, e.ReplyEnded | e.ToolFinished):
             keys = [key for key in self._growing if key[0] == record.node]
-        elif isinstance(event, OVER):
+        elif isinstance(event, FLUSHING_EVENTS):
             keys = list(self._growing)
         else:
             return []
-        held = [(key, self._growing.pop(key).flush()) for key in keys]
+        texts = [(key, self._growing.pop(key).flush()) for key in keys]
         return [
-            msgspec.structs.replace(record, node=node, event=kind(text=text)) for (node, kind), text in held if text
+            msgspec.structs.replace(record, node=node, event=delta(text=text)) for (node, delta), text in texts if text
         ]
 
-    def any(self, value: T) -> T:
-        """Text, plain data, an event or a noun without secrets; the very same when there are none in it."""
+    def redact(self, value: T) -> T:
+        """Return a text, plain data or a struct without secrets; the same object if there are none in it."""
         return cast(T, self._masked(value))
 
     def _masked(self, value: Any) -> Any:
         masked = value
         if isinstance(value, str):
-            masked = self.mask.mask(value) if len(value) >= SHORTEST else value
+            masked = self.mask.mask(value) if len(value) >= MIN_SECRET_LENGTH else value
         elif isinstance(value, Hunk):
             masked = self._hunk(value)
         elif isinstance(value, msgspec.Struct):
             masked = self._struct(value)
         elif isinstance(value, dict):
-            changed = {self.any(key): self.any(one) for key, one in value.items()}
-            masked = changed if changed != value else value
+            masked_dict = {self.redact(key): self.redact(item) for key, item in value.items()}
+            masked = masked_dict if masked_dict != value else value
         elif isinstance(value, list | tuple):
-            several = type(value)(self.any(one) for one in value)
-            masked = several if several != value else value
+            masked_items = type(value)(self.redact(item) for item in value)
+            masked = masked_items if masked_items != value else value
         return masked
 
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
         changed = {}
         for name in value.__struct_fields__:
             before = getattr(value, name)
-            if not before or isinstance(before, int) or name in NAMES:
+            if not before or isinstance(before, int) or name in UNMASKED_FIELDS:
                 continue
             after = self._masked(before)
             if after is not before:
@@ -99,11 +98,11 @@ class Redactor:
         return msgspec.structs.replace(value, **changed) if changed else value
 
     def _hunk(self, hunk: Hunk) -> Hunk:
-        """A secret may go over many lines of it; their number stays."""
+        """Mask secrets that span lines, without changing the number of lines."""
         text = "\n".join(line.rstrip("\n") for line in hunk.lines)
         masked = self.mask.mask(text, keep_lines=True)
         return hunk if masked == text else msgspec.structs.replace(hunk, lines=tuple(masked.split("\n")))
 
 
-def _with(record: e.Record, event: e.Event) -> e.Record:
+def _with_event(record: e.Record, event: e.Event) -> e.Record:
     return msgspec.structs.replace(record, event=event)

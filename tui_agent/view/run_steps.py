@@ -1,4 +1,4 @@
-"""How the events of replies, tools, requests, the staged workflow and the plan document change the view."""
+"""Folds the events of replies, tools, requests, stages and the plan document."""
 
 from __future__ import annotations
 
@@ -42,41 +42,41 @@ REPLY_PURPOSES = {
     "title": "naming the session",
     "explorer": "exploring",
 }
-"""Purpose of a reply apart from the conversation, its role where that says it all → what it does."""
+"""Purpose or role of a reply apart from the conversation → description."""
 
 
 def reply_purpose(purpose: str) -> str:
-    """What a reply with this purpose does, in words for the user; a later version's purpose as it is called."""
+    """Return what a reply with this purpose is for, in words; the purpose itself if it is unknown."""
     return REPLY_PURPOSES.get(purpose) or one_line(purpose, 60)
 
 
 def _reply_started(view: SessionView, event: e.ReplyStarted, record: e.Record) -> None:
     if event.role == EXPLORER:
-        aside = view.asides[record.node] = ReplyItem(
-            record.node, role=event.role, does=reply_purpose(event.role), agent=record.parent
+        reply = view.subagent_replies[record.node] = ReplyItem(
+            record.node, role=event.role, purpose=reply_purpose(event.role), agent=record.parent
         )
-        add_item(view, aside, record.node)
+        add_item(view, reply, record.node)
         return
     view.reply = ReplyItem(
         record.node,
         role=event.role,
-        does=reply_purpose(event.purpose or event.role),
-        size=event.estimate,
-        fresh=event.fresh,
+        purpose=reply_purpose(event.purpose or event.role),
+        prompt_tokens=event.estimate,
+        new_tokens=event.fresh,
     )
-    view.reply_phase = ("connecting", _purpose(view.reply, ""))
+    view.reply_phase = ("connecting", _purpose_or_detail(view.reply, ""))
     add_item(view, view.reply, record.node)
-    begin_node(view, record, "reply", record.node, item=view.places.get(record.node, -1))
+    begin_node(view, record, "reply", record.node, item=view.indexes.get(record.node, -1))
     update_status(view, record.at)
 
 
-def _purpose(reply: ReplyItem | None, detail: str) -> str:
-    """What the reply is for, where it is no part of the conversation."""
-    return f"· {reply.does}" if reply is not None and reply.does else detail
+def _purpose_or_detail(reply: ReplyItem | None, detail: str) -> str:
+    """Return what a reply apart from the conversation is for, else `detail`."""
+    return f"· {reply.purpose}" if reply is not None and reply.purpose else detail
 
 
-def _current(view: SessionView, record: e.Record) -> ReplyItem:
-    """The reply that a record is about; made when its beginning was never seen."""
+def _current_reply(view: SessionView, record: e.Record) -> ReplyItem:
+    """Return the reply that a record is about; create it if its start is missing."""
     item = view.item(record.node) or view.reply
     if isinstance(item, ReplyItem):
         return item
@@ -85,35 +85,35 @@ def _current(view: SessionView, record: e.Record) -> ReplyItem:
     return view.reply
 
 
-def _enter(view: SessionView, reply: ReplyItem, phase: str, detail: str, at: str) -> None:
+def _enter_phase(view: SessionView, reply: ReplyItem, phase: str, detail: str, at: str) -> None:
     if reply.agent:
-        return  # a sub-agent's: the status only says that it works
-    view.reply_phase = (phase, _purpose(view.reply, detail))
+        return  # the status does not show phases of sub-agents
+    view.reply_phase = (phase, _purpose_or_detail(view.reply, detail))
     update_status(view, at)
 
 
 def _reply_phase(view: SessionView, event: e.ReplyPhase, record: e.Record) -> None:
-    reply = _current(view, record)
+    reply = _current_reply(view, record)
     if event.phase == "thinking":
-        _think(view, reply, record.at)
+        _start_thinking(view, reply, record.at)
     elif event.phase == "writing":
         _stop_thinking(view, reply, record.at)
     _end_retry(reply)
-    if event.done is not None and event.total and event.done != reply.read:
-        _read(view, reply, event.done, event.total, epoch_seconds(record.at))
-    _enter(view, reply, event.phase, event.detail, record.at)
+    if event.done is not None and event.total and event.done != reply.tokens_read:
+        _update_read_tokens(view, reply, event.done, event.total, epoch_seconds(record.at))
+    _enter_phase(view, reply, event.phase, event.detail, record.at)
 
 
-def _read(view: SessionView, reply: ReplyItem, done: int, total: int, at: float) -> None:
-    """How far the server has read, and how fast since its last report."""
-    spent = at - reply.read_at
-    if reply.read is not None and done - reply.read >= speed.MIN_PROMPT_TOKENS and spent > 0.1:
-        view.reading_rate = (done - reply.read) / spent
-    reply.read, reply.size, reply.read_at = done, total, at
+def _update_read_tokens(view: SessionView, reply: ReplyItem, done: int, total: int, at: float) -> None:
+    """Update how much of the prompt the server has read, and how fast."""
+    elapsed = at - reply.read_at
+    if reply.tokens_read is not None and done - reply.tokens_read >= speed.MIN_PROMPT_TOKENS and elapsed > 0.1:
+        view.reading_rate = (done - reply.tokens_read) / elapsed
+    reply.tokens_read, reply.prompt_tokens, reply.read_at = done, total, at
     view.changes.parts |= ViewPart.STATUS
 
 
-def _think(view: SessionView, reply: ReplyItem, at: str) -> None:
+def _start_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
     if reply.thinking_since is not None:
         return
     reply.thinking_since = epoch_seconds(at)
@@ -121,65 +121,65 @@ def _think(view: SessionView, reply: ReplyItem, at: str) -> None:
 
 
 def _stop_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
-    """Text or a call arrived: thinking is over, and how long it took is known (C6)."""
+    """End thinking and note how long it took (C6)."""
     if reply.thinking_since is None:
         return
-    reply.thought_ms += round((epoch_seconds(at) - reply.thinking_since) * 1000)
+    reply.reasoning_ms += round((epoch_seconds(at) - reply.thinking_since) * 1000)
     reply.thinking_since = None
     item_changed(view, reply.id)
 
 
-def _reply_text(view: SessionView, event: e.TextDelta, record: e.Record) -> None:
-    reply = _current(view, record)
-    if reply.began is None:
-        reply.began = epoch_seconds(record.at)
+def _text_delta(view: SessionView, event: e.TextDelta, record: e.Record) -> None:
+    reply = _current_reply(view, record)
+    if reply.started_at is None:
+        reply.started_at = epoch_seconds(record.at)
     reply.text.add(event.text)
     _end_retry(reply)
     item_changed(view, reply.id)
     if reply.thinking_since is not None or view.status.phase != "writing":
         _stop_thinking(view, reply, record.at)
-        _enter(view, reply, "writing", "", record.at)
+        _enter_phase(view, reply, "writing", "", record.at)
 
 
-def _reply_thought(view: SessionView, event: e.ReasoningDelta, record: e.Record) -> None:
-    reply = _current(view, record)
-    reply.thought.add(event.text)
+def _reasoning_delta(view: SessionView, event: e.ReasoningDelta, record: e.Record) -> None:
+    reply = _current_reply(view, record)
+    reply.reasoning.add(event.text)
     _end_retry(reply)
-    _think(view, reply, record.at)
+    _start_thinking(view, reply, record.at)
     item_changed(view, reply.id)
-    _enter(view, reply, "thinking", "", record.at)
+    _enter_phase(view, reply, "thinking", "", record.at)
 
 
 def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> None:
-    reply = _current(view, record)
+    reply = _current_reply(view, record)
     _stop_thinking(view, reply, record.at)
     reply.text = GrowingText(event.text)
     if event.thought:
-        reply.thought = GrowingText(event.thought)
-    reply.thought_ms = event.thought_ms or reply.thought_ms
-    reply.began = None
-    reply.ended, reply.calls, reply.stop = True, len(event.calls), event.stop
+        reply.reasoning = GrowingText(event.thought)
+    reply.reasoning_ms = event.thought_ms or reply.reasoning_ms
+    reply.started_at = None
+    reply.ended, reply.call_count, reply.stop_reason = True, len(event.calls), event.stop
     reply.fault, reply.interrupted, reply.usage, reply.ms = (event.fault, event.interrupted, event.usage, event.ms)
     reply.role = reply.role or event.role
-    reply.does = reply.does or reply_purpose(reply.role)
-    if view.asides.pop(reply.id, None) is None:
+    reply.purpose = reply.purpose or reply_purpose(reply.role)
+    if view.subagent_replies.pop(reply.id, None) is None:
         view.reply = None
-        _measure(view, event.usage)
+        _store_usage(view, event.usage)
     _end_retry(reply)
     item_changed(view, reply.id)
     end_reply(view, record)
     update_status(view, record.at)
 
 
-def _measure(view: SessionView, usage: Usage) -> None:
-    """Store the server's report on its work."""
+def _store_usage(view: SessionView, usage: Usage) -> None:
+    """Store the server's usage report."""
     if usage != Usage():
         view.usage = usage
         view.reading_rate = speed.prompt_rate(usage, view.reading_rate) or view.reading_rate
 
 
-def _retry_waiting(view: SessionView, event: e.RetryScheduled, record: e.Record) -> None:
-    reply = _current(view, record)
+def _retry_scheduled(view: SessionView, event: e.RetryScheduled, record: e.Record) -> None:
+    reply = _current_reply(view, record)
     until = epoch_seconds(record.at) + event.seconds
     reply.retry = Retry(event.attempt, event.of, event.why, until)
     item_changed(view, reply.id)
@@ -187,7 +187,7 @@ def _retry_waiting(view: SessionView, event: e.RetryScheduled, record: e.Record)
 
 
 def _end_retry(reply: ReplyItem) -> None:
-    """Something came: the server answers again."""
+    """Mark the retry as over: the server has answered."""
     if reply.retry is not None:
         reply.retry.over = True
 
@@ -195,13 +195,13 @@ def _end_retry(reply: ReplyItem) -> None:
 # --- tools --------------------------------------------------------------------------------------
 
 
-def _tool(view: SessionView, key: str) -> ToolItem | None:
+def _find_tool(view: SessionView, key: str) -> ToolItem | None:
     item = view.item(key)
     return item if isinstance(item, ToolItem) else None
 
 
 def _tool_started(view: SessionView, event: e.ToolStarted, record: e.Record) -> None:
-    item = ToolItem(event.call.id, event.call, event.title, event.reads_only, began=epoch_seconds(record.at))
+    item = ToolItem(event.call.id, event.call, event.title, event.reads_only, started_at=epoch_seconds(record.at))
     item.agent = event.agent
     view.running[item.id] = item
     add_item(view, item, item.id)
@@ -210,17 +210,17 @@ def _tool_started(view: SessionView, event: e.ToolStarted, record: e.Record) -> 
 
 
 def _tool_output(view: SessionView, event: e.ToolOutput, record: e.Record) -> None:
-    if (tool := _tool(view, record.node)) is not None:
+    if (tool := _find_tool(view, record.node)) is not None:
         tool.output.add(event.text)
-        tool.file = event.file or tool.file
+        tool.output_file = event.file or tool.output_file
         item_changed(view, tool.id)
 
 
 def _tool_finished(view: SessionView, event: e.ToolFinished, record: e.Record) -> None:
-    tool = _tool(view, event.call_id)
+    tool = _find_tool(view, event.call_id)
     if tool is None:
         call = ToolCall(id=event.call_id, name=event.name, arguments={})
-        tool = ToolItem(event.call_id, call, began=epoch_seconds(record.at), agent=event.agent)
+        tool = ToolItem(event.call_id, call, started_at=epoch_seconds(record.at), agent=event.agent)
         add_item(view, tool, tool.id)
     view.running.pop(tool.id, None)
     tool.result, tool.text, tool.ms = event.result, event.text[:TAIL], event.ms
@@ -237,15 +237,15 @@ def _tool_finished(view: SessionView, event: e.ToolFinished, record: e.Record) -
 
 
 def _file_changed(view: SessionView, event: e.FileChanged, record: e.Record) -> None:
-    if (tool := _tool(view, record.node)) is not None:
+    if (tool := _find_tool(view, record.node)) is not None:
         tool.changes.append(event.change)
         tool.diffs.append(event.diff)
         item_changed(view, tool.id)
 
 
-def _file_diagnosed(view: SessionView, event: e.DiagnosticsReported, record: e.Record) -> None:
-    if (tool := _tool(view, record.node)) is not None:
-        tool.wrong = list(event.found)
+def _diagnostics_reported(view: SessionView, event: e.DiagnosticsReported, record: e.Record) -> None:
+    if (tool := _find_tool(view, record.node)) is not None:
+        tool.diagnostics = list(event.found)
         item_changed(view, tool.id)
 
 
@@ -253,10 +253,10 @@ def _file_diagnosed(view: SessionView, event: e.DiagnosticsReported, record: e.R
 
 
 def _open_request(view: SessionView, request: RequestItem, record: e.Record, *, asks: bool = True) -> None:
-    """A request, below its call if it has one; it waits for somebody if it `asks`."""
+    """Add a request to its call, or as an item; it is pending if it `asks`."""
     view.requests[request.id] = request
-    tool = _tool(view, request.node)
-    if tool is None or request.proposal is not None or request.offer is not None or request.dispute is not None:
+    tool = _find_tool(view, request.node)
+    if tool is None or request.proposal is not None or request.summary is not None or request.conflict is not None:
         add_item(view, request, request.id)
     else:
         tool.requests.append(request)
@@ -268,7 +268,7 @@ def _open_request(view: SessionView, request: RequestItem, record: e.Record, *, 
 
 def _close_request(view: SessionView, request: RequestItem, answer: Answer, record: e.Record) -> None:
     request.answer = answer
-    _touch_request(view, request)
+    _request_changed(view, request)
     if view.pending.pop(request.id, None):
         _pending_changed(view, record)
 
@@ -279,7 +279,7 @@ def _pending_changed(view: SessionView, record: e.Record) -> None:
     update_status(view, record.at)
 
 
-def _approval_asked(view: SessionView, event: e.ApprovalRequested, record: e.Record) -> None:
+def _approval_requested(view: SessionView, event: e.ApprovalRequested, record: e.Record) -> None:
     request = RequestItem(event.id, record.node, event.action, event.digest, event.why, event.grants)
     _open_request(view, request, record)
 
@@ -289,15 +289,15 @@ def _question_asked(view: SessionView, event: e.QuestionAsked, record: e.Record)
     _open_request(view, request, record)
 
 
-def _touch_request(view: SessionView, request: RequestItem) -> None:
-    item_changed(view, request.id if request.id in view.places else request.node)
+def _request_changed(view: SessionView, request: RequestItem) -> None:
+    item_changed(view, request.id if request.id in view.indexes else request.node)
 
 
 def _request_answered(view: SessionView, event: e.ApprovalAnswered | e.QuestionAnswered, record: e.Record) -> None:
     request = view.requests.get(event.id)
-    if request is None:  # decided by a rule, without a question before it
+    if request is None:  # decided by a rule, without a request
         request = view.requests[event.id] = RequestItem(event.id, record.node)
-        if (tool := _tool(view, record.node)) is not None:
+        if (tool := _find_tool(view, record.node)) is not None:
             tool.requests.append(request)
     if request.answer is not None:
         return
@@ -307,10 +307,10 @@ def _request_answered(view: SessionView, event: e.ApprovalAnswered | e.QuestionA
 
 def _approval_voided(view: SessionView, event: e.ApprovalVoided, record: e.Record) -> None:
     request = view.pending.get(event.id)
-    if request is None or request.void:
+    if request is None or request.void_reason:
         return
-    request.void = event.reason
-    _touch_request(view, request)
+    request.void_reason = event.reason
+    _request_changed(view, request)
     view.changes.parts |= ViewPart.PENDING
 
 
@@ -320,7 +320,7 @@ VERDICTS: dict[str, Literal["approve", "reject", "withdrawn"]] = {
     "discarded": "reject",
     "pending": "withdrawn",
 }
-"""What became of a summary → the answer to its request."""
+"""Outcome of a summary review → verdict on its request."""
 
 # --- the request and its plan -------------------------------------------------------------------
 
@@ -334,14 +334,14 @@ def _plan_reviewed(view: SessionView, event: e.PlanReviewed, record: e.Record) -
     request = view.requests.get(event.id)
     if request is None or request.proposal is None or request.answer is not None:
         return
-    request.review = event
+    request.plan_review = event
     _close_request(view, request, event.answer, record)
 
 
 # --- steps --------------------------------------------------------------------------------------
 
 
-def _step(view: SessionView, key: str) -> StepItem | None:
+def _find_step(view: SessionView, key: str) -> StepItem | None:
     item = view.item(key) or view.step
     return item if isinstance(item, StepItem) else None
 
@@ -349,28 +349,28 @@ def _step(view: SessionView, key: str) -> StepItem | None:
 def _step_started(view: SessionView, event: e.StepStarted, record: e.Record) -> None:
     view.step = StepItem(record.node, event.step, event.of)
     add_item(view, view.step, record.node)
-    begin_node(view, record, "step", record.node, event.step.description, item=view.places.get(record.node, -1))
+    begin_node(view, record, "step", record.node, event.step.description, item=view.indexes.get(record.node, -1))
 
 
 def _step_verified(view: SessionView, event: e.StepVerified, record: e.Record) -> None:
-    if (step := _step(view, record.node)) is not None:
-        step.verdicts.append(event)
+    if (step := _find_step(view, record.node)) is not None:
+        step.verifications.append(event)
         item_changed(view, step.id)
     if view.step is not None:
         node_changed(view, view.step.id)
 
 
-def _step_recovering(view: SessionView, event: e.StepRecoveryStarted, record: e.Record) -> None:
-    """A recovery belongs to the stage; it is shown with the step that failed."""
-    if (step := _step(view, record.node)) is not None:
-        step.recoveries.append((len(step.verdicts), event))
+def _step_recovery_started(view: SessionView, event: e.StepRecoveryStarted, record: e.Record) -> None:
+    """Show the recovery, whose node is the stage, with the step that failed."""
+    if (step := _find_step(view, record.node)) is not None:
+        step.recoveries.append((len(step.verifications), event))
         item_changed(view, step.id)
     if view.step is not None:
         node_changed(view, view.step.id)
 
 
 def _step_finished(view: SessionView, event: e.StepFinished, record: e.Record) -> None:
-    if (step := _step(view, record.node)) is not None:
+    if (step := _find_step(view, record.node)) is not None:
         step.outcome, step.text = event.outcome, event.text
         step.iterations, step.ms = event.iterations, event.ms
         item_changed(view, step.id)
@@ -380,16 +380,16 @@ def _step_finished(view: SessionView, event: e.StepFinished, record: e.Record) -
 # --- the summary --------------------------------------------------------------------------------
 
 
-def _summary_offered(view: SessionView, event: e.SummaryProposed, record: e.Record) -> None:
-    request = RequestItem(event.id, record.node, offer=event)
+def _summary_proposed(view: SessionView, event: e.SummaryProposed, record: e.Record) -> None:
+    request = RequestItem(event.id, record.node, summary=event)
     _open_request(view, request, record)
 
 
-def _summary_settled(view: SessionView, event: e.SummaryReviewed, record: e.Record) -> None:
+def _summary_reviewed(view: SessionView, event: e.SummaryReviewed, record: e.Record) -> None:
     request = view.requests.get(event.id)
-    if request is None or request.offer is None or request.settled is not None:
+    if request is None or request.summary is None or request.summary_review is not None:
         return
-    request.settled = event
+    request.summary_review = event
     answer = Answer(verdict=VERDICTS[event.outcome], by=event.by)
     _close_request(view, request, answer, record)
 
@@ -397,22 +397,22 @@ def _summary_settled(view: SessionView, event: e.SummaryReviewed, record: e.Reco
 def _plan_doc_changed(view: SessionView, event: e.PlanDocChanged, record: e.Record) -> None:
     plan = view.plan
     if event.pending:
-        plan.proposal, plan.ground = event.text, plan.text
+        plan.proposal, plan.proposal_base = event.text, plan.text
         view.changes.parts |= ViewPart.PLAN
         return
-    plan.text, plan.by = event.text, event.by
+    plan.text, plan.changed_by = event.text, event.by
     if event.by in ("summary", "review") or plan.proposal == event.text:
-        plan.proposal = None  # what was accepted is in the text now
+        plan.proposal = None  # accepted, so it is in the text now
     view.changes.parts |= ViewPart.PLAN
 
 
 def _plan_doc_conflict(view: SessionView, event: e.PlanDocConflict, record: e.Record) -> None:
-    _open_request(view, RequestItem(event.id, record.node, dispute=event), record)
+    _open_request(view, RequestItem(event.id, record.node, conflict=event), record)
 
 
-def _plan_doc_settled(view: SessionView, event: e.PlanDocResolved, record: e.Record) -> None:
+def _plan_doc_resolved(view: SessionView, event: e.PlanDocResolved, record: e.Record) -> None:
     request = view.requests.get(event.id)
-    if request is None:  # not a conflict: the proposal
+    if request is None:  # a proposal, not a conflict
         view.plan.proposal = None
         view.changes.parts |= ViewPart.PLAN
         return
@@ -424,16 +424,16 @@ def _plan_doc_settled(view: SessionView, event: e.PlanDocResolved, record: e.Rec
 STEPS: Steps = {
     e.ReplyStarted: _reply_started,
     e.ReplyPhase: _reply_phase,
-    e.TextDelta: _reply_text,
-    e.ReasoningDelta: _reply_thought,
+    e.TextDelta: _text_delta,
+    e.ReasoningDelta: _reasoning_delta,
     e.ReplyEnded: _reply_ended,
-    e.RetryScheduled: _retry_waiting,
+    e.RetryScheduled: _retry_scheduled,
     e.ToolStarted: _tool_started,
     e.ToolOutput: _tool_output,
     e.ToolFinished: _tool_finished,
     e.FileChanged: _file_changed,
-    e.DiagnosticsReported: _file_diagnosed,
-    e.ApprovalRequested: _approval_asked,
+    e.DiagnosticsReported: _diagnostics_reported,
+    e.ApprovalRequested: _approval_requested,
     e.ApprovalAnswered: _request_answered,
     e.ApprovalVoided: _approval_voided,
     e.QuestionAsked: _question_asked,
@@ -442,12 +442,12 @@ STEPS: Steps = {
     e.PlanReviewed: _plan_reviewed,
     e.StepStarted: _step_started,
     e.StepVerified: _step_verified,
-    e.StepRecoveryStarted: _step_recovering,
+    e.StepRecoveryStarted: _step_recovery_started,
     e.StepFinished: _step_finished,
-    e.SummaryProposed: _summary_offered,
-    e.SummaryReviewed: _summary_settled,
+    e.SummaryProposed: _summary_proposed,
+    e.SummaryReviewed: _summary_reviewed,
     e.PlanDocChanged: _plan_doc_changed,
     e.PlanDocConflict: _plan_doc_conflict,
-    e.PlanDocResolved: _plan_doc_settled,
+    e.PlanDocResolved: _plan_doc_resolved,
 }
-"""Event class → what it does to the view."""
+"""Event class → the function that applies it to the view."""

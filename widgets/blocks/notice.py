@@ -44,7 +44,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
             "warning": ("!", styles.warn, styles.text),
             "error": ("✗", styles.bad, styles.text),
         }[self.item.level]
-        more = self.item.more
+        more = self.item.details
         text: list[Span] = [(self.item.text, body)]
         if more and not self.open:
             text.append((f" · {key_of('details')}", styles.muted))
@@ -62,7 +62,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
 
     def plain(self) -> str:
         """The sentence and, when it is unfolded, what stands behind it."""
-        return f"{self.item.text}\n{self.item.more}" if self.item.more and self.open else self.item.text
+        return f"{self.item.text}\n{self.item.details}" if self.item.details and self.open else self.item.text
 
 
 class EndBlock(TranscriptBlock[EndItem]):
@@ -78,7 +78,7 @@ class EndBlock(TranscriptBlock[EndItem]):
             lines = wrap([(item.text, styles.text)], width) if item.text else []
             done = hanging_text("·", styles.muted, f"Done · {took}", styles.muted, width)
             return add_below(lines, done) if item.tool_calls else lines
-        if item.told and item.outcome in ("failed", "unreachable"):
+        if item.already_shown and item.outcome in ("failed", "unreachable"):
             return []
         symbol, role, word = WORDS.endings.get(item.outcome, ("■", "warn", item.outcome))
         style: Style = getattr(styles, role)
@@ -131,8 +131,8 @@ class RequestBlock(TranscriptBlock[RequestItem]):
         match item.action:
             case TrustAction(folder=folder):
                 asked = f"Trust {folder}"
-            case None if item.dispute is not None:
-                asked = f"The agent and you both changed the plan: {plan_place_name(item.dispute.where)}"
+            case None if item.conflict is not None:
+                asked = f"The agent and you both changed the plan: {plan_place_name(item.conflict.where)}"
                 taken = (answer.data or {}).get("take") if answer else None
                 outcome = WORDS.conflict_outcomes.get(str(taken), outcome)
             case None:

@@ -107,7 +107,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
 
     @property
     def _plan(self) -> InstructionPlan:
-        return self.item.review.plan if self.item.review is not None else self._proposal.plan
+        return self.item.plan_review.plan if self.item.plan_review is not None else self._proposal.plan
 
     @property
     def _folds(self) -> bool:
@@ -124,12 +124,12 @@ class PlanBlock(TranscriptBlock[RequestItem]):
             return "⊘", "warn", f"{name} rejected" + (f": {reason}" if reason else ""), []
         if item.answer.verdict != "approve":
             return "■", "muted", f"{name} withdrawn", []
-        picked = item.review.alternative if item.review is not None else None
+        picked = item.plan_review.alternative if item.plan_review is not None else None
         if picked is not None and picked < len(proposal.plan.alternatives):
             way = proposal.plan.alternatives[picked]
             return "✓", "ok", "Alternative chosen", [one_line(way.approach, 300)]
         more = [count]
-        more += ["edited"] if item.review is not None and item.review.edited and proposal.asks else []
+        more += ["edited"] if item.plan_review is not None and item.plan_review.edited and proposal.asks else []
         more += ["from cache"] if proposal.cached else []
         more += ["no valid plan"] if proposal.fallback else []
         if not proposal.asks and item.answer.by:
@@ -167,7 +167,7 @@ class StepBlock(TranscriptBlock[StepItem]):
 
     def _told(self, width: int, styles: TextStyles) -> list[Line]:
         item, lines = self.item, list[Line]()
-        for index, verdict in enumerate(item.verdicts):
+        for index, verdict in enumerate(item.verifications):
             if self.open or not verdict.met:
                 lines += self._verdict(index, width, styles)
             for after, recovery in item.recoveries:
@@ -179,12 +179,12 @@ class StepBlock(TranscriptBlock[StepItem]):
                         if part
                     )
                     lines += self._row(word, text, width, styles, styles.warn)
-        if self.open and not item.verdicts and item.step.expected:
+        if self.open and not item.verifications and item.step.expected:
             lines += self._row("expected", item.step.expected, width, styles, styles.muted)
         return lines
 
     def _verdict(self, index: int, width: int, styles: TextStyles) -> list[Line]:
-        verdict = self.item.verdicts[index]
+        verdict = self.item.verifications[index]
         style = styles.muted if verdict.met else styles.text
         lines = self._row("expected", verdict.expected, width, styles, styles.muted) if verdict.expected else []
         mark: Span = ("✓ ", styles.ok) if verdict.met else ("✗ ", styles.bad)
@@ -201,13 +201,13 @@ class StepBlock(TranscriptBlock[StepItem]):
         """The step, and expected and actual."""
         item = self.item
         lines = [f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description]
-        for verdict in item.verdicts:
+        for verdict in item.verifications:
             lines += [f"expected: {verdict.expected}", f"actual: {verdict.actual}"]
         return "\n".join(lines)
 
     def guess(self, width: int) -> int:
         """One line as long as all went well."""
-        return 1 + 2 * sum(self.open or not verdict.met for verdict in self.item.verdicts)
+        return 1 + 2 * sum(self.open or not verdict.met for verdict in self.item.verifications)
 
 
 def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line]:
@@ -239,8 +239,8 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
 
     @property
     def _state(self) -> tuple[str, str, str]:
-        if self.item.settled is not None:
-            return WORDS.summary_states[self.item.settled.outcome]
+        if self.item.summary_review is not None:
+            return WORDS.summary_states[self.item.summary_review.outcome]
         return ("■", "muted", "Summary not decided") if self.item.answer is not None else WORDS.summary_states[""]
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
@@ -248,7 +248,7 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
         symbol, role, words = self._state
         style = styles.muted if role == "muted" else styles.text
         lines = hanging([(symbol + " ", getattr(styles, role))], [(words, style)], width, styles.text)
-        settled = self.item.settled
+        settled = self.item.summary_review
         if settled is not None and (self.open or settled.outcome in ("accepted", "edited")):
             saved = summary_lines(settled.summary, max(8, width - 2), styles)
             lines += indent(saved, [("  ", styles.text)])
@@ -256,7 +256,7 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
 
     def plain(self) -> str:
         """What became of it, and what it says."""
-        shown = self.item.settled or self.item.offer
+        shown = self.item.summary_review or self.item.summary
         assert shown is not None
         summary = shown.summary
         lines = [self._state[2], summary.action, summary.details, summary.result]

@@ -44,7 +44,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         if self._shown or not item.text.size:
             return False
         enough = item.ended or item.text.size > 200 or sum(map(str.isalnum, item.text.text)) >= HOLD_WORDS
-        self._shown = enough or item.began is None or self.options.now() - item.began >= HOLD_SECONDS
+        self._shown = enough or item.started_at is None or self.options.now() - item.started_at >= HOLD_SECONDS
         return not self._shown
 
     def forget(self) -> None:
@@ -78,7 +78,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
             else:
                 self._restart()
         if not self._stream.ended:
-            self._stream.feed(item.text.since(self._fed))
+            self._stream.feed(item.text.text_after(self._fed))
             self._fed = item.text.size
             if item.ended:
                 self._stream.end()
@@ -94,25 +94,25 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
     def _thought(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
         if item.thinking_since is not None:
-            spent = max(0.0, self.options.now() - item.thinking_since) * 1000 + item.thought_ms
+            spent = max(0.0, self.options.now() - item.thinking_since) * 1000 + item.reasoning_ms
             lines = [line(("● ", styles.accent), (f"Thinking{self._purpose} · {int(spent / 1000)} s", styles.muted))]
             return lines + self._thought_text(
-                item.thought.since(item.thought.size - 2_000), THOUGHT_LINES, width, styles
+                item.reasoning.text_after(item.reasoning.size - 2_000), THOUGHT_LINES, width, styles
             )
-        if not item.thought.size and not item.thought_ms:
+        if not item.reasoning.size and not item.reasoning_ms:
             return []
         lines = [line(("▾ " if self.open else "▸ ", styles.muted), (self._thought_title(), styles.muted))]
         if not self.open:
             return lines
-        return lines + self._thought_text(item.thought.text, THOUGHT_OPEN, width, styles)
+        return lines + self._thought_text(item.reasoning.text, THOUGHT_OPEN, width, styles)
 
     def _thought_title(self) -> str:
-        spent = f" for {format_duration(self.item.thought_ms)}" if self.item.thought_ms else ""
+        spent = f" for {format_duration(self.item.reasoning_ms)}" if self.item.reasoning_ms else ""
         return f"Thought{spent}{self._purpose}"
 
     @property
     def _purpose(self) -> str:
-        return f" · {self.item.does}" if self.item.does else ""
+        return f" · {self.item.purpose}" if self.item.purpose else ""
 
     @staticmethod
     def _thought_text(text: str, limit: int, width: int, styles: TextStyles) -> list[Line]:
@@ -142,13 +142,13 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
     def _end(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
         if item.fault is not None and item.role:  # what comes of it is told by the run
-            return hanging_text("·", styles.muted, f"{item.does}: {item.fault.message}", styles.muted, width)
+            return hanging_text("·", styles.muted, f"{item.purpose}: {item.fault.message}", styles.muted, width)
         if item.fault is not None and item.fault.kind != "cancelled":
             lines = hanging_text("✗", styles.bad, item.fault.message, styles.text, width)
             if item.fault.advice:
                 lines += hanging([("  ", styles.muted)], [(item.fault.advice, styles.muted)], width, styles.muted)
             return lines
-        if item.stop == "length":
+        if item.stop_reason == "length":
             return [line(("! ", styles.warn), ("cut off at the output limit", styles.muted))]
         return []
 
@@ -160,5 +160,5 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         """About how many lines it will take."""
         item = self.item
         if not item.text.size:
-            return 1 if item.thought.size or item.fault or item.retry else 0
-        return super().guess(width) + (2 if item.thought.size else 0)
+            return 1 if item.reasoning.size or item.fault or item.retry else 0
+        return super().guess(width) + (2 if item.reasoning.size else 0)

@@ -67,13 +67,13 @@ class ToolCard(TranscriptBlock[ToolItem]):
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans += [(f"{gap}+{added} ", styles.ok), (f"−{removed}  ", styles.bad)]
             gap = ""
-        if item.wrong:
-            spans.append((f"{gap}{pluralize(len(item.wrong), 'error')}  ", styles.bad))
+        if item.diagnostics:
+            spans.append((f"{gap}{pluralize(len(item.diagnostics), 'error')}  ", styles.bad))
             gap = ""
         if self._waiting:
             return [*spans, (gap + "waiting for you", styles.warn)]
         if item.status == "running":
-            spent = max(0.0, self.options.now() - item.began)
+            spent = max(0.0, self.options.now() - item.started_at)
             return [*spans, (f"{gap}{int(spent)} s", styles.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
             return [*spans, (gap + item.status, styles.muted)]
@@ -95,13 +95,13 @@ class ToolCard(TranscriptBlock[ToolItem]):
     def _wrong(self, width: int, styles: TextStyles) -> list[Line]:
         """Errors in the file that was written, a line each while the card is folded (T4)."""
         lines: list[Line] = []
-        shown = self.item.wrong if self.open else self.item.wrong[:WRONG_LINES]
+        shown = self.item.diagnostics if self.open else self.item.diagnostics[:WRONG_LINES]
         for problem in shown:
             place: list[Span] = [(f"✗ {problem.line}: ", styles.bad)]
             said = " ".join(problem.message.split())
             text = said if self.open else fit(said, max(1, width - width_of(place)))
             lines += chop([*place, (text, styles.text)], width)
-        hidden = len(self.item.wrong) - len(shown)
+        hidden = len(self.item.diagnostics) - len(shown)
         return [*lines, line((f"… {hidden} more · {key_of('details')}", styles.muted))] if hidden else lines
 
     def _decisions(self, width: int, styles: TextStyles) -> list[Line]:

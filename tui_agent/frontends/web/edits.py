@@ -284,7 +284,7 @@ def diff_with_edits(action: EditAction, typed: Mapping[str, str], mask: SecretMa
     diff = with_edits(action.diff, exact_edits(typed, action.diff, mask))
     line_counts = [count_changes(hunk) for hunk in diff.hunks]
     diff = replace(diff, added=sum(added for added, _ in line_counts), removed=sum(gone for _, gone in line_counts))
-    return diff if exact else with_exact_signs(replace(diff, hunks=Redactor(mask).any(diff.hunks)), diff)
+    return diff if exact else with_exact_signs(replace(diff, hunks=Redactor(mask).redact(diff.hunks)), diff)
 
 
 def with_exact_signs(masked: Diff, exact: Diff) -> Diff:
