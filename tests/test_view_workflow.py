@@ -93,7 +93,7 @@ def test_replies_apart_from_the_conversation_have_no_text_and_end_no_run() -> No
     assert [one.role for one in apart] == ["dispatcher", "planning", "planning", "summary"]
     assert all(not one.text.size for one in apart)
     end = items(view, EndItem)[-1]
-    assert end.told
+    assert end.already_shown
 
 
 def test_the_status_names_what_a_reply_is_for() -> None:
@@ -109,7 +109,11 @@ def test_the_page_and_the_screen_call_what_a_reply_is_for_the_same() -> None:
     for seq, (role, purpose) in enumerate((("planning", "mending"), ("later", ""), ("title", "")), 1):
         started = e.ReplyStarted(model="m", iteration=0, messages=1, estimate=1, role=role, purpose=purpose)
         fold_record(view, e.Record(seq=seq, at="2026-01-01T00:00:00Z", run="run1", node=role, event=started))
-    assert [one.does for one in items(view, ReplyItem)] == [REPLY_PURPOSES["mending"], "later", REPLY_PURPOSES["title"]]
+    assert [one.purpose for one in items(view, ReplyItem)] == [
+        REPLY_PURPOSES["mending"],
+        "later",
+        REPLY_PURPOSES["title"],
+    ]
     assert view.reply_phase == ("connecting", "· naming the session")
 
 
@@ -128,8 +132,10 @@ def test_a_settled_summary_is_kept(outcome: str) -> None:
 def test_a_summary_offered_again_waits_again_and_the_first_offer_stays() -> None:
     view = view_of("summary_again")
     assert list(view.pending) == ["s1"]
-    offers = [one.settled and one.settled.outcome for one in items(view, RequestItem) if one.offer is not None]
-    assert offers == ["pending", None]
+    outcomes = [
+        one.summary_review and one.summary_review.outcome for one in items(view, RequestItem) if one.summary is not None
+    ]
+    assert outcomes == ["pending", None]
 
 
 def test_what_was_open_when_the_session_died_is_open_no_more() -> None:
