@@ -1,4 +1,4 @@
-"""Colors of tool output: the escape sequences that `text.clean(colors=True)` left become styles, never bytes."""
+"""Colors of tool output: converts the escape sequences left by `text.clean(colors=True)` to styles."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from widgets.styled_text import Span, TextStyles
 
 SGR = re.compile(r"\x1b\[([0-9;:]*)m")
 
-_BASIC = ("muted", "bad", "ok", "warn", "accent", "keyword", "link", "text")
-"""Our roles in the place of the eight classic colors, so that every theme stays readable."""
+_BASIC_ROLES = ("muted", "bad", "ok", "warn", "accent", "keyword", "link", "text")
+"""Text roles used for the eight basic colors, for contrast in every theme."""
 
 
 def ansi_spans(text: str, styles: TextStyles, base: Style) -> Iterator[Span]:
-    """`text` as spans in its colors over `base`; backgrounds, concealing and blinking are dropped."""
+    """Yield `text` as colored spans on top of `base`; backgrounds, concealing and blinking are dropped."""
     style, end = base, 0
-    for found in SGR.finditer(text):
-        if found.start() > end:
-            yield text[end : found.start()], _readable_style(style, base)
-        style = _apply(style, base, tuple(found[1].replace(":", ";").split(";")), styles)
-        end = found.end()
+    for match in SGR.finditer(text):
+        if match.start() > end:
+            yield text[end : match.start()], _readable_style(style, base)
+        style = _apply(style, base, tuple(match[1].replace(":", ";").split(";")), styles)
+        end = match.end()
     if end < len(text):
         yield text[end:], _readable_style(style, base)
 
 
 def strip_ansi(text: str) -> str:
-    """`text` without its colors."""
+    """Return `text` without color sequences."""
     return SGR.sub("", text)
 
 
@@ -50,12 +50,12 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], styles: TextStyles
             off = {22: "not bold not dim", 23: "not italic", 24: "not underline", 29: "not strike"}[code]
             style += Style.parse(off)
         elif 30 <= code <= 37 or 90 <= code <= 97:
-            role: Style = getattr(styles, _BASIC[code % 10])
+            role: Style = getattr(styles, _BASIC_ROLES[code % 10])
             style += Style(color=role.color)
         elif code == 39:
             style += Style(color=base.color)
         elif code in (38, 48):
-            color = _extended(numbers)
+            color = _parse_extended_color(numbers)
             if code == 38 and color is not None:
                 style += Style(color=color)
     return style
@@ -63,7 +63,7 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], styles: TextStyles
 
 @lru_cache(512)
 def _readable_style(style: Style, base: Style) -> Style:
-    """A color that can be read on the ground of the output, where that is known: dim and foreign ones too."""
+    """Return the style with enough contrast on the background of `base`, if that is known."""
     color, own, ground = style.color, base.color, base.bgcolor
     if color is None or own is None or ground is None or ground.is_default or not ground.triplet:
         return style
@@ -72,12 +72,12 @@ def _readable_style(style: Style, base: Style) -> Style:
     full = Paint.from_rich_color(own)
     paint, under = Paint(*color.get_truecolor()), Paint.from_rich_color(ground)
     faded = paint.blend(under, 0.5) if style.dim else paint
-    found = readable_color(readable_color(faded, paint, under), full, under)
-    return style + Style(color=found.rich_color, dim=False)
+    readable = readable_color(readable_color(faded, paint, under), full, under)
+    return style + Style(color=readable.rich_color, dim=False)
 
 
-def _extended(numbers: list[int]) -> Color | None:
-    """The color after 38 or 48; takes its numbers away."""
+def _parse_extended_color(numbers: list[int]) -> Color | None:
+    """Return the color following code 38 or 48 and remove its numbers; None if it is invalid."""
     kind = numbers.pop(0) if numbers else 0
     if kind == 5 and numbers:
         return Color.from_ansi(min(255, numbers.pop(0)))

@@ -28,12 +28,12 @@ from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, wit
 from tui_agent.text import make_visible
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, key_lines, key_spans
-from widgets.diff_lines import NARROWEST
+from widgets.diff_lines import MIN_SPLIT_COLUMNS
 from widgets.diff_view import DiffView
 from widgets.inputs import EditField, LineInput
 from widgets.line_view import LinesView
 from widgets.request_view import FittedModal, hidden_hint, option_lines
-from widgets.styled_text import HIDDEN, Line, Span, TextStyles, chop, fit, hanging, justified_line, line, wrap
+from widgets.styled_text import NOT_TYPABLE, Line, Span, TextStyles, chop, fit, hanging, justified_line, line, wrap
 from widgets.textual_private import keys_waiting
 
 VOID = (
@@ -341,7 +341,7 @@ MAX_EDITABLE_CHARACTERS = 200_000
 def editable(text: str) -> bool:
     """Return whether a field can show the text exactly: no invisible characters, not too long."""
     return len(text) <= MAX_EDITABLE_CHARACTERS and not any(
-        ord(character) in HIDDEN or "\ud800" <= character <= "\udfff" for character in set(text)
+        ord(character) in NOT_TYPABLE or "\ud800" <= character <= "\udfff" for character in set(text)
     )
 
 
@@ -456,7 +456,7 @@ class EditModal(ApprovalModal):
             ]
         if not self.request.void_reason and self._can_edit():
             pairs.append((("edit",), "edit it"))
-        if self.diff.hunks and self.size.width - FIELD_AROUND >= NARROWEST:
+        if self.diff.hunks and self.size.width - FIELD_AROUND >= MIN_SPLIT_COLUMNS:
             pairs.append((("sides",), "one column" if self.view.split else "side by side"))
         secrets_edited = any(self._holds_secret(index) for index in self.edits)  # an edited hunk can't be masked again
         return pairs if secrets_edited else pairs + super()._other_actions()

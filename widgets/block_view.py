@@ -1,7 +1,7 @@
-"""Blocks one above the other, of which only the visible ones are laid out.
+"""A vertical list of blocks of which only the visible ones are laid out.
 
-Heights of blocks that were not shown yet are guesses; they are put right as the blocks come into view, without the
-visible lines moving. So the cost of a token, a key or a resize does not grow with the number of messages (U1).
+Heights of other blocks are estimates, corrected when they become visible, without moving the visible lines. The cost
+of a token, key or resize therefore does not grow with the number of messages (U1).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from widgets.blocks.user import ShellBlock, UserBlock
 from widgets.line_view import LineHeights, LineView
 from widgets.styled_text import Line, TextStyles
 
-KEPT = 300
-"""Blocks whose painted lines are kept; the others are painted again when they are scrolled to."""
+MAX_PAINTED_BLOCKS = 300
+"""Number of blocks whose painted lines are cached."""
 
-WHEEL = 3
-"""Lines that a notch of the wheel scrolls."""
+WHEEL_LINES = 3
+"""Lines per step of the mouse wheel."""
 
 BLANK = Line([])
 
@@ -46,7 +46,7 @@ BLOCKS: dict[type[Item], type[TranscriptBlock[Any]]] = {
 
 
 def make_block(item: Item, options: BlockOptions) -> TranscriptBlock[Any]:
-    """The block that paints an item."""
+    """Return the block for an item."""
     kind = BLOCKS[type(item)]
     if isinstance(item, RequestItem) and (item.proposal is not None or item.summary is not None):
         kind = PlanBlock if item.proposal is not None else SummaryBlock
@@ -54,45 +54,45 @@ def make_block(item: Item, options: BlockOptions) -> TranscriptBlock[Any]:
 
 
 class BlockView(LineView):
-    """Follows its end only while the end is visible; else the first visible line stays where it is."""
+    """Follows the end while it is visible; otherwise the first visible line does not move."""
 
     class Followed(Message):
-        """Following began or stopped, or more arrived below the visible part."""
+        """Following started or stopped, or the number of unseen blocks changed."""
 
     def __init__(
         self, *, now: Callable[[], float], greeting: Callable[[int, TextStyles], Sequence[Line]], id: str | None = None
     ) -> None:
         super().__init__(id=id)
         self.greeting = greeting
-        """Lines that stand above all blocks."""
+        """Returns the lines above all blocks."""
         self.options = BlockOptions(now)
         self.blocks: list[TranscriptBlock[Any]] = []
         self.following = True
-        self._settled = Size(0, 0)
-        """The size for which the view was last put in order."""
+        self._settled_size = Size(0, 0)
+        """Size at the last `_settle`."""
         self.unseen = 0
-        """Blocks that arrived below the visible part."""
+        """Number of blocks added below the visible area."""
         self._stack = LineHeights()
         self._gaps: list[int] = []
         self._painted: OrderedDict[int, None] = OrderedDict()
         self._width = 0
         self._anchor = (0, 0)
-        """First visible block, and how many of its lines are above the view."""
-        self._held: int | None = None
-        """Place in the anchored block's text at which the view began when the user last scrolled."""
+        """First visible block, and the number of its lines above the visible area."""
+        self._held_offset: int | None = None
+        """Offset in the text of the anchor block at the top of the view when the user last scrolled."""
         self._settling = self._catching_up = False
 
     def on_mount(self) -> None:
-        """Go on following when a dialog is gone."""
-        self.app.screen_change_signal.subscribe(self, lambda screen: self._uncovered())
+        """Continue following when a dialog closes."""
+        self.app.screen_change_signal.subscribe(self, lambda screen: self._on_screen_change())
 
-    def _uncovered(self) -> None:
+    def _on_screen_change(self) -> None:
         if self.following and not self._frozen:
             self._settle()
             self.refresh()
 
     def catch_up(self) -> None:
-        """One dialog follows the other: what arrived under the first is shown beside the second."""
+        """Scroll to the end between two dialogs, to show what arrived under the first."""
         if self.following:
             self._catching_up = True
             self._settle()
@@ -100,13 +100,13 @@ class BlockView(LineView):
             self.refresh()
 
     def follow(self) -> None:
-        """Jump to the end and stay there."""
+        """Scroll to the end and follow it."""
         self._set_following(True)
         self._settle()
         self.refresh()
 
     def reveal(self, index: int, line: int) -> None:
-        """Scroll so that a line of a block is visible, a third from the top unless it is already."""
+        """Make a line of a block visible, a third from the top unless it already is."""
         height = self.scrollable_content_region.height
         self._set_following(False)
         if not self.blocks[index].exact(self._width):
@@ -123,7 +123,7 @@ class BlockView(LineView):
 
     @property
     def columns(self) -> int:
-        """Cells that a line may take; one stays free before the scroll bar."""
+        """Available width of a line, with one free cell before the scroll bar."""
         return max(1, super().columns - 1)
 
     def _append(self, item: Item) -> None:
@@ -135,7 +135,7 @@ class BlockView(LineView):
             self.post_message(self.Followed())
 
     def _gap(self, index: int, height: int) -> int:
-        """Lines above a block: the greeting above the first, none between one-line cards, else a blank one."""
+        """Return the lines above a block: the greeting for the first, none between one-line cards, else one."""
         if not height:
             return 0
         above = index - 1
@@ -149,34 +149,34 @@ class BlockView(LineView):
         return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
 
     def _measure(self, index: int) -> int:
-        """Exact height of a block, painting it; returns by how much the stack grew."""
+        """Set the exact height of a block by painting it; return the difference."""
         if not self._width:
             return 0
         height = len(self.blocks[index].lines(self._width, self.text_styles))
         self._painted[index] = None
         self._painted.move_to_end(index)
-        while len(self._painted) > KEPT:
+        while len(self._painted) > MAX_PAINTED_BLOCKS:
             old, _none = self._painted.popitem(last=False)
             self.blocks[old].forget()
         gap = self._gap(index, height)
         self._gaps[index] = gap
         grown = self._stack.set(index, height + gap)
         if index + 1 < len(self.blocks) and (below := self._stack.heights[index + 1]):
-            bare = below - self._gaps[index + 1]
-            self._gaps[index + 1] = self._gap(index + 1, bare)
-            self._stack.set(index + 1, bare + self._gaps[index + 1])
+            content_height = below - self._gaps[index + 1]
+            self._gaps[index + 1] = self._gap(index + 1, content_height)
+            self._stack.set(index + 1, content_height + self._gaps[index + 1])
         return grown
 
     def _guess(self, index: int) -> None:
-        """A height without painting, for a block that is not visible."""
+        """Set an estimated height of an invisible block without painting it."""
         block = self.blocks[index]
         block.forget()
-        height = block.guess(max(1, self._width)) if block.shown else 0
+        height = block.guess(max(1, self._width)) if block.is_visible else 0
         self._gaps[index] = self._gap(index, height)
         self._stack.set(index, height + self._gaps[index])
 
     def _remeasure(self, index: int) -> None:
-        """A block changed. When the view begins within it, the same line stays at the top."""
+        """Measure a changed block. If the top of the view is inside it, the same line stays there."""
         block = self.blocks[index]
         anchored = not self.following and index == self._anchor[0] and block.exact(self._width)
         line = self._anchor[1] - self._gaps[index]
@@ -192,8 +192,7 @@ class BlockView(LineView):
             self._anchor = (index, min(line, max(0, len(after) - 1)) + self._gaps[index])
 
     def on_resize(self) -> None:
-        """A new width: guess all heights, paint the visible blocks. Where all moves, the end stays in view also under a
-        dialog."""
+        """Lay out for a new size. The end stays in view if it was followed, even under a dialog."""
         self._catching_up = self.following
         if self.columns != self._width:
             self._relayout()
@@ -202,12 +201,12 @@ class BlockView(LineView):
         self._catching_up = False
 
     def _hold_text(self) -> None:
-        """Remember at which place in its text the anchored block begins to be seen."""
+        """Remember the text offset of the anchor block at the top of the view."""
         index, within = self._anchor
-        if self._held is None and index < len(self.blocks) and self.blocks[index].exact(self._width):
+        if self._held_offset is None and index < len(self.blocks) and self.blocks[index].exact(self._width):
             line = within - self._gaps[index]
             joined = self.blocks[index].joined(self._width, self.text_styles)
-            self._held = joined.place_at(line, 0) if line >= 0 else -1
+            self._held_offset = joined.place_at(line, 0) if line >= 0 else -1
 
     def _relayout(self) -> None:
         self._hold_text()
@@ -220,22 +219,22 @@ class BlockView(LineView):
             self._guess(number)
         if index < len(self.blocks):
             self._measure(index)
-            held = -1 if self._held is None else self._held
+            held = -1 if self._held_offset is None else self._held_offset
             line = 0 if held < 0 else self.blocks[index].joined(self._width, self.text_styles).line_of(held)
             self._anchor = (index, line + self._gaps[index] if held >= 0 else 0)
         self._settle()
         self.refresh()
 
     def repaint(self) -> None:
-        """The theme changed; heights stay."""
+        """Repaint in the colors of a changed theme; heights do not change."""
         for block in self.blocks:
             block.changed()
         self.refresh()
 
     def _settle(self) -> bool:
-        """Make the visible blocks exact and put the view where it belongs: at the end, or where it was.
+        """Measure the visible blocks and scroll to the end or to the anchor.
 
-        True when a guess was put right.
+        Return whether an estimated height was corrected.
         """
         if not self._width or self._settling:
             return False
@@ -247,7 +246,7 @@ class BlockView(LineView):
                 corrected = True
             self.resize_content(Size(self._width, self._stack.total))
             self.scroll_to(y=self._wanted_top(), animate=False, force=True, immediate=True)
-            self._settled = self.size
+            self._settled_size = self.size
             if self.following and not self._frozen:
                 self._hold(self._stack.find(self.scroll_offset.y))
         finally:
@@ -256,8 +255,8 @@ class BlockView(LineView):
 
     @property
     def _frozen(self) -> bool:
-        """True under a dialog: nothing moves there, once it has stood anywhere at all."""
-        placed = bool(self._stack.total and self._settled) and not self._catching_up
+        """Whether the view must not move because it is under a dialog, after its first layout."""
+        placed = bool(self._stack.total and self._settled_size) and not self._catching_up
         return self.is_attached and placed and self.app.screen_stack[-1:] != [self.screen]
 
     def _wanted_top(self) -> int:
@@ -268,10 +267,10 @@ class BlockView(LineView):
         return min(end, self._stack.top(min(index, len(self._stack))) + within)
 
     def _hold(self, anchor: tuple[int, int]) -> None:
-        self._anchor, self._held = anchor, None
+        self._anchor, self._held_offset = anchor, None
 
     def _measure_visible(self, top: int) -> bool:
-        """Paint what is visible from `top` on; True when that changed a height."""
+        """Measure the blocks visible from `top` on; return whether a height changed."""
         index, _within = self._stack.find(top)
         bottom = top + self.scrollable_content_region.height
         changed = False
@@ -284,12 +283,12 @@ class BlockView(LineView):
     # --- scrolling ---
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Towards the beginning, at once."""
-        self._wheel(event, -WHEEL)
+        """Scroll without animation."""
+        self._wheel(event, -WHEEL_LINES)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Towards the end, at once."""
-        self._wheel(event, WHEEL)
+        """Scroll without animation."""
+        self._wheel(event, WHEEL_LINES)
 
     def _wheel(self, event: events.MouseEvent, lines: int) -> None:
         event.stop()
@@ -297,20 +296,20 @@ class BlockView(LineView):
         self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The user scrolled, or we did. Blocks above the view that turn out taller push nothing around."""
+        """Update anchor and following. Corrected heights of blocks above the view do not move visible lines."""
         super().watch_scroll_y(old_value, new_value)
         if self._settling or round(old_value) == round(new_value):
             return
-        if self.size != self._settled:
-            return  # a new size moved it; `on_resize` puts it in order
-        before = self._anchor
+        if self.size != self._settled_size:
+            return  # moved by a resize; handled by `on_resize`
+        old_anchor = self._anchor
         target = round(new_value)
         self._set_following(target >= self.max_scroll_y and new_value > old_value)
         up = round(old_value) - target
         if 0 < up <= 2 * self.scrollable_content_region.height:
-            target = self._above_by(before, up)
+            target = self._above_by(old_anchor, up)
         index, within = self._stack.find(target)
-        while index < before[0]:  # scrolled up into guessed heights: what counts is the distance to the old place
+        while index < old_anchor[0]:  # scrolled up into estimated heights: keep the distance to the old anchor
             grown = 0 if self.blocks[index].exact(self._width) else self._measure(index)
             if not grown:
                 break
@@ -320,7 +319,7 @@ class BlockView(LineView):
         self._settle()
 
     def _above_by(self, anchor: tuple[int, int], lines: int) -> int:
-        """The line that is `lines` above an anchor, once all between them is exact: a page up skips nothing."""
+        """Return the line `lines` above an anchor, measuring the blocks between: a page up must not skip lines."""
         last, within = anchor
         index = last
         while index > 0 and self._stack.top(last) + within - self._stack.top(index) < lines:
@@ -338,22 +337,22 @@ class BlockView(LineView):
         self.post_message(self.Followed())
 
     def line_at(self, y: int) -> Line | None:
-        """A line of the block that covers `y`."""
+        """Return the line at `y`."""
         if not self._stack.total:
-            return self._above(y)
+            return self._greeting_line(y)
         index, line = self.spot(y)
         if index >= len(self.blocks):
             return None
         if line < 0:
-            return self._above(y) if y < self._gaps[index] else BLANK
+            return self._greeting_line(y) if y < self._gaps[index] else BLANK
         lines = self.blocks[index].lines(self._width, self.text_styles)
         return lines[line] if line < len(lines) else BLANK
 
     def spot(self, y: int) -> tuple[int, int]:
-        """The block that covers line `y`, and which of its lines that is; negative in the gap above it."""
+        """Return the block at line `y` and the line's index in it, which is negative in the gap above the block."""
         index, within = self._stack.find(y)
         return index, within - (self._gaps[index] if index < len(self._gaps) else 0)
 
-    def _above(self, y: int) -> Line:
+    def _greeting_line(self, y: int) -> Line:
         greeting = self.greeting(self._width, self.text_styles)
         return greeting[y] if y < len(greeting) else BLANK

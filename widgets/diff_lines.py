@@ -1,4 +1,4 @@
-"""Which words of a changed line are other ones (A3). Bounded: long or wholly different lines are not compared."""
+"""Painting of diff lines, with changed words marked (A3). Long or completely different lines are not compared."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from widgets.highlight import highlight
 from widgets.styled_text import Line, Span, TextStyles, beside, chop, indent, overlay, width_of
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""Places in a line, each from its first character to the one behind its last."""
+"""(start, end) offsets in a line."""
 
-LONGEST_LINE = 2_000
-"""Characters of a line that is compared."""
-MOST_PAIRS = 20_000
-"""Pairs of words that are compared."""
-ALIKE = 0.35
-"""Share of the characters that two lines have in common, below which no word is worth marking."""
+MAX_LINE_CHARACTERS = 2_000
+"""Longest line that is compared by words."""
+MAX_WORD_PAIRS = 20_000
+"""Limit of old words × new words for a comparison."""
+MIN_COMMON_SHARE = 0.35
+"""Share of common characters below which no words are marked."""
 NO_CHANGES: tuple[Ranges, Ranges] = ((), ())
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def changed_words(old: str, new: str) -> tuple[Ranges, Ranges]:
-    """What only `old` has and what only `new` has; nothing where the lines are too long or have little in common."""
-    if old == new or len(old) > LONGEST_LINE or len(new) > LONGEST_LINE:
+    """Return the ranges only in `old` and only in `new`; empty if the lines are too long or too different."""
+    if old == new or len(old) > MAX_LINE_CHARACTERS or len(new) > MAX_LINE_CHARACTERS:
         return NO_CHANGES
     left, right = _WORD.findall(old), _WORD.findall(new)
     head = 0
@@ -41,89 +41,92 @@ def changed_words(old: str, new: str) -> tuple[Ranges, Ranges]:
     tail = 0
     while tail < min(len(left), len(right)) - head and left[-1 - tail] == right[-1 - tail]:
         tail += 1
-    ours, theirs = left[head : len(left) - tail], right[head : len(right) - tail]
-    if len(ours) * len(theirs) > MOST_PAIRS:
+    old_words, new_words = left[head : len(left) - tail], right[head : len(right) - tail]
+    if len(old_words) * len(new_words) > MAX_WORD_PAIRS:
         return NO_CHANGES
-    gone: list[tuple[int, int]] = []
-    come: list[tuple[int, int]] = []
-    if not ours or not theirs:
-        gone, come = [(0, len(ours))] if ours else [], [(0, len(theirs))] if theirs else []
+    removed_ranges: list[tuple[int, int]] = []
+    added_ranges: list[tuple[int, int]] = []
+    if not old_words or not new_words:
+        removed_ranges, added_ranges = (
+            [(0, len(old_words))] if old_words else [],
+            [(0, len(new_words))] if new_words else [],
+        )
     else:
-        for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes():
             if tag != "equal":
-                gone += [(a, b)] if b > a else []
-                come += [(c, d)] if d > c else []
-    marked = _marked_ranges(left, head, gone), _marked_ranges(right, head, come)
+                removed_ranges += [(a, b)] if b > a else []
+                added_ranges += [(c, d)] if d > c else []
+    marked = _marked_ranges(left, head, removed_ranges), _marked_ranges(right, head, added_ranges)
     same = len(old.strip()) - sum(stop - start for start, stop in marked[0])
-    if same < ALIKE * min(len(old.strip()), len(new.strip())):
+    if same < MIN_COMMON_SHARE * min(len(old.strip()), len(new.strip())):
         return NO_CHANGES
     return marked
 
 
 def _marked_ranges(words: Sequence[str], head: int, spans: Sequence[tuple[int, int]]) -> Ranges:
-    """Ranges of words as ranges of characters; what only blanks part is one range."""
+    """Convert ranges of words to ranges of characters, merging ranges separated only by whitespace."""
     starts = [0]
     for word in words:
         starts.append(starts[-1] + len(word))
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for first, stop in spans:
         begin, end = starts[head + first], starts[head + stop]
-        between = "".join(words[bisect_left(starts, found[-1][1]) : head + first]) if found else "x"
-        if found and not between.strip():
-            found[-1] = (found[-1][0], end)
+        between = "".join(words[bisect_left(starts, ranges[-1][1]) : head + first]) if ranges else "x"
+        if ranges and not between.strip():
+            ranges[-1] = (ranges[-1][0], end)
         else:
-            found.append((begin, end))
-    return tuple(found)
+            ranges.append((begin, end))
+    return tuple(ranges)
 
 
-def partners(signs: Sequence[str]) -> dict[int, int]:
-    """Places of removed lines → the added lines that stand in their place, and back, by the signs of all lines."""
+def changed_line_pairs(signs: Sequence[str]) -> dict[int, int]:
+    """Map indexes of removed lines to the added lines replacing them, and vice versa, given the signs of all lines."""
     pairs = [(left, right) for left, right in row_pairs(signs) if left is not None and right is not None]
     changed = [pair for pair in pairs if signs[pair[0]] == "-"]
     return dict([*changed, *((right, left) for left, right in changed)])
 
 
 class WordMarks:
-    """Marks of the lines of one diff, worked out when a line is painted first."""
+    """Changed words of the lines of a diff, computed when a line is first painted."""
 
     def __init__(self, texts: Sequence[str], signs: Sequence[str]) -> None:
         self._texts = texts
-        self._partners: Mapping[int, int] = partners(signs)
+        self._line_pairs: Mapping[int, int] = changed_line_pairs(signs)
         self._signs = signs
-        self._known: dict[int, Ranges] = {}
+        self._cached: dict[int, Ranges] = {}
 
     def of(self, index: int) -> Ranges:
-        """What to mark in the line at `index`."""
-        other = self._partners.get(index)
+        """Return the ranges to mark in a line."""
+        other = self._line_pairs.get(index)
         if other is None:
             return ()
-        if index not in self._known:
+        if index not in self._cached:
             old, new = (index, other) if self._signs[index] == "-" else (other, index)
-            self._known[old], self._known[new] = changed_words(self._texts[old], self._texts[new])
-        return self._known[index]
+            self._cached[old], self._cached[new] = changed_words(self._texts[old], self._texts[new])
+        return self._cached[index]
 
 
-LONGEST_SIDE = 2_000_000
-"""Characters of a side of a hunk that are colored."""
+MAX_SIDE_CHARACTERS = 2_000_000
+"""Largest side of a hunk that is highlighted."""
 
 SIGNS = {"+": "+", "-": "−", " ": " ", "\\": " "}
 
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One line of a diff before it is painted."""
+    """A line of a diff."""
 
     sign: str
-    """`+`, `-`, blank, `\\` for a remark about the line before, `@` for a hunk's head, `!` for a note."""
+    """`+`, `-`, space, `\\` for a remark about the previous line, `@` for a hunk header, `!` for a note."""
     text: str
     old: int | None = None
     new: int | None = None
     hunk: int = -1
-    """The place of its hunk; -1 for a note."""
+    """Index of the hunk; -1 for a note."""
 
 
 def diff_rows(diff: Diff, *, heads: bool = False) -> Iterator[DiffRow]:
-    """All lines of the diff in order, the note first. With `heads` every hunk has one, also the only one."""
+    """Yield the note and lines of a diff. With `heads`, every hunk has a header, even one starting at line 1."""
     if diff.note:
         yield DiffRow("!", diff.note)
     for number, hunk in enumerate(diff.hunks):
@@ -141,53 +144,53 @@ def diff_rows(diff: Diff, *, heads: bool = False) -> Iterator[DiffRow]:
 
 
 def number_width(diff: Diff) -> int:
-    """Cells that the longest line number takes."""
+    """Return the width of the longest line number."""
     last = max((max(h.old_start + h.old_count, h.new_start + h.new_count) for h in diff.hunks), default=1)
     return len(str(last))
 
 
 def visible_text(text: str) -> str:
-    """The text of a diff line as it is painted."""
+    """Return the text of a diff line as it is painted."""
     if text.isascii() and text.isprintable() and " " * 20 not in text:
         return text
     return make_visible(text.expandtabs(4), lookalikes=False)
 
 
-def colored_rows(some: Sequence[DiffRow], language: str, styles: TextStyles) -> dict[int, list[Span]]:
-    """Place of a row → its text in the language's colors; both sides are read as the files they come from."""
-    found: dict[int, list[Span]] = {}
+def colored_rows(rows: Sequence[DiffRow], language: str, styles: TextStyles) -> dict[int, list[Span]]:
+    """Return highlighted spans by row index. The old and new side of a hunk are highlighted separately."""
+    colors: dict[int, list[Span]] = {}
     hunk: list[int] = []
-    for index, row in enumerate([*some, DiffRow("@", "")]):
+    for index, row in enumerate([*rows, DiffRow("@", "")]):
         if row.sign in " +-":
             hunk.append(index)
         elif row.sign == "@":
             for side in (" -", " +"):
-                places = [at for at in hunk if some[at].sign in side]
+                places = [at for at in hunk if rows[at].sign in side]
                 painted = highlight(
-                    "\n".join(visible_text(some[at].text) for at in places), language, styles, limit=LONGEST_SIDE
+                    "\n".join(visible_text(rows[at].text) for at in places), language, styles, limit=MAX_SIDE_CHARACTERS
                 )
                 if len(painted) == len(places):
-                    found.update(zip(places, painted, strict=True))
+                    colors.update(zip(places, painted, strict=True))
             hunk = []
-    return found
+    return colors
 
 
 class RowStyle(NamedTuple):
-    """How a line is painted beyond its sign."""
+    """How a line is painted, in addition to its sign."""
 
     colors: Sequence[Span] | None = None
-    """Its text in the language's colors, as `colored` gives it."""
+    """Highlighted text, from `colored_rows`."""
     words: Ranges = ()
-    """What of its text is marked as changed, as places in what `shown` gives."""
+    """Ranges of changed words in the result of `visible_text`."""
     left_out: bool = False
-    """Its hunk is not taken."""
+    """Whether the hunk is excluded."""
 
 
 PLAIN = RowStyle()
 
 
 def paint_row(row: DiffRow, width: int, number: int, styles: TextStyles, row_style: RowStyle = PLAIN) -> list[Line]:
-    """The lines of one row; `number` is the width of the line numbers."""
+    """Paint a row; `number` is the width of the line numbers."""
     if row.sign in "@!":
         style = styles.muted if row.sign == "@" else styles.warn
         return chop([(visible_text(row.text), style)], width)
@@ -196,9 +199,9 @@ def paint_row(row: DiffRow, width: int, number: int, styles: TextStyles, row_sty
 
 
 def paint_side(row: DiffRow, gutter: str, width: int, styles: TextStyles, row_style: RowStyle) -> list[Line]:
-    """The lines of a row behind any gutter, its sign after that."""
-    style, fill = (styles.muted, None) if row_style.left_out else _style(row.sign, styles)
-    heads = [(gutter, _over(styles.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
+    """Paint a row with a gutter followed by the sign."""
+    style, fill = (styles.muted, None) if row_style.left_out else _sign_styles(row.sign, styles)
+    heads = [(gutter, _on_fill(styles.muted, fill)), (SIGNS.get(row.sign, " ") + " ", style)]
     rest = [(" " * (width_of(heads)), style)]
     lines = chop(_spans(row, style, styles, row_style), width - width_of(heads), fill)
     return indent(lines, heads, rest)
@@ -210,8 +213,8 @@ def _spans(row: DiffRow, style: Style, styles: TextStyles, row_style: RowStyle) 
         return [(text, style)]
     spans: list[Span] = [(text, style)]
     if row_style.colors:
-        spans = [(part, _on(token, style, styles)) for part, token in row_style.colors]
-    if not row_style.words or sum(len(part) for part, _style in spans) != len(text):
+        spans = [(part, _token_style(token, style, styles)) for part, token in row_style.colors]
+    if not row_style.words or sum(len(part) for part, _sign_styles in spans) != len(text):
         return spans
     word = styles.added_word if row.sign == "+" else styles.removed_word
     own = Style(color=word.color, bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
@@ -219,19 +222,19 @@ def _spans(row: DiffRow, style: Style, styles: TextStyles, row_style: RowStyle) 
 
 
 def row_height(row: DiffRow, width: int, number: int) -> int:
-    """How many lines `paint_row` gives, without painting where that is possible."""
+    """Return the number of lines of `paint_row`, if possible without painting."""
     return line_count(row.text, width if row.sign in "@!" else width - 2 * number - 4)
 
 
 def line_count(text: str, room: int) -> int:
-    """How many lines a diff line's text takes."""
+    """Return the number of lines of a text wrapped to `room` cells."""
     text = visible_text(text)
     if text.isascii():
         return max(1, -(-len(text) // max(1, room)))
     return len(chop([(text, Style.null())], room))
 
 
-def _style(sign: str, styles: TextStyles) -> tuple[Style, Style | None]:
+def _sign_styles(sign: str, styles: TextStyles) -> tuple[Style, Style | None]:
     if sign == "+":
         return styles.added, styles.added
     if sign == "-":
@@ -239,37 +242,37 @@ def _style(sign: str, styles: TextStyles) -> tuple[Style, Style | None]:
     return (styles.muted, None) if sign == "\\" else (styles.text, None)
 
 
-def _on(token: Style, style: Style, styles: TextStyles) -> Style:
-    """A token's color on the ground of its line; plain code keeps the line's own."""
+def _token_style(token: Style, style: Style, styles: TextStyles) -> Style:
+    """Return the color of a token on the background of its line; tokens without a role keep the line's color."""
     if token is styles.code:
         return style
     return style + Style(color=token.color, italic=token.italic)
 
 
-def _over(style: Style, fill: Style | None) -> Style:
+def _on_fill(style: Style, fill: Style | None) -> Style:
     return style if fill is None else style + Style(bgcolor=fill.bgcolor)
 
 
-NARROWEST = 92
-"""Columns of the view from which on two sides stand beside each other (a screen of about 100)."""
-BETWEEN = " │ "
+MIN_SPLIT_COLUMNS = 92
+"""Minimum width for two sides (a screen of about 100 columns)."""
+SEPARATOR = " │ "
 
 
 class Pair(NamedTuple):
-    """Places of the rows that stand beside each other; what goes over both sides is at the left alone."""
+    """Indexes of two rows side by side; a row that spans both sides is `left`, without `right`."""
 
     left: int | None
     right: int | None
 
 
 def row_pairs(signs: Sequence[str]) -> list[Pair]:
-    """Unchanged lines beside themselves, removed ones beside the added ones that follow them, by their signs."""
-    found: list[Pair] = []
+    """Pair rows by their signs: unchanged lines with themselves, removed lines with the added lines after them."""
+    pairs: list[Pair] = []
     removed: list[int] = []
     added: list[int] = []
 
     def flush() -> None:
-        found.extend(Pair(left, right) for left, right in zip_longest(removed, added))
+        pairs.extend(Pair(left, right) for left, right in zip_longest(removed, added))
         removed.clear()
         added.clear()
 
@@ -286,20 +289,20 @@ def row_pairs(signs: Sequence[str]) -> list[Pair]:
             removed.append(index)
         else:
             flush()
-            found.append(Pair(index, None if sign in "@!\\" else index))
+            pairs.append(Pair(index, None if sign in "@!\\" else index))
         before = sign
     flush()
-    return found
+    return pairs
 
 
 def side_widths(width: int) -> tuple[int, int]:
-    """Cells of the left and of the right side."""
-    room = width - len(BETWEEN)
+    """Return the widths of the left and right side."""
+    room = width - len(SEPARATOR)
     return room // 2, room - room // 2
 
 
 def pair_height(pair: Pair, rows: Sequence[DiffRow], width: int, number: int) -> int:
-    """How many lines `paint_pair` gives."""
+    """Return the number of lines of `paint_pair`."""
     if pair.left is not None and rows[pair.left].sign in "@!":
         return line_count(rows[pair.left].text, width) if rows[pair.left].sign == "!" else 1
     left, right = side_widths(width)
@@ -319,16 +322,16 @@ def paint_pair(
     styles: TextStyles,
     row_style: Callable[[int], RowStyle],
 ) -> list[Line]:
-    """The lines of a pair."""
+    """Paint a pair of rows; `row_style` returns the style of a row index."""
     if pair.left is not None and pair.right is None and rows[pair.left].sign in "@!":
         row = rows[pair.left]
         return chop([(visible_text(row.text), styles.muted if row.sign == "@" else styles.warn)], width)
     sides: list[list[Line]] = []
-    for index, room, which in zip(pair, side_widths(width), ("old", "new"), strict=True):
+    for index, room, side in zip(pair, side_widths(width), ("old", "new"), strict=True):
         if index is None:
             sides.append([])
             continue
         row = rows[index]
-        count = row.old if which == "old" else row.new
-        sides.append(paint_side(row, f"{count or '':>{number}} ", room, styles, row_style(index)))
-    return beside(sides, side_widths(width)[:1], [(BETWEEN, styles.faint)], styles)
+        line_number = row.old if side == "old" else row.new
+        sides.append(paint_side(row, f"{line_number or '':>{number}} ", room, styles, row_style(index)))
+    return beside(sides, side_widths(width)[:1], [(SEPARATOR, styles.faint)], styles)

@@ -1,4 +1,4 @@
-"""A diff that can be scrolled to its end at any size; only the visible lines are painted."""
+"""A scrollable diff of any size; only visible lines are painted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textual.geometry import Size
 
 from tui_agent.common.domain import Diff
 from widgets.diff_lines import (
-    NARROWEST,
+    MIN_SPLIT_COLUMNS,
     DiffRow,
     Pair,
     RowStyle,
@@ -27,40 +27,40 @@ from widgets.highlight import lexer_name
 from widgets.line_view import ListView
 from widgets.styled_text import Line, Span, TextStyles
 
-AT_ONCE = 8_000
-"""Characters of a diff that get their colors before the first paint."""
-AT_MOST = 2_000_000
-"""Characters beyond which a diff stays plain."""
+MAX_IMMEDIATE_CHARACTERS = 8_000
+"""Largest diff that is highlighted before the first paint."""
+MAX_COLORED_CHARACTERS = 2_000_000
+"""Largest diff that is highlighted at all."""
 
 Head = Callable[[int, int, TextStyles], Line]
-"""(place of a hunk, width, styles) → the line over it."""
+"""(index of a hunk, width, styles) → its header line"""
 
 
 class DiffView(ListView[Pair]):
-    """Unified, with line numbers and a sign column, or the two sides beside each other where there is room."""
+    """A diff, unified or side by side, with line numbers and signs."""
 
     def __init__(self, diff: Diff, *, head: Head | None = None, id: str | None = None) -> None:
-        """`head` paints the line over each hunk, where more is to be said of it than its line numbers."""
+        """`head` paints the header of each hunk; by default it shows the line numbers."""
         super().__init__(self._unit_lines, id=id)
         self._head = head
         self._split = False
         self._left_out: frozenset[int] = frozenset()
         self._paired = False
-        """Its rows are pairs; otherwise each is a line alone."""
+        """Whether the rows are laid out side by side."""
         self._width = 0
-        self._take(diff)
+        self._load(diff)
 
     @property
     def follows_cursor(self) -> bool:
-        """There is none."""
+        """See ListView: there is no cursor."""
         return False
 
     @property
     def columns(self) -> int:
-        """While it is hidden, those that it had."""
+        """Width of a line; while hidden, the last one."""
         return super().columns if self.size.width or not self._width else self._width
 
-    def _take(self, diff: Diff) -> None:
+    def _load(self, diff: Diff) -> None:
         self._lines = list(diff_rows(diff, heads=self._head is not None))
         self._number = number_width(diff)
         self._language = diff.path
@@ -73,22 +73,22 @@ class DiffView(ListView[Pair]):
     # --- what is shown ---
 
     def show(self, diff: Diff) -> None:
-        """Another diff."""
+        """Replace the diff, keeping the scroll position."""
         top = self.scroll_offset.y
-        self._take(diff)
+        self._load(diff)
         if self._width:
-            self._layout()
+            self._update_rows()
             self.scroll_to(y=min(top, self.max_scroll_y), animate=False)
         self.refresh(layout=True)
 
     def leave_out(self, places: Iterable[int]) -> None:
-        """The hunks that are not taken."""
+        """Set the excluded hunks."""
         self._left_out = frozenset(places)
         self.repaint_lines()
 
     @property
     def split(self) -> bool:
-        """The two sides beside each other are wanted."""
+        """Whether the side-by-side layout is requested."""
         return self._split
 
     @split.setter
@@ -96,32 +96,32 @@ class DiffView(ListView[Pair]):
         if wanted != self._split:
             top = self._hunk_at(self.scroll_offset.y)
             self._split = wanted
-            self._layout()
+            self._update_rows()
             self._scroll_to_row(top)
             self.refresh(layout=True)
 
     @property
     def beside(self) -> bool:
-        """The two sides stand beside each other."""
-        return self._split and self.columns >= NARROWEST
+        """Whether there is room for the requested side-by-side layout."""
+        return self._split and self.columns >= MIN_SPLIT_COLUMNS
 
     # --- hunks ---
 
     def hunks_seen(self) -> list[int]:
-        """Places of the hunks whose beginning is in view, or of the one that fills it."""
+        """Return the hunks that begin in the visible area, otherwise the one that fills it."""
         top = self.scroll_offset.y
         first, last = self._hunk_at(top), self._hunk_at(top + self.size.height - 1)
         begun = [row.hunk for row in self._lines[first : last + 1] if row.sign == "@"]
         return begun or [max(0, row.hunk) for row in self._lines[first : first + 1] or self._lines[-1:]]
 
     def go_to(self, hunk: int) -> None:
-        """Bring the beginning of a hunk to the top."""
+        """Scroll the beginning of a hunk to the top."""
         index = next((at for at, row in enumerate(self._lines) if row.hunk == hunk), None)
         if index is not None:
             self._scroll_to_row(index)
 
     def _hunk_at(self, y: int) -> int:
-        """The row that stands at line `y`."""
+        """Return the index of the row at line `y`."""
         unit, _within = self._heights.find(y)
         return self._row_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
 
@@ -132,36 +132,36 @@ class DiffView(ListView[Pair]):
 
     # --- painting ---
 
-    def _color(self) -> None:
-        """Small diffs at once; big ones in a thread, plain until then; huge ones stay plain."""
+    def _start_coloring(self) -> None:
+        """Highlight a small diff immediately, a larger one in a thread, and a huge one not at all."""
         self._colors, styles = {}, self.text_styles
-        if self._characters <= AT_ONCE:
+        if self._characters <= MAX_IMMEDIATE_CHARACTERS:
             self._colors = colored_rows(self._lines, lexer_name(self._language), styles)
-        elif self._characters <= AT_MOST:
+        elif self._characters <= MAX_COLORED_CHARACTERS:
             self.run_worker(self._color_in_worker(self._lines, styles), exclusive=True, exit_on_error=False)
 
-    async def _color_in_worker(self, some: list[DiffRow], styles: TextStyles) -> None:
+    async def _color_in_worker(self, rows: list[DiffRow], styles: TextStyles) -> None:
         from asyncio import to_thread
 
         language = await to_thread(lexer_name, self._language)
-        found = await to_thread(colored_rows, some, language, styles)
-        if some is self._lines:
-            self._colors = found
+        colors = await to_thread(colored_rows, rows, language, styles)
+        if rows is self._lines:
+            self._colors = colors
             self.repaint_lines()
 
     def on_show(self) -> None:
-        """It stands in its place again."""
+        """Update the layout when shown again."""
         self.post_message(self.Resized())
 
     def lay_out(self) -> None:
-        """Keeps the first visible row."""
+        """Lay out for a new width, keeping the first visible row."""
         if not self.size.width or self.columns == self._width:
             return
         index = self._hunk_at(self.scroll_offset.y)
-        self._layout()
+        self._update_rows()
         self._scroll_to_row(index)
 
-    def _layout(self) -> None:
+    def _update_rows(self) -> None:
         self._width, self._paired = self.columns, self.beside
         self.set_rows(row_pairs(self._signs) if self._paired else [Pair(at, None) for at in range(len(self._lines))])
 
@@ -175,7 +175,7 @@ class DiffView(ListView[Pair]):
         return 1 if row.sign == "@" and self._head is not None else row_height(row, width, self._number)
 
     def repaint(self) -> None:
-        """Paint the visible lines in other colors."""
+        """Paint the visible lines in the colors of a changed theme."""
         self._colors = None
         self.repaint_lines()
 
@@ -184,16 +184,16 @@ class DiffView(ListView[Pair]):
         super().repaint()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as there are; the style sheet says how many may show at once."""
+        """Return the number of lines; the style sheet limits it."""
         room = max(1, width)
-        if self._split and room >= NARROWEST and self._paired:
+        if self._split and room >= MIN_SPLIT_COLUMNS and self._paired:
             return self._heights.total or 1
         return sum(self._height(row, room) for row in self._lines[: viewport.height]) or 1
 
     def _unit_lines(self, pair: Pair, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        """The lines of a row, or of the pair of rows."""
+        """Paint a row, or a pair of rows."""
         if self._colors is None:
-            self._color()
+            self._start_coloring()
         first = self._row_of(pair)
         row = self._lines[first]
         if row.sign == "@" and self._head is not None:

@@ -1,4 +1,4 @@
-"""Colors for source code, in the few roles of `Ink`. Pygments is imported when the first code block opens."""
+"""Syntax highlighting in the roles of `TextStyles`. Pygments is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from widgets.styled_text import Span, TextStyles
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]  # it has no stubs here
 
-LIMIT = 20_000
-"""Characters; more than that stays plain, for this runs on the event loop."""
+MAX_CHARACTERS = 20_000
+"""Longer code is not highlighted, as this runs on the event loop."""
 
 _loading = threading.Lock()
-"""Pygments builds the tables of a lexer on its first use, and not for two threads at once."""
+"""Pygments builds the tables of a lexer on first use, which is not thread-safe."""
 
 
 @lru_cache(32)
@@ -34,7 +34,7 @@ def _lexer(language: str) -> Lexer | None:
 
 @lru_cache(32)
 def prepare(language: str) -> None:
-    """Load what a language needs in a thread: the first time that takes longer than a key may wait."""
+    """Load the lexer of a language in a thread, as the first use would block the event loop."""
     if language:
         threading.Thread(target=_lexer, args=(language.lower(),), name="lexer", daemon=True).start()
 
@@ -53,8 +53,8 @@ def _role(token: tuple[str, ...], styles: TextStyles) -> Style:
     return styles.code
 
 
-def highlight(code: str, language: str, styles: TextStyles, limit: int = LIMIT) -> list[list[Span]]:
-    """The code as one list of spans a line; plain when the language is unknown or the code is longer than `limit`."""
+def highlight(code: str, language: str, styles: TextStyles, limit: int = MAX_CHARACTERS) -> list[list[Span]]:
+    """Return the spans of each line; not highlighted if the language is unknown or the code longer than `limit`."""
     lexer = _lexer(language.lower()) if language and len(code) <= limit else None
     if lexer is None:
         return [[(text, styles.code)] for text in code.split("\n")]
@@ -71,8 +71,8 @@ def highlight(code: str, language: str, styles: TextStyles, limit: int = LIMIT) 
 
 @lru_cache(64)
 def lexer_name(path: str) -> str:
-    """The name of the language that a file's name stands for; empty when none is known."""
+    """Return the lexer name for a file name; empty if there is none."""
     from pygments.lexers import find_lexer_class_for_filename
 
-    found = find_lexer_class_for_filename(path.rsplit("/", 1)[-1])
-    return str(found.aliases[0]) if found is not None and found.aliases else ""
+    lexer_class = find_lexer_class_for_filename(path.rsplit("/", 1)[-1])
+    return str(lexer_class.aliases[0]) if lexer_class is not None and lexer_class.aliases else ""

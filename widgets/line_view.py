@@ -20,33 +20,33 @@ from widgets.styled_text import ROLES, Line, TextStyles, text_styles_of, wrap
 from widgets.textual_private import component_classes
 
 RowT = TypeVar("RowT")
-PAINTED = 500
-"""Painted rows that a list keeps."""
+MAX_PAINTED_ROWS = 500
+"""Number of painted rows that a list caches."""
 MOVES = ("up", "down", "page_up", "page_down", "top", "bottom")
 """Actions that move a cursor."""
-FAR = 10**9
-"""More rows than any list has."""
+MAX_MOVE = 10**9
+"""Number of rows to move by to reach either end."""
 RowPainter = Callable[[RowT, bool, int, TextStyles], Sequence[Line]]
-"""(row, whether the cursor is on it, width, styles) → the lines of the row."""
+"""(row, whether it has the cursor, width, styles) → lines of the row"""
 
 
 class LineHeights:
-    """Blocks 0, 1, 2 … with their heights, and the line each begins at. A change at the end costs the same anywhere."""
+    """Heights and first lines of consecutive blocks. The cost of a change depends only on the blocks after it."""
 
     def __init__(self) -> None:
         self.heights: list[int] = []
         self._tops: list[int] = [0]
-        """`_tops[i]` is where block i begins; only the first `len(_tops)` are known."""
+        """First line of each block, cached for the first `len(_tops)` blocks."""
 
     def __len__(self) -> int:
         return len(self.heights)
 
     def append(self, height: int) -> None:
-        """A block at the end."""
+        """Append a block."""
         self.heights.append(height)
 
     def set(self, index: int, height: int) -> int:
-        """Change a height; returns by how much it grew."""
+        """Change a height; return the difference."""
         grown = height - self.heights[index]
         if grown:
             self.heights[index] = height
@@ -54,83 +54,83 @@ class LineHeights:
         return grown
 
     def top(self, index: int) -> int:
-        """The line where block `index` begins; `index` may be `len(self)`."""
+        """Return the first line of a block; `index` may be `len(self)`."""
         tops, heights = self._tops, self.heights
-        now = tops[-1]
+        line = tops[-1]
         for number in range(len(tops) - 1, index):
-            now += heights[number]
-            tops.append(now)
+            line += heights[number]
+            tops.append(line)
         return tops[index]
 
     @property
     def total(self) -> int:
-        """All lines."""
+        """Total number of lines."""
         return self.top(len(self.heights))
 
     def find(self, line: int) -> tuple[int, int]:
-        """The block that covers `line`, and how far into it; `(len(self), 0)` behind the end."""
+        """Return the block that contains `line` and the line's index in it; `(len(self), 0)` beyond the end."""
         if line >= self.total:
             return len(self.heights), 0
         index = bisect_right(self._tops, max(0, line), 0, len(self.heights) + 1) - 1
         return index, max(0, line) - self._tops[index]
 
     def clear(self) -> None:
-        """No blocks."""
+        """Remove all blocks."""
         self.heights, self._tops = [], [0]
 
 
-FINISHED = 256
-"""Finished lines that a view keeps."""
+MAX_FINISHED_STRIPS = 256
+"""Number of finished strips that a view caches."""
 
 
 class LineView(ScrollView, can_focus=False):
-    """A scrolled view that asks `line_at` for one line at a time. What is not visible costs nothing."""
+    """A scrolled view that requests visible lines from `line_at`; invisible lines cost nothing."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = component_classes(ROLES)
 
     class Resized(Message):
-        """The view has another size than before."""
+        """The size of the view changed."""
 
     _text_styles: TextStyles | None = None
     _base: Style | None = None
     _stale = False
     _finish: tuple[object, ...] = ()
-    """What lines are finished for: paddings, their style, filters."""
+    """What the cached strips depend on: padding, styles, filters."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._finished: dict[int, tuple[Strip, Strip]] = {}
-        """id of a line's strip → that strip, and what it is on the screen. The same line is the same object in every
-        paint, wherever it has scrolled to, so that all that Textual keeps with a strip is kept."""
+        """id of a line's strip → (that strip, finished strip). A line keeps the same strip object while it scrolls, so
+        Textual's caches on the strip stay valid."""
 
     def on_resize(self) -> None:
-        """Who counts on how much is visible looks again."""
+        """Report the new size."""
         self.post_message(self.Resized())
 
     @property
     def text_styles(self) -> TextStyles:
-        """The theme's styles, on this widget's own background."""
+        """Text styles of the theme on the background of this widget."""
         if self._text_styles is None:
             self._text_styles = text_styles_of(self)
         return self._text_styles
 
     def notify_style_update(self) -> None:
-        """The theme or a class may have changed; whether our colors did shows at the next paint."""
+        """Check at the next paint whether the text styles changed."""
         super().notify_style_update()
         self._stale = True
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Everything is painted anew when the colors are others now."""
+        """Render lines, after repainting if the text styles changed."""
         if self._stale:
             old, self._stale, self._text_styles, self._base = self._text_styles, False, None, None
             if old is not None and old != self.text_styles:
                 self.repaint()
-        return self._finished_lines(crop) if self._plain else super().render_lines(crop)
+        return self._finished_lines(crop) if self._has_only_padding else super().render_lines(crop)
 
     @property
-    def _plain(self) -> bool:
-        """True when nothing but padding surrounds the lines."""
+    def _has_only_padding(self) -> bool:
+        """Whether the lines have no decoration other than padding."""
         styles = self.styles
         return (
             self.opacity == 1.0
@@ -141,14 +141,14 @@ class LineView(ScrollView, can_focus=False):
         )
 
     def _finished_lines(self, crop: Region) -> list[Strip]:
-        """What Textual would make of the lines, made once for each."""
+        """Apply padding and filters as Textual would, but only once per line."""
         (width, height), (content_width, content_height) = self.region.size, self.content_region.size
         top, right, bottom, left = self.styles.padding
         ground, background = self.background_colors
         inner = Style(bgcolor=(ground + background).rich_color)
         filters = tuple(self.get_line_filters())
         finish = (left, right, content_width, inner, background, filters)
-        if finish != self._finish or len(self._finished) > FINISHED:
+        if finish != self._finish or len(self._finished) > MAX_FINISHED_STRIPS:
             self._finish = finish
             self._finished.clear()
         strips = []
@@ -160,27 +160,27 @@ class LineView(ScrollView, can_focus=False):
                 strips.append(strip)
                 continue
             line = self.render_line(y - top) if y - top < content_height else Strip.blank(content_width, inner)
-            known = self._finished.get(id(line))
-            if known is None:
+            cached = self._finished.get(id(line))
+            if cached is None:
                 body = line.adjust_cell_length(content_width, inner)
                 padded = [Segment(" " * left, inner)] if left else []
                 padded += [*body, Segment(" " * right, inner)] if right else list(body)
                 strip = Strip(padded, width)
                 for line_filter in filters:
                     strip = strip.apply_filter(line_filter, background)
-                known = self._finished[id(line)] = (line, strip)
-            strips.append(known[1])
+                cached = self._finished[id(line)] = (line, strip)
+            strips.append(cached[1])
         if crop.column_span != (0, width):
             strips = [strip.crop(*crop.column_span) for strip in strips]
         return strips
 
     def repaint(self) -> None:
-        """Forget what was painted with other colors."""
+        """Paint again, for example in other colors."""
         self.refresh()
 
     def resize_content(self, size: Size) -> None:
-        """What is shown has this size now. Where the scroll bar always stands, more lines move nothing on the screen:
-        Textual's layout, made for the case that they do, is left out."""
+        """Set the size of the content. With a permanent scroll bar, a new height moves nothing: Textual's layout is
+        skipped."""
         if size == self.virtual_size:
             return
         if self.styles.overflow_y != "scroll" or size.width != self.virtual_size.width:
@@ -193,11 +193,11 @@ class LineView(ScrollView, can_focus=False):
 
     @property
     def columns(self) -> int:
-        """Cells that a line may take."""
+        """Available width of a line in cells."""
         return max(1, self.scrollable_content_region.width)
 
     def scroll_for(self, action: str) -> bool:
-        """Scroll as the action of a key says: up, down, page_up, page_down, top or bottom. False for another one."""
+        """Scroll for an action (up, down, page_up, page_down, top, bottom); return False for other actions."""
         page, y = max(1, self.size.height - 1), self.scroll_offset.y
         goals = {"up": y - 1, "down": y + 1, "page_up": y - page, "page_down": y + page, "top": 0}
         goals["bottom"] = self.max_scroll_y
@@ -207,29 +207,29 @@ class LineView(ScrollView, can_focus=False):
 
     @property
     def lines_below(self) -> int:
-        """Lines below the visible ones."""
+        """Number of lines below the visible ones."""
         return int(self.max_scroll_y - self.scroll_offset.y)
 
     @property
     def end_seen(self) -> bool:
-        """True when the last line is, or has been scrolled, into view."""
+        """Whether the last line is visible."""
         return self.scroll_offset.y >= self.max_scroll_y
 
     def line_at(self, y: int) -> Line | None:
-        """The line at `y`, counted from the top of everything; None behind the end."""
+        """Return the line at `y`, counted from the top of the content; None beyond the end."""
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
-        """The line at `y` of the visible part."""
+        """Render the line at `y` of the visible area."""
         width = self.size.width
         if self._base is None:
             self._base = self.rich_style
-        found = self.line_at(self.scroll_offset.y + y)
-        return Strip.blank(width, self._base) if found is None else found.strip(width, self._base)
+        painted_line = self.line_at(self.scroll_offset.y + y)
+        return Strip.blank(width, self._base) if painted_line is None else painted_line.strip(width, self._base)
 
 
 class LinesView(LineView):
-    """Shows lines that a painter makes for a width, such as a command or a question; all of it can be reached."""
+    """Shows lines that a painter returns for a width, such as a command or a question."""
 
     def __init__(self, painter: Callable[[int, TextStyles], Sequence[Line]], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -238,7 +238,7 @@ class LinesView(LineView):
         self._width = 0
 
     def on_resize(self) -> None:
-        """Lay the lines out for the new width."""
+        """Paint for a new width."""
         if self.columns != self._width:
             self.repaint()
 
@@ -251,11 +251,11 @@ class LinesView(LineView):
 
     @property
     def lines(self) -> Sequence[Line]:
-        """What was painted last."""
+        """Lines of the last paint."""
         return self._lines
 
     def relayout(self) -> None:
-        """Paint again, once it is on the screen; when that gives another number of lines, take another height."""
+        """Paint again if attached; lay out again if the number of lines changed."""
         before = len(self._lines)
         if self.is_attached:
             self.repaint()
@@ -263,22 +263,22 @@ class LinesView(LineView):
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as there are; the style sheet says how many may show at once."""
+        """Return the number of lines; the style sheet limits it."""
         if not self.is_attached:
             return 1
         return max(1, len(self.painter(max(1, width), self.text_styles)))
 
     def line_at(self, y: int) -> Line | None:
-        """One of the painted lines."""
+        """Return a painted line."""
         return self._lines[y] if 0 <= y < len(self._lines) else None
 
 
 class ListView(LineView, Generic[RowT]):
-    """Paints only the rows that are visible, however many there are. The cursor's row stays in view."""
+    """A list with a cursor, which stays in view. Only visible rows are painted."""
 
     @dataclass
     class Left(Message):
-        """The focus goes back to the composer, with what was typed, or a key that came after the one that left."""
+        """The focus returns to the composer, with typed text or a key pressed after leaving."""
 
         text: str = ""
         key: events.Key | None = None
@@ -299,8 +299,7 @@ class ListView(LineView, Generic[RowT]):
         height: Callable[[RowT, int], int] | None = None,
         id: str | None = None,
     ) -> None:
-        """`empty` is shown while there is no row; `height` tells how many lines a row takes in so many columns, if that
-        is not one."""
+        """`empty` is shown without rows; `height` returns the number of lines of a row for a width (default: 1)."""
         super().__init__(id=id)
         self.rows: Sequence[RowT] = ()
         self.cursor = 0
@@ -312,26 +311,26 @@ class ListView(LineView, Generic[RowT]):
 
     @property
     def current(self) -> RowT | None:
-        """The row with the cursor; None in an empty list, and where the cursor stops at no row."""
+        """Row with the cursor; None if the list is empty or has no selectable row there."""
         row = self.rows[self.cursor] if self.cursor < len(self.rows) else None
         return row if row is not None and self.selectable(row) else None
 
     @property
     def page(self) -> int:
-        """Rows that a page key moves by."""
+        """Number of rows that a page key moves by."""
         return max(1, self.size.height - 1)
 
     def selectable(self, row: RowT) -> bool:
-        """True for a row that the cursor stops at."""
+        """Return whether the cursor stops at a row."""
         return True
 
     @property
     def follows_cursor(self) -> bool:
-        """True while the row with the cursor is kept in view."""
+        """Whether the row with the cursor is kept in view."""
         return True
 
     def set_rows(self, rows: Sequence[RowT], cursor: int = 0) -> None:
-        """Show these rows."""
+        """Replace the rows."""
         self.rows = rows
         self.cursor = max(0, min(len(rows) - 1, cursor))
         self._heights.clear()
@@ -343,30 +342,29 @@ class ListView(LineView, Generic[RowT]):
         self.move_to(cursor)
 
     def row_height(self, row: RowT, width: int) -> int:
-        """Lines that a row takes in so many columns."""
+        """Return the number of lines of a row."""
         return self._height_of(row, width) if self._height_of and self.is_attached else 1
 
     def natural_height(self, width: int) -> int:
-        """Lines that all rows take, or the text for none."""
+        """Return the number of lines of all rows, or of the text for an empty list."""
         return sum(self.row_height(row, width) for row in self.rows) or len(self._empty_lines(width))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as there are; the style sheet says how many may show at once."""
+        """Return the number of lines; the style sheet limits it."""
         return self.natural_height(max(1, width)) if self.is_attached else 1
 
     def move_for(self, action: str) -> bool:
-        """Move the cursor as the action of a key says: up, down, page_up, page_down, top or bottom. False for another
-        one."""
+        """Move the cursor for an action (see `MOVES`); return False for other actions."""
         if action in MOVES:
-            self.move((-1, 1, -self.page, self.page, -FAR, FAR)[MOVES.index(action)])
+            self.move((-1, 1, -self.page, self.page, -MAX_MOVE, MAX_MOVE)[MOVES.index(action)])
         return action in MOVES
 
     def move(self, by: int) -> None:
-        """Move the cursor by so many rows."""
+        """Move the cursor by a number of rows."""
         self.move_to(self.cursor + by)
 
     def move_to(self, index: int) -> None:
-        """Put the cursor on a row, or on the nearest one there is."""
+        """Move the cursor to a row, or to the nearest existing one."""
         self._painted.pop(self.cursor, None)
         self.cursor = max(0, min(len(self.rows) - 1, index))
         self._painted.pop(self.cursor, None)
@@ -375,18 +373,18 @@ class ListView(LineView, Generic[RowT]):
         self.refresh()
 
     def take_focus(self) -> None:
-        """The user asked for it."""
+        """Take the focus, at the request of the user."""
         self.can_focus = True
         self.screen.set_focus(self)
         self.show_cursor()
 
     def on_blur(self) -> None:
-        """Nothing but the user brings the focus here."""
+        """Only `take_focus` may focus the list again."""
         self.can_focus = False
         self.repaint()
 
     def show_cursor(self) -> None:
-        """Bring the row with the cursor into view; with the first one also what stands above it."""
+        """Scroll the cursor into view; the first selectable row together with the rows above it."""
         height, top = self.size.height, 0
         if height and any(map(self.selectable, self.rows[: self.cursor])):
             end = self._heights.top(self.cursor + 1)
@@ -395,11 +393,11 @@ class ListView(LineView, Generic[RowT]):
             self.scroll_to(y=top, animate=False, immediate=True)
 
     def on_resize(self) -> None:
-        """Another width, other heights."""
+        """Update the row heights."""
         self.lay_out()
 
     def lay_out(self) -> None:
-        """Lay the rows out for the width."""
+        """Lay out the rows for the current width."""
         self.set_rows(self.rows, self.cursor)
 
     def repaint(self) -> None:
@@ -408,7 +406,7 @@ class ListView(LineView, Generic[RowT]):
         super().repaint()
 
     def line_at(self, y: int) -> Line | None:
-        """A line of the row that covers `y`; of the text for an empty list if there is no row."""
+        """Return the line at `y`, from a row or from the text for an empty list."""
         if not self.rows:
             lines: Sequence[Line] = self._empty_lines(self.columns)
             return lines[y] if y < len(lines) else None
@@ -416,7 +414,7 @@ class ListView(LineView, Generic[RowT]):
         if index >= len(self.rows):
             return None
         if index not in self._painted:
-            if len(self._painted) > PAINTED:
+            if len(self._painted) > MAX_PAINTED_ROWS:
                 self._painted.clear()
             self._painted[index] = self._paint(self.rows[index], index == self.cursor, self.columns, self.text_styles)
         lines = self._painted[index]
@@ -426,7 +424,7 @@ class ListView(LineView, Generic[RowT]):
         return wrap([(self.empty, self.text_styles.muted)], width)
 
     def on_click(self, event: events.Click) -> None:
-        """Report the row that was clicked."""
+        """Report the clicked row."""
         y = event.y - self.styles.padding.top
         index, _within = self._heights.find(int(self.scroll_offset.y) + y)
         if y >= 0 and index < len(self.rows):

@@ -1,6 +1,6 @@
-"""A reply's text as lines, cut into pieces while it grows, so that only the last piece is ever rendered again.
+"""Incremental markdown rendering: a growing text is split into pieces, and only the last piece is rendered again.
 
-The cuts depend on the text alone, never on how it arrived: a replayed reply looks like the live one.
+The splits depend only on the text, not on the size of the deltas, so a replayed reply looks like the live one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 
-LONG = 3_000
-"""Characters after which an open piece is cut at the next possible place."""
+MAX_OPEN_CHARACTERS = 3_000
+"""Number of characters from which an open piece is split at the next opportunity."""
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$")
 ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
@@ -42,7 +42,7 @@ ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 @dataclass(slots=True)
 class MarkdownPiece:
-    """Some whole blocks of markdown, or one fenced code block."""
+    """One or more complete markdown blocks, or one fenced code block."""
 
     source: str = ""
     code: bool = False
@@ -50,12 +50,12 @@ class MarkdownPiece:
 
 
 class MarkdownStream:
-    """`feed` takes text as it comes, `lines` paints it; `pieces` are settled, `tail` is what may still change."""
+    """Renders streamed markdown. `pieces` are final; `tail` may still change."""
 
     def __init__(self) -> None:
         self.pieces: list[MarkdownPiece] = []
-        self.rest = ""
-        """The line that has no end yet."""
+        self.partial_line = ""
+        """Last line, whose line break has not arrived yet."""
         self.ended = False
         self._open = MarkdownPiece()
         self._lines: list[str] = []
@@ -63,61 +63,61 @@ class MarkdownStream:
         self._fence = ""
         self._blank = False
         self._key: tuple[int, TextStyles] | None = None
-        self._settled: list[Line] = []
-        self._painted = 0
-        """Pieces that `_settled` holds."""
+        self._settled_lines: list[Line] = []
+        self._painted_pieces = 0
+        """Number of pieces in `_settled_lines`."""
         self._fence_lines: list[Line] = []
-        self._fence_rows = 0
-        """Whole lines of the open fence that `_fence_lines` holds."""
+        self._painted_fence_lines = 0
+        """Number of source lines of the open fence in `_fence_lines`."""
 
     @property
     def tail(self) -> str:
-        """The open piece as far as it goes, the unfinished line included."""
-        return "\n".join([*self._lines, self.rest] if self.rest else self._lines)
+        """Source of the open piece, including the unfinished line."""
+        return "\n".join([*self._lines, self.partial_line] if self.partial_line else self._lines)
 
     def feed(self, text: str) -> None:
-        """More text."""
-        *whole, self.rest = (self.rest + text).split("\n")
-        for piece in whole:
-            self._take(piece)
-        while len(self.rest) > LONG:
-            end = self.rest.rfind(" ", LONG // 2, LONG)
-            end = LONG if end < 0 or self._fence else end
-            self._take(self.rest[:end])
+        """Append text."""
+        *complete_lines, self.partial_line = (self.partial_line + text).split("\n")
+        for complete_line in complete_lines:
+            self._add_line(complete_line)
+        while len(self.partial_line) > MAX_OPEN_CHARACTERS:
+            end = self.partial_line.rfind(" ", MAX_OPEN_CHARACTERS // 2, MAX_OPEN_CHARACTERS)
+            end = MAX_OPEN_CHARACTERS if end < 0 or self._fence else end
+            self._add_line(self.partial_line[:end])
             if not self._fence:
-                self._settle()
-            self.rest = self.rest[end:]
+                self._settle_piece()
+            self.partial_line = self.partial_line[end:]
 
     def end(self) -> None:
-        """No more text: everything is settled."""
-        if self.rest:
-            self._take(self.rest)
-            self.rest = ""
-        self._settle()
+        """Finish the text and settle the last piece."""
+        if self.partial_line:
+            self._add_line(self.partial_line)
+            self.partial_line = ""
+        self._settle_piece()
         self.ended = True
 
-    def _take(self, text: str) -> None:
+    def _add_line(self, text: str) -> None:
         if self._fence:
             if self._closes(text):
                 self._fence = ""
-                self._settle()
+                self._settle_piece()
             else:
-                self._push(text)
+                self._append_line(text)
             return
-        if (found := FENCE.match(text)) and not (self._in_list() and text.startswith(" ")):
-            self._settle()
-            language = (found[2].split() or [""])[0]
-            self._open, self._fence = MarkdownPiece(code=True, language=language), found[1]
+        if (fence := FENCE.match(text)) and not (self._in_list() and text.startswith(" ")):
+            self._settle_piece()
+            language = (fence[2].split() or [""])[0]
+            self._open, self._fence = MarkdownPiece(code=True, language=language), fence[1]
             return
         if not text.strip():
             self._blank = bool(self._lines)
             if self._lines:
-                self._push("")
+                self._append_line("")
             return
-        if self._ripe(text):
-            self._settle()
+        if self._starts_block(text):
+            self._settle_piece()
         self._blank = False
-        self._push(text)
+        self._append_line(text)
 
     def _closes(self, text: str) -> bool:
         mark = text.strip()
@@ -126,20 +126,20 @@ class MarkdownStream:
     def _in_list(self) -> bool:
         return bool(self._lines) and ITEM.match(self._lines[0]) is not None
 
-    def _ripe(self, text: str) -> bool:
-        """True when a new block begins at `text` and the lines before it are whole blocks."""
+    def _starts_block(self, text: str) -> bool:
+        """Return whether `text` starts a new block, so that the lines before it can be settled."""
         if text[0] in " \t":
             return False
         item = ITEM.match(text) is not None
         if self._blank:
-            return not (item and self._in_list()) or self._size > LONG
-        return self._size > LONG and (item if self._in_list() else self._size > 2 * LONG)
+            return not (item and self._in_list()) or self._size > MAX_OPEN_CHARACTERS
+        return self._size > MAX_OPEN_CHARACTERS and (item if self._in_list() else self._size > 2 * MAX_OPEN_CHARACTERS)
 
-    def _push(self, text: str) -> None:
+    def _append_line(self, text: str) -> None:
         self._lines.append(text)
         self._size += len(text) + 1
 
-    def _settle(self) -> None:
+    def _settle_piece(self) -> None:
         source = "\n".join(self._lines)
         if not self._open.code:
             source = source.rstrip()
@@ -147,30 +147,30 @@ class MarkdownStream:
             self._open.source = source
             self.pieces.append(self._open)
         self._open, self._lines, self._size, self._blank = MarkdownPiece(), [], 0, False
-        self._fence_lines, self._fence_rows = [], 0
+        self._fence_lines, self._painted_fence_lines = [], 0
 
     def lines(self, width: int, styles: TextStyles) -> list[Line]:
-        """All of it. Settled pieces are painted once for a width and styles; only the tail is painted again."""
+        """Return all lines. Settled pieces are painted once per width and styles, the tail on every call."""
         if self._key != (width, styles):
-            self._key, self._settled, self._painted = (width, styles), [], 0
-            self._fence_lines, self._fence_rows = [], 0
-        for piece in self.pieces[self._painted :]:
-            add_below(self._settled, _piece_lines(piece, width, styles))
-        self._painted = len(self.pieces)
-        return add_below(list(self._settled), self._tail_lines(width, styles))
+            self._key, self._settled_lines, self._painted_pieces = (width, styles), [], 0
+            self._fence_lines, self._painted_fence_lines = [], 0
+        for piece in self.pieces[self._painted_pieces :]:
+            add_below(self._settled_lines, _piece_lines(piece, width, styles))
+        self._painted_pieces = len(self.pieces)
+        return add_below(list(self._settled_lines), self._tail_lines(width, styles))
 
     def _tail_lines(self, width: int, styles: TextStyles) -> list[Line]:
         if not self._fence:
             return render_markdown(self.tail, width, styles) if self.tail.strip() else []
         prepare(self._open.language)
-        for painted in self._lines[self._fence_rows :]:
+        for painted in self._lines[self._painted_fence_lines :]:
             self._fence_lines += code_lines(painted, "", width, styles)
-        self._fence_rows = len(self._lines)
-        return self._fence_lines + (code_lines(self.rest, "", width, styles) if self.rest else [])
+        self._painted_fence_lines = len(self._lines)
+        return self._fence_lines + (code_lines(self.partial_line, "", width, styles) if self.partial_line else [])
 
 
 def _piece_lines(piece: MarkdownPiece, width: int, styles: TextStyles) -> list[Line]:
-    """The lines of a settled piece, which know their source."""
+    """Paint a settled piece, with its source attached to the lines."""
     if piece.code:
         lines = code_lines(piece.source, piece.language, width, styles)
         source = Source(f"```{piece.language}\n{piece.source}\n```", piece.source)
@@ -183,22 +183,22 @@ def _piece_lines(piece: MarkdownPiece, width: int, styles: TextStyles) -> list[L
 
 BULLETS = "•◦▪"
 TOO_DEEP = re.compile(r"^(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])){30}|^[ \t]{100}", re.MULTILINE)
-"""Nesting that is shown as it was written."""
-DEEPEST = 12
-"""Levels of nesting that are still indented; deeper ones are shown flat."""
+"""Nesting too deep to parse; such text is shown as source."""
+MAX_INDENT_LEVELS = 12
+"""Number of list levels that are indented; deeper ones are shown flat."""
 
 
 @cache
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Link definitions would vanish from what is shown, and so would what is nested too deeply.
+    # Link definitions and content beyond maxNesting would not be rendered at all.
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 200})
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
 def render_markdown(source: str, width: int, styles: TextStyles) -> list[Line]:
-    """Lines of at most `width` cells."""
+    """Render markdown as lines of at most `width` cells."""
     from markdown_it.tree import SyntaxTreeNode
 
     if TOO_DEEP.search(source):
@@ -208,7 +208,7 @@ def render_markdown(source: str, width: int, styles: TextStyles) -> list[Line]:
 
 
 def code_lines(code: str, language: str, width: int, styles: TextStyles) -> list[Line]:
-    """A code block on its panel, long lines cut over, blanks kept."""
+    """Paint a code block on a panel; long lines are wrapped at any character, whitespace is preserved."""
     room = max(1, width - 2)
     margin = [("  ", styles.panel)]
     painted: list[Line] = []
@@ -258,14 +258,14 @@ class _Renderer:
         for item in node.children:
             mark = f"{number}. " if ordered else BULLETS[depth % len(BULLETS)] + " "
             number += 1
-            room = len(mark) if depth < DEEPEST else 0
+            room = len(mark) if depth < MAX_INDENT_LEVELS else 0
             inner = self.blocks(item.children, max(1, width - room), tight=tight, depth=depth + 1)
             if lines and not tight:
                 lines.append(Line([]))
             pad = [(" " * room, self.text_styles.text)]
             head = [(mark, self.text_styles.accent)] if room else []
-            told = (mark if ordered else "- ", " " * len(mark))
-            lines += indent(inner or [Line([])], head, pad, prefix=told)
+            copied = (mark if ordered else "- ", " " * len(mark))
+            lines += indent(inner or [Line([])], head, pad, prefix=copied)
         return lines
 
     # --- text ---
@@ -305,10 +305,10 @@ class _Renderer:
             yield from self.spans(child, base)
 
     def link(self, node: SyntaxTreeNode, base: Style) -> Iterator[Span]:
-        shown = list(self.inside(node, base + self.text_styles.link))
-        yield from shown
+        label = list(self.inside(node, base + self.text_styles.link))
+        yield from label
         target = str(node.attrs.get("href", ""))
-        if target and target != "".join(text for text, _style in shown):
+        if target and target != "".join(text for text, _style in label):
             yield f" ({target})", self.text_styles.muted
 
     # --- tables ---
@@ -321,7 +321,7 @@ class _Renderer:
             for row in part.children
         ]
         columns = max(len(row) for row in rows)
-        widths = _shares(rows, columns, width - 3 * (columns - 1))
+        widths = _column_widths(rows, columns, width - 3 * (columns - 1))
         lines: list[Line] = []
         for number, row in enumerate(rows):
             cells = [wrap(cell, share) for cell, share in zip(row, widths, strict=False)]
@@ -333,12 +333,14 @@ class _Renderer:
         return lines
 
 
-def _shares(rows: list[list[list[Span]]], columns: int, room: int) -> list[int]:
-    """A width for each column: what it wants, or a fair part when that is too much."""
-    wanted = [max((width_of(row[i]) for row in rows if i < len(row)), default=1) or 1 for i in range(columns)]
-    if sum(wanted) <= room:
-        return wanted
+def _column_widths(rows: list[list[list[Span]]], columns: int, room: int) -> list[int]:
+    """Return the column widths: the natural ones if they fit, otherwise limited to a fair share."""
+    natural = [max((width_of(row[i]) for row in rows if i < len(row)), default=1) or 1 for i in range(columns)]
+    if sum(natural) <= room:
+        return natural
     fair = max(3, room // max(1, columns))
-    spare = room - sum(min(want, fair) for want in wanted)
-    greedy = [i for i, want in enumerate(wanted) if want > fair]
-    return [min(want, fair) + (max(0, spare) // len(greedy) if i in greedy else 0) for i, want in enumerate(wanted)]
+    spare = room - sum(min(width, fair) for width in natural)
+    limited = [i for i, width in enumerate(natural) if width > fair]
+    return [
+        min(width, fair) + (max(0, spare) // len(limited) if i in limited else 0) for i, width in enumerate(natural)
+    ]

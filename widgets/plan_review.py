@@ -28,7 +28,7 @@ from widgets.styled_text import (
     highlighted_line,
     justified_line,
     line,
-    typable,
+    strip_untypable,
     width_of,
     wrap,
 )
@@ -338,7 +338,7 @@ class PlanReview(RequestPanel):
         self._row = self.edit.now
         field = self.query_one("#plan-input", LineInput)
         self.state = "field"
-        field.value = self._typed = typable(self.edit.text(self._row))
+        field.value = self._typed = strip_untypable(self.edit.text(self._row))
         field.cursor_position = len(field.value)
         field.display = True
         self.screen.set_focus(field)

@@ -1,4 +1,4 @@
-"""The search bar above the composer: what is searched for, which match of how many, the keys."""
+"""The search bar above the composer: query, number of the current match, keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACEHOLDER = "search the session"
 
 
 class SearchBar(Horizontal):
-    """Hidden until `open`; searches the transcript while one types, and leaves the view at the match."""
+    """Searches the transcript while the user types. Hidden until `open`; closing keeps the scroll position."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *context_bindings("search", {"older": "step(-1)", "newer": "step(1)"}),
@@ -32,20 +32,20 @@ class SearchBar(Horizontal):
         self.transcript = transcript
         self.display = False
         self._input = Input(placeholder=PLACEHOLDER, compact=True, select_on_focus=True)
-        self._told = LinesView(self._paint)
-        self._before: Widget | None = None
+        self._status = LinesView(self._paint)
+        self._previous_focus: Widget | None = None
         self._searching = False
 
     def compose(self) -> ComposeResult:
-        """A sign, the field, the count."""
+        """Sign, field, status."""
         yield LinesView(lambda width, styles: [line(("⌕ ", styles.accent))], id="search-sign")
         yield self._input
-        yield self._told
+        yield self._status
 
     def open(self) -> None:
-        """Show the bar and take the keys; when it is open, select what is searched for."""
+        """Show and focus the bar, and select the query."""
         if not self.display:
-            self._before = self.screen.focused
+            self._previous_focus = self.screen.focused
             self.display = True
             if self._input.value:
                 self._search(self._input.value)
@@ -53,21 +53,21 @@ class SearchBar(Horizontal):
         self._input.select_all()
 
     def action_close(self) -> None:
-        """Hide the bar; the view stays where it is."""
+        """Hide the bar without scrolling."""
         if not self.display:
             return
         self.display = False
         self._search("")
-        if self._before is not None and self._before.is_attached:
-            self._before.focus()
+        if self._previous_focus is not None and self._previous_focus.is_attached:
+            self._previous_focus.focus()
 
     def action_step(self, direction: int) -> None:
         """Go to another match."""
         self.transcript.find_next(direction)
-        self._told.relayout()
+        self._status.relayout()
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Search while one types."""
+        """Search for the changed query."""
         message.stop()
         if self.display:
             self._search(message.value)
@@ -77,10 +77,10 @@ class SearchBar(Horizontal):
 
     async def _find(self, query: str) -> None:
         self._searching = True
-        self._told.relayout()
+        self._status.relayout()
         await self.transcript.find(query)
         self._searching = False
-        self._told.relayout()
+        self._status.relayout()
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
         finder = self.transcript.finder
@@ -91,8 +91,8 @@ class SearchBar(Horizontal):
         else:
             count = ("searching", styles.muted) if self._searching else ("no match", styles.warn)
         spans: list[Span] = [count]
-        offered = [(_shown(name), name) for name in ("older", "newer")]
-        for key, does in [*(pair for pair in offered if pair[0]), ("esc", "close")]:
+        hints = [(_key_label(name), name) for name in ("older", "newer")]
+        for key, does in [*(pair for pair in hints if pair[0]), ("esc", "close")]:
             more: list[Span] = [("   ", styles.text), (key, styles.text), (" " + does, styles.muted)]
             if width_of([*spans, *more]) > width:
                 spans = spans if finder is not None and finder.total else [count]
@@ -101,7 +101,7 @@ class SearchBar(Horizontal):
         return [line((" " * (width - width_of(spans)), styles.text), *spans)]
 
 
-def _shown(action: str) -> str:
-    """An arrow where one is a key of it, else its first key."""
+def _key_label(action: str) -> str:
+    """Return the arrow of an action that has an arrow key, otherwise the label of its first key."""
     arrow = next((ARROWS[key] for key in KEYS.keys_for(action) if key in ARROWS), "")
     return arrow or KEYS.label(action)

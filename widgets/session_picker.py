@@ -26,7 +26,7 @@ from widgets.styled_text import (
     justified_line,
     line,
     overlay,
-    typable,
+    strip_untypable,
     width_of,
     wrap,
 )
@@ -401,7 +401,7 @@ class SessionPicker(PickerDialog[SessionRow]):
             self.repaint_parts("keys", "sign")
 
     def _save_title(self) -> None:
-        id, title = self._renamed, " ".join(typable(self.field.value).split())
+        id, title = self._renamed, " ".join(strip_untypable(self.field.value).split())
         self._end_renaming()
         if title:
             self._do(self._rename_session, id, title)

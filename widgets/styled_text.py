@@ -1,7 +1,6 @@
-"""Styled lines: the colors a widget paints with, and the breaking of text into lines of a width.
+"""Styled lines: text styles of the theme, wrapping, and line layout.
 
-Text arrives here as data and leaves as segments; no markup parser is on the way, and control characters fall out
-once more.
+Text is never parsed as markup, and control characters are removed.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ CONTROL: Final[dict[int, str | None]] = {
     },
     **{code: f"<U+{code:04X}>" for code in range(0xE0000, 0xE0080)},
 }
-"""What segments never hold: C0 but the line feed, DEL, C1 and the separators; tabs become spaces. What turns the
-direction of text or can't be seen at all is shown."""
+"""Translation table for segments: removes C0 (except line feed), DEL, C1 and line separators, expands tabs, and makes
+bidirectional controls and invisible characters visible."""
 
-HIDDEN = frozenset(code for code, shown in CONTROL.items() if code not in (9, 10))
-"""What an input never holds: it would be typed over unseen."""
-
-
-def typable(text: str) -> str:
-    """`text` as it may stand in an input: without what moves the cursor, turns the direction or can't be seen."""
-    return text.replace("\t", "    ").translate(dict.fromkeys(HIDDEN))
+NOT_TYPABLE = frozenset(code for code in CONTROL if code not in (9, 10))
+"""Characters an input must not contain, as they would be invisible there."""
 
 
-WORDS = re.compile(r"[^\S\xa0]+|[\S\xa0]+")
-"""Blanks and words; what a no-break space joins is one word."""
+def strip_untypable(text: str) -> str:
+    """Return `text` for an input: tabs expanded, without control, bidirectional and invisible characters."""
+    return text.replace("\t", "    ").translate(dict.fromkeys(NOT_TYPABLE))
+
+
+WORD_OR_BLANKS = re.compile(r"[^\S\xa0]+|[\S\xa0]+")
+"""Runs of whitespace, and words; a no-break space does not end a word."""
 
 
 class TextStyles(NamedTuple):
-    """The text roles of a widget. Each is the class `role--<role>` of `styles/tokens.tcss`."""
+    """The text roles of a widget, defined by the classes `role--<role>` in `styles/tokens.tcss`."""
 
     text: Style
     muted: Style
@@ -85,39 +84,39 @@ _STYLES: WeakKeyDictionary[App[object], tuple[list[RuleSet], dict[object, TextSt
 
 
 def text_styles_of(widget: Widget) -> TextStyles:
-    """The theme's text roles on the ground of `widget`.
+    """Return the theme's text styles on the background of `widget`.
 
-    Worked out when something is painted, and once for all widgets on the same ground. As component classes of every
-    widget, Textual would work them out for each of them, twice before the first paint.
+    Computed on demand and cached per background. As component classes, Textual would compute them for every widget,
+    twice before the first paint.
     """
     app = widget.app
     rules = app.stylesheet.rules
-    kept = _STYLES.get(app)
-    if kept is None or kept[0] is not rules:  # parsed anew for another theme
-        kept = _STYLES[app] = rules, {}
-    known = kept[1]
-    ground = frozenset(app.pseudo_classes), widget.rich_style, widget.background_colors
-    if (styles := known.get(ground)) is None:
-        styles = known[ground] = TextStyles(*(class_style(widget, name) for name in ROLES))
+    entry = _STYLES.get(app)
+    if entry is None or entry[0] is not rules:  # the rules are replaced when the theme changes
+        entry = _STYLES[app] = rules, {}
+    cache = entry[1]
+    key = frozenset(app.pseudo_classes), widget.rich_style, widget.background_colors
+    if (styles := cache.get(key)) is None:
+        styles = cache[key] = TextStyles(*(class_style(widget, name) for name in ROLES))
     return styles
 
 
 class Source:
-    """Text that some lines were painted from; copied in their place when all of them are selected."""
+    """The text that lines were painted from; copied instead of them if all are selected."""
 
-    __slots__ = ("bare", "text")
+    __slots__ = ("inner", "text")
 
-    def __init__(self, text: str, bare: str | None = None) -> None:
+    def __init__(self, text: str, inner: str | None = None) -> None:
         self.text = text
-        self.bare = text if bare is None else bare
-        """What is copied when nothing but these lines is selected: code without its fence."""
+        self.inner = text if inner is None else inner
+        """Text to copy if only these lines are selected: code without its fence."""
 
 
 class Line:
-    """One painted line: its segments, the style of what is left of the width, and its strip once it was shown.
+    """A painted line: segments, the style that fills the remaining width, and a cached strip.
 
-    It also knows what of it is text: `gutter` cells at the left are decoration, `prefix` stands for them in a copy,
-    `glue` is what the source has between this line and the next one.
+    For copying, `gutter` is the number of decorative cells on the left, `prefix` their replacement, and `glue` the
+    source text between this line and the next.
     """
 
     __slots__ = ("_base", "_strip", "fill", "glue", "gutter", "prefix", "segments", "source")
@@ -143,17 +142,17 @@ class Line:
 
     @property
     def text(self) -> str:
-        """Without styles."""
+        """Text without styles."""
         return "".join(segment.text for segment in self.segments)
 
     @property
     def content(self) -> str:
-        """Without styles and gutter."""
+        """Text without styles and gutter."""
         text = self.text
         return split_cells(text, self.gutter)[1] if self.gutter else text
 
     def strip(self, width: int, base: Style) -> Strip:
-        """Ready to paint, exactly `width` cells wide."""
+        """Return the line as a strip of exactly `width` cells."""
         if self._strip is None or self._strip.cell_length != width or self._base is not base:
             self._base = base
             self._strip = Strip(self.segments).adjust_cell_length(width, self.fill or base)
@@ -161,17 +160,17 @@ class Line:
 
 
 def line(*spans: Span, fill: Style | None = None) -> Line:
-    """A line of the given spans, as they are."""
+    """Return a line of the given spans."""
     return Line([Segment(text.translate(CONTROL), style) for text, style in spans if text], fill)
 
 
 def width_of(spans: Iterable[Span]) -> int:
-    """Cells that the spans take on one line."""
+    """Return the width of the spans in cells."""
     return sum(cell_len(text) for text, _style in spans)
 
 
 def split_cells(text: str, cells: int) -> tuple[str, str]:
-    """The longest beginning of `text` that fits `cells`, perhaps nothing, and the rest."""
+    """Split `text` after the longest prefix that fits in `cells`; the prefix may be empty."""
     cells = max(0, cells)
     if text.isascii():
         return text[:cells], text[cells:]
@@ -183,22 +182,22 @@ def split_cells(text: str, cells: int) -> tuple[str, str]:
     return text, ""
 
 
-def _split_some(text: str, cells: int, must: bool) -> tuple[str, str]:
-    """Like `cut`, but takes a character that is too wide for a whole line when it `must`."""
+def _split_at_least_one(text: str, cells: int, must: bool) -> tuple[str, str]:
+    """Like `split_cells`, but if `must`, the first part has at least one character, even if it is too wide."""
     head, rest = split_cells(text, cells)
     return (text[:1], text[1:]) if must and not head else (head, rest)
 
 
 def fit(text: str, cells: int) -> str:
-    """`text` on one line in at most `cells`, an ellipsis in place of what is too much."""
+    """Return `text` on one line of at most `cells`, shortened with an ellipsis."""
     text = text.translate(CONTROL).replace("\n", " ")
     if cell_len(text) <= cells:
         return text
     return split_cells(text, cells - 1)[0] + "…" if cells > 1 else "…"[:cells]
 
 
-class _Breaker:
-    """Breaks spans at blanks. A word may change its style within and still stays whole."""
+class _LineBreaker:
+    """Wraps spans at whitespace. A word of several styles is not broken where the style changes."""
 
     def __init__(self, width: int) -> None:
         self.width = max(1, width)
@@ -213,7 +212,7 @@ class _Breaker:
         for number, part in enumerate(text.split("\n")):
             if number:
                 self.end_line()
-            for match in WORDS.finditer(part):
+            for match in WORD_OR_BLANKS.finditer(part):
                 piece = match[0]
                 if piece.isspace():
                     self.end_word()
@@ -240,7 +239,7 @@ class _Breaker:
 
     def place(self, text: str, style: Style) -> None:
         while cell_len(text) > self.width - self.used:
-            head, text = _split_some(text, self.width - self.used, must=not self.used)
+            head, text = _split_at_least_one(text, self.width - self.used, must=not self.used)
             if head:
                 self.spans.append((head, style))
             self.push("")
@@ -249,7 +248,7 @@ class _Breaker:
             self.used += cell_len(text)
 
     def push(self, glue: str) -> None:
-        self.lines.append(Line(list(_merged(self.spans)), glue=glue))
+        self.lines.append(Line(list(_merge_segments(self.spans)), glue=glue))
         self.spans, self.used, self.gap = [], 0, None
 
     def end_line(self) -> None:
@@ -257,7 +256,7 @@ class _Breaker:
         self.push("\n")
 
 
-def _merged(spans: Iterable[Span]) -> Iterator[Segment]:
+def _merge_segments(spans: Iterable[Span]) -> Iterator[Segment]:
     text, style = "", None
     for piece, styles in spans:
         if styles is style:
@@ -271,8 +270,8 @@ def _merged(spans: Iterable[Span]) -> Iterator[Segment]:
 
 
 def wrap(spans: Sequence[Span], width: int) -> list[Line]:
-    """The spans broken at blanks into lines of at most `width` cells; too long words are broken anywhere."""
-    breaker = _Breaker(width)
+    """Wrap spans at whitespace into lines of at most `width` cells; longer words are broken at any character."""
+    breaker = _LineBreaker(width)
     for text, style in spans:
         breaker.take(text.translate(CONTROL), style)
     breaker.end_line()
@@ -280,28 +279,28 @@ def wrap(spans: Sequence[Span], width: int) -> list[Line]:
 
 
 def chop(spans: Sequence[Span], width: int, fill: Style | None = None) -> list[Line]:
-    """The spans of one line cut at exactly `width` cells: for code, commands and output, where blanks count."""
+    """Break spans at exactly `width` cells, preserving whitespace: for code, commands and output."""
     width = max(1, width)
     lines: list[Line] = []
-    now: list[Segment] = []
+    segments: list[Segment] = []
     used = 0
     for raw, style in spans:
         text = raw.translate(CONTROL).replace("\n", " ")
         while cell_len(text) > width - used:
-            head, text = _split_some(text, width - used, must=not used)
+            head, text = _split_at_least_one(text, width - used, must=not used)
             if head:
-                now.append(Segment(head, style))
-            lines.append(Line(now, fill, glue=""))
-            now, used = [], 0
+                segments.append(Segment(head, style))
+            lines.append(Line(segments, fill, glue=""))
+            segments, used = [], 0
         if text:
-            now.append(Segment(text, style))
+            segments.append(Segment(text, style))
             used += cell_len(text)
-    lines.append(Line(now, fill))
+    lines.append(Line(segments, fill))
     return lines
 
 
 def add_below(lines: list[Line], more: Sequence[Line]) -> list[Line]:
-    """Add lines to others, a blank one between them where there are both."""
+    """Append `more` to `lines`, separated by a blank line if both have content; return `lines`."""
     if lines and more:
         lines.append(Line([]))
     lines += more
@@ -309,10 +308,9 @@ def add_below(lines: list[Line], more: Sequence[Line]) -> list[Line]:
 
 
 def reuse(old: Sequence[Line], new: list[Line]) -> int:
-    """Put the old lines in the place of equal new ones, so that their strips live on. Returns how many are the same
-    from the top."""
+    """Replace new lines by equal old ones to keep their cached strips; return the number of equal leading lines."""
     same = True
-    first = 0
+    equal_lines = 0
     for index, (old_line, new_line) in enumerate(zip(old, new, strict=False)):
         if old_line is not new_line:
             if old_line.segments != new_line.segments or old_line.fill is not new_line.fill:
@@ -326,8 +324,8 @@ def reuse(old: Sequence[Line], new: list[Line]) -> int:
             )
             new[index] = old_line
         if same:
-            first = index + 1
-    return first
+            equal_lines = index + 1
+    return equal_lines
 
 
 def indent(
@@ -337,8 +335,10 @@ def indent(
     *,
     prefix: tuple[str, str] = ("", ""),
 ) -> list[Line]:
-    """The lines with spans in front: `first` before the first one, `rest` (or the same) before the others. `prefix`
-    is what these stand for in a copy."""
+    """Return the lines with `first` in front of the first one and `rest` (default: `first`) in front of the others.
+
+    `prefix` has the texts that replace these when copied.
+    """
     heads = [Segment(*span) for span in first]
     others = heads if rest is None else [Segment(*span) for span in rest]
     head_width, rest_width = width_of(first), width_of(first if rest is None else rest)
@@ -356,38 +356,38 @@ def indent(
 
 
 def hanging(head: Sequence[Span], spans: Sequence[Span], width: int, blank: Style, *, cut: bool = False) -> list[Line]:
-    """Spans broken beside a head, blanks of a style below it; with `cut` broken anywhere, as commands and paths are."""
+    """Wrap spans with a hanging indent after `head`; `cut` breaks them at any character, as for commands and paths."""
     inset = width_of(head)
     lines = chop(spans, width - inset) if cut else wrap(spans, max(8, width - inset))
     return indent(lines, head, [(" " * inset, blank)])
 
 
 def justified_line(left: Sequence[Span], right: Sequence[Span], width: int, styles: TextStyles) -> Line:
-    """Two ends of a line; the left one is shortened when they meet."""
+    """Return a line with left- and right-aligned spans; the left ones are shortened if necessary."""
     room = width - width_of(right) - (2 if right else 0)
-    kept = fitted_spans(left, room)
-    gap = max(0, width - width_of(kept) - width_of(right))
-    return line(*kept, (" " * gap, styles.text), *right)
+    fitted = fitted_spans(left, room)
+    gap = max(0, width - width_of(fitted) - width_of(right))
+    return line(*fitted, (" " * gap, styles.text), *right)
 
 
 def fitted_spans(spans: Sequence[Span], width: int) -> list[Span]:
-    """On one line, with an ellipsis in place of what is too much."""
-    kept: list[Span] = []
+    """Return the spans shortened to one line of `width` cells with an ellipsis."""
+    fitted: list[Span] = []
     for text, style in spans:
-        if short := fit(text, max(0, width - width_of(kept))):
-            kept.append((short, style))
-    return kept
+        if short := fit(text, max(0, width - width_of(fitted))):
+            fitted.append((short, style))
+    return fitted
 
 
 def share_bar(part: float, cells: int, style: Style, styles: TextStyles) -> list[Span]:
-    """`part` of 1 as a bar; what is not nothing shows at least one cell."""
+    """Return a bar for a share from 0 to 1; a share above 0 fills at least one cell."""
     part = min(1.0, max(0.0, part))
     full = min(cells, max(1 if part else 0, round(part * cells)))
     return [("▰" * full, style), ("▱" * (cells - full), styles.faint)]
 
 
 def overlay(spans: Iterable[Span], ranges: Iterable[tuple[int, int]], style: Style) -> list[Span]:
-    """Spans with a style laid over ranges of their text, which do not overlap."""
+    """Return the spans with a style applied to non-overlapping ranges of their text."""
     ranges = sorted(ranges)
     starts = [start for start, _stop in ranges]
     borders = sorted({index for pair in ranges for index in pair})
@@ -406,7 +406,7 @@ def overlay(spans: Iterable[Span], ranges: Iterable[tuple[int, int]], style: Sty
 def beside(
     columns: Sequence[Sequence[Line]], widths: Iterable[int], between: Sequence[Span], styles: TextStyles
 ) -> list[Line]:
-    """Columns side by side; `widths` are those of all but the last one, `between` stands behind each of these."""
+    """Lay out columns side by side. `widths` and the separator `between` are for all but the last column."""
     lines: list[Line] = []
     for row in zip_longest(*columns, fillvalue=Line([])):
         segments: list[Segment] = []
@@ -418,6 +418,6 @@ def beside(
 
 
 def highlighted_line(spans: Sequence[Span], styles: TextStyles) -> Line:
-    """A line on the ground of the cursor."""
+    """Return a line on the background of the cursor."""
     ground = Style(bgcolor=styles.panel.bgcolor)
     return line(*((text, style + ground) for text, style in spans), fill=styles.panel)

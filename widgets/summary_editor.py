@@ -25,7 +25,7 @@ from widgets.dialog_keys import Keys, context_bindings
 from widgets.inputs import LineInput, PlainTextArea
 from widgets.line_view import LinesView
 from widgets.request_view import FieldsView, RequestPanel
-from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, justified_line, line, typable
+from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, justified_line, line, strip_untypable
 
 KEYS = Keys("summary")
 MADE, REJECTED = "+", "-"
@@ -252,12 +252,12 @@ def _label(text: str) -> LinesView:
 
 def _input(text: str, placeholder: str, id: str) -> LineInput:
     field = LineInput(id=id, placeholder=placeholder)
-    field.value = typable(" ".join(text.split("\n")))
+    field.value = strip_untypable(" ".join(text.split("\n")))
     return field
 
 
 def _area(text: str, id: str) -> TextArea:
-    area = PlainTextArea(typable(text), id=id)
+    area = PlainTextArea(strip_untypable(text), id=id)
     area.move_cursor(area.document.end)
     return area
 

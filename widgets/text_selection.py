@@ -1,4 +1,4 @@
-"""The text of blocks without gutters and screen line breaks: what is copied, selected and searched."""
+"""The text of blocks without gutters and line wraps, for selection, copying and search."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from widgets.styled_text import Line, split_cells
 
 
 class JoinedText:
-    """The text of a block's lines as the source has it, and where each line stands in it.
+    """The text of a block's lines without line wraps, with the offset of each line.
 
-    A place in this text stays the same when the lines are broken for another width.
+    Offsets in this text do not change when the lines are wrapped for another width.
     """
 
     __slots__ = ("_contents", "_lines", "_starts", "text")
@@ -35,7 +35,7 @@ class JoinedText:
         self.text = "".join(parts)
 
     def place_at(self, line: int, cell: int, *, after: bool = False) -> int:
-        """The place in the text of what stands at a cell; with `after`, the place behind it."""
+        """Return the offset of the character at a cell, or with `after` the offset following it."""
         if not self._lines:
             return 0
         if line >= len(self._lines):
@@ -48,11 +48,11 @@ class JoinedText:
         return self._starts[line] + min(len(content), count + (1 if after else 0))
 
     def line_of(self, offset: int) -> int:
-        """The line on which a place in the text stands."""
+        """Return the line that contains an offset."""
         return max(0, bisect_right(self._starts, offset) - 1)
 
     def cells(self, line: int, begin: int, end: int) -> tuple[int, int] | None:
-        """The cells of a line that show the text from `begin` to `end`; None when there are none."""
+        """Return the range of cells of a line that show text between two offsets; None if there are none."""
         start, content = self._starts[line], self._contents[line]
         low, high = max(begin - start, 0), min(end - start, len(content))
         if low >= high:
@@ -61,33 +61,35 @@ class JoinedText:
         return left, left + cell_len(content[low:high])
 
     def copy(self, begin: int, end: int, *, alone: bool = True) -> str:
-        """What a copy of the text from `begin` to `end` holds.
+        """Return the text to copy for the range from `begin` to `end`.
 
-        Where all lines of a piece of source are within, it is the source itself. `alone` says that nothing of
-        another block is copied with it.
+        Lines whose source is completely inside the range are copied as that source. `alone` means that no other
+        block is copied with this one.
         """
         parts: list[str] = []
         glue = ""
-        for first, last in self._pieces():
+        for first, last in self._source_runs():
             start, stop = self._starts[first], self._starts[last] + len(self._contents[last])
             if stop < begin or start >= end:
                 continue
             source = self._lines[first].source
-            whole = begin <= start + self._blanks(first) and end >= start + len(self.text[start:stop].rstrip())
-            if source is not None and whole:
+            is_complete = begin <= start + self._leading_blanks(first) and end >= start + len(
+                self.text[start:stop].rstrip()
+            )
+            if source is not None and is_complete:
                 only = alone and begin >= start - 2 and end <= stop + 2
-                parts += (glue, source.bare if only else source.text)
+                parts += (glue, source.inner if only else source.text)
             else:
-                parts += (glue, self._shown(first, last, begin, end))
+                parts += (glue, self._copied_lines(first, last, begin, end))
             glue = self._lines[last].glue
         return "".join(parts)
 
-    def _blanks(self, line: int) -> int:
+    def _leading_blanks(self, line: int) -> int:
         content = self._contents[line]
         return len(content) - len(content.lstrip())
 
-    def _pieces(self) -> Iterator[tuple[int, int]]:
-        """First and last line of each run of lines with one source; lines without one stand alone."""
+    def _source_runs(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and last line of each run with the same source; a line without source is its own run."""
         first = 0
         for number in range(1, len(self._lines) + 1):
             source = self._lines[first].source
@@ -95,7 +97,7 @@ class JoinedText:
                 yield first, number - 1
                 first = number
 
-    def _shown(self, first: int, last: int, begin: int, end: int) -> str:
+    def _copied_lines(self, first: int, last: int, begin: int, end: int) -> str:
         parts: list[str] = []
         fresh = first == 0 or self._lines[first - 1].glue == "\n"
         for number in range(first, last + 1):
@@ -113,13 +115,13 @@ class JoinedText:
         return "".join(parts)
 
 
-Place: TypeAlias = tuple[int, int]
-"""A block and a place in its text."""
+TextPosition: TypeAlias = tuple[int, int]
+"""(block, offset in its text)"""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterSpan:
-    """The character under the pointer: its block, where it begins and where it ends."""
+    """The character under the pointer: its block and its range of offsets."""
 
     block: int
     begin: int
@@ -128,59 +130,59 @@ class CharacterSpan:
 
 @dataclass(frozen=True, slots=True)
 class TextSelection:
-    """From the character where it began to the one where it stands now, both included."""
+    """A selection between two characters, both included."""
 
     anchor: CharacterSpan
     head: CharacterSpan
 
     @property
-    def start(self) -> Place:
-        """The first selected place."""
+    def start(self) -> TextPosition:
+        """First selected position."""
         return min((self.anchor.block, self.anchor.begin), (self.head.block, self.head.begin))
 
     @property
-    def stop(self) -> Place:
-        """The place behind the last selected one."""
+    def stop(self) -> TextPosition:
+        """Position after the last selected one."""
         return max((self.anchor.block, self.anchor.end), (self.head.block, self.head.end))
 
     def within(self, block: int, size: int) -> tuple[int, int] | None:
-        """What is selected of the text of a block that has `size` characters; None when nothing is."""
+        """Return the selected range of a block with `size` characters; None if nothing of it is selected."""
         (first, begin), (last, end) = self.start, self.stop
         if not first <= block <= last:
             return None
         return begin if block == first else 0, end if block == last else size
 
     def text(self, joined: Callable[[int], JoinedText]) -> str:
-        """All that is selected, blocks apart by a blank line."""
+        """Return the selected text, with a blank line between blocks."""
         first, last = self.start[0], self.stop[0]
         parts = []
         for block in range(first, last + 1):
             joined_text = joined(block)
-            found = self.within(block, len(joined_text.text))
-            if found is not None:
-                parts.append(joined_text.copy(*found, alone=first == last).strip("\n"))
+            selected = self.within(block, len(joined_text.text))
+            if selected is not None:
+                parts.append(joined_text.copy(*selected, alone=first == last).strip("\n"))
         return "\n\n".join(part for part in parts if part.strip())
 
 
-SLICE = 0.004
-"""Seconds of counting after which the event loop gets a turn."""
+COUNT_SECONDS = 0.004
+"""Seconds of counting before yielding to the event loop."""
 
 
 class Searchable(Protocol):
-    """A block as far as the search needs it."""
+    """The part of a block that the search uses."""
 
-    def plain(self) -> str:
-        """Its own text."""
+    def plain_text(self) -> str:
+        """Return the text to search."""
 
 
 def lower(text: str) -> str:
-    """`text` in lower case with every character in its place."""
-    low = text.lower()
-    return low if len(low) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
+    """Return `text` in lower case without changing any offset."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
 
 
 def find_all(text: str, query: str) -> Iterator[tuple[int, int]]:
-    """Where `query` stands in `text`, one place behind the other."""
+    """Yield the range of each non-overlapping match of `query`."""
     offset = text.find(query) if query else -1
     while offset >= 0:
         yield offset, offset + len(query)
@@ -188,32 +190,32 @@ def find_all(text: str, query: str) -> Iterator[tuple[int, int]]:
 
 
 class TextSearch:
-    """One search. A query without capital letters finds both."""
+    """A search through blocks; case-sensitive if the query has capitals."""
 
     def __init__(self, query: str) -> None:
         self.query = query
         self.counts: list[int] = []
-        """Matches in each block that was counted, from the first one on."""
+        """Number of matches in each block counted so far."""
         self.total = 0
         self.done = False
         self.current: tuple[int, int] | None = None
-        """Block of the match the user is at, and which of its matches it is."""
-        self._folded = query == query.lower()
+        """Current match as (block, index of the match in it)."""
+        self._ignore_case = query == query.lower()
         self._spans: dict[int, tuple[JoinedText, list[tuple[int, int]]]] = {}
 
     def _fold(self, text: str) -> str:
-        return lower(text) if self._folded else text
+        return lower(text) if self._ignore_case else text
 
     def count(self, block: int, matches: int) -> None:
-        """So many matches are in a block."""
+        """Set the number of matches of a block that was already counted."""
         if block < len(self.counts):
             self.total += matches - self.counts[block]
             self.counts[block] = matches
 
     def recount(self, block: int, source: Searchable) -> None:
-        """A block changed."""
+        """Count the matches of a changed block again."""
         if block < len(self.counts):
-            self.count(block, self._fold(source.plain()).count(self.query))
+            self.count(block, self._fold(source.plain_text()).count(self.query))
             self._spans.pop(block, None)
 
     async def scan(self, blocks: Sequence[Searchable]) -> None:
@@ -222,23 +224,23 @@ class TextSearch:
         while self.query and len(self.counts) < len(blocks):
             self.counts.append(0)
             self.recount(len(self.counts) - 1, blocks[len(self.counts) - 1])
-            if perf_counter() - began > SLICE:
+            if perf_counter() - began > COUNT_SECONDS:
                 await sleep(0)
                 began = perf_counter()
         await sleep(0)
         self.done = True
 
     def spans(self, block: int, joined: JoinedText) -> list[tuple[int, int]]:
-        """Where the matches stand in what a block shows."""
-        known = self._spans.get(block)
-        if known is None or known[0] is not joined:
-            known = self._spans[block] = (joined, list(find_all(self._fold(joined.text), self.query)))
+        """Return the ranges of the matches in the text of a block."""
+        cached = self._spans.get(block)
+        if cached is None or cached[0] is not joined:
+            cached = self._spans[block] = (joined, list(find_all(self._fold(joined.text), self.query)))
             if len(self._spans) > 200:
                 del self._spans[next(iter(self._spans))]
-        return known[1]
+        return cached[1]
 
-    def beyond(self, block: int, direction: int) -> int | None:
-        """The next block with matches in a direction, around the end if need be; the same one last."""
+    def next_block(self, block: int, direction: int) -> int | None:
+        """Return the next block with matches in a direction, wrapping around and trying `block` itself last."""
         size = len(self.counts)
         return next(
             (offset for step in range(1, size + 1) if self.counts[offset := (block + direction * step) % size]), None
@@ -246,8 +248,8 @@ class TextSearch:
 
     @property
     def number(self) -> int:
-        """Which match of all the user is at, from 1; 0 before the first."""
+        """Number of the current match, from 1; 0 if there is none."""
         if self.current is None:
             return 0
-        block, which = self.current
-        return sum(self.counts[:block]) + min(which + 1, self.counts[block])
+        block, match_index = self.current
+        return sum(self.counts[:block]) + min(match_index + 1, self.counts[block])

@@ -1,21 +1,22 @@
-"""The one module that uses private names of Textual's apps, screens and widgets. Each use has a public way as its
-fallback. (`tui_agent/tui/driver.py` and `tui_agent/tui/paste.py` extend Textual's terminal driver and its parser, which
-an app can choose through `driver_class`; `tests/tui/test_paste.py` says what they need.)
+"""All uses of private names of Textual's apps, screens and widgets, each with a public fallback.
 
-What is used, and what happens in a version of Textual without it:
+(`tui_agent/tui/driver.py` and `tui_agent/tui/paste.py` extend Textual's terminal driver and parser, which an app can
+select with `driver_class`; `tests/tui/test_paste.py` checks what they need.)
+
+Private names, and the behavior in a version of Textual without them:
 
 - `Screen._compositor`, `_compositor_refresh`, `_screen_resized`, `Compositor._dirty_regions`, `_get_renders` and
-  `ChopsUpdate`: only changed cells are written. Without them Textual writes whole lines.
-- `Compositor.render_strips` of the screen below: a dialog dims it quickly. Without it Textual does, slowly.
-- `Widget._bindings`, `App._keymap`: keys in fields act in the order they were pressed. Without them the bindings that
-  are active on the screen are asked.
-- `DOMNode._attach`: a style sheet's classes are computed without a widget. Without it they are component classes.
-- `MessagePump._pending_message`: a key that was received and not handled yet. Without it only the queue counts.
-- `Widget._pruning`: a widget that is being removed. Without it, one that is no longer attached.
-- `Widget._forward_event`: hand a key to another widget. Without it the key is posted.
-- `TextArea._replace_via_keyboard`: replace as if typed. Without it as a program does.
-- `App._driver`: write to the terminal beside the screen, such as its title. Without it only the bell remains.
-- `App._filters`: without colors keep bold and dim. Without it Textual turns colors into shades of grey.
+  `ChopsUpdate`: only changed cells are written. Without them, Textual writes complete lines.
+- `Compositor.render_strips` of the screen below: fast dimming under a dialog. Without it, Textual dims slowly.
+- `Widget._bindings`, `App._keymap`: keys in fields act in the order they were pressed. Without them, the active
+  bindings of the screen are used.
+- `DOMNode._attach`: styles of CSS classes without a widget. Without it, they are component classes.
+- `MessagePump._pending_message`: a key received but not handled yet. Without it, only the queue is checked.
+- `Widget._pruning`: a widget being removed. Without it, `is_attached` is checked.
+- `Widget._forward_event`: forwards a key to another widget. Without it, the key is posted.
+- `TextArea._replace_via_keyboard`: replaces as if typed. Without it, `TextArea.replace` is used.
+- `App._driver`: writes to the terminal outside the screen, such as its title. Without it, only the bell works.
+- `App._filters`: keeps bold and dim without colors. Without it, Textual converts colors to shades of gray.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ else:
         ChopsUpdate = Compositor = LayoutUpdate = object
 
 MISSING: Final[set[str]] = set()
-"""Names that are treated as missing: tests put them here."""
+"""Names to treat as missing, for tests."""
 COMPOSITOR: Final = ("_dirty_regions", "_get_renders", "visible_widgets", "render_partial_update", "render_full_update")
 
 
 def has(owner: object, *names: str) -> bool:
-    """True if `owner` has all the names."""
+    """Return whether `owner` has all the names."""
     return all(name not in MISSING and hasattr(owner, name) for name in names)
 
 
@@ -64,12 +65,12 @@ def has(owner: object, *names: str) -> bool:
 
 
 def driver_of(app: App[Any]) -> Driver | None:
-    """What `app` reads from and writes to; None before it runs, or if only Textual can tell."""
+    """Return the terminal driver; None before the app runs or if it is not accessible."""
     return app._driver if has(app, "_driver") else None
 
 
 def drop_colors(app: App[Any]) -> None:
-    """Paint with attributes such as bold alone: shades of grey would be colors too."""
+    """Paint with attributes such as bold instead of shades of gray."""
     if has(app, "_filters"):
         app._filters = [NoColor() if isinstance(active, Monochrome) else active for active in app._filters]
 
@@ -78,7 +79,7 @@ def drop_colors(app: App[Any]) -> None:
 
 
 def field_bindings(widget: Widget, key: str) -> Iterable[Binding]:
-    """What `key` is bound to in `widget` itself, with the user's own keys."""
+    """Return the bindings of `key` in `widget` itself, with the user's key settings."""
     if has(widget, "_bindings") and has(widget.app, "_keymap"):
         bindings = widget._bindings
         if widget.app._keymap:
@@ -90,17 +91,17 @@ def field_bindings(widget: Widget, key: str) -> Iterable[Binding]:
 
 
 def keys_waiting(pump: MessagePump) -> bool:
-    """True while messages, such as keys, wait for `pump`."""
+    """Return whether messages, such as keys, are waiting for `pump`."""
     return pump.message_queue_size > 0 or (has(pump, "_pending_message") and pump._pending_message is not None)
 
 
 def is_being_removed(widget: Widget) -> bool:
-    """True from the moment when the removal of `widget` is asked for."""
+    """Return whether removal of `widget` was requested."""
     return widget._pruning if has(widget, "_pruning") else not widget.is_attached
 
 
 def forward_key(widget: Widget, event: events.Key) -> None:
-    """Hand a key to `widget`, as the app does for the focused one."""
+    """Forward a key to `widget`, as the app does for the focused widget."""
     if has(widget, "_forward_event"):
         widget._forward_event(event)
     else:
@@ -108,7 +109,7 @@ def forward_key(widget: Widget, event: events.Key) -> None:
 
 
 def replace_selection(area: TextArea, text: str) -> None:
-    """Put `text` in the place of what is selected, the cursor behind it."""
+    """Replace the selection by `text` and move the cursor after it."""
     if has(area, "_replace_via_keyboard"):
         if (done := area._replace_via_keyboard(text, *area.selection)) is not None:
             area.move_cursor(done.end_location)
@@ -117,7 +118,7 @@ def replace_selection(area: TextArea, text: str) -> None:
 
 
 def class_style(widget: Widget, name: str) -> Style:
-    """The style that the style sheet gives to the class `name` on the ground of `widget`."""
+    """Return the style of the CSS class `name` on the background of `widget`."""
     if not has(DOMNode, "_attach"):
         return widget.get_component_rich_style(name)
     node = DOMNode(classes=name)
@@ -127,12 +128,12 @@ def class_style(widget: Widget, name: str) -> Style:
 
 
 def component_classes(names: Iterable[str]) -> set[str]:
-    """The component classes that `class_style` needs on a widget."""
+    """Return the component classes that `class_style` needs on a widget."""
     return set() if has(DOMNode, "_attach") else set(names)
 
 
 def strips_of(screen: Screen[object]) -> list[Strip] | None:
-    """What `screen` shows; None if only Textual can tell."""
+    """Return the lines of `screen`; None if they are not accessible."""
     return screen._compositor.render_strips() if has(screen, "_compositor") and compositor_fits() else None
 
 
@@ -140,7 +141,7 @@ def strips_of(screen: Screen[object]) -> list[Strip] | None:
 
 
 def compositor_fits() -> bool:
-    """True if Textual's compositor is the one that `DiffingCompositor` extends."""
+    """Return whether Textual's compositor has the interface that `DiffingCompositor` extends."""
     return (
         Compositor is not object
         and has(Compositor(), *COMPOSITOR, "render_strips")
@@ -149,46 +150,46 @@ def compositor_fits() -> bool:
     )
 
 
-UNSURE = "\u2600"
-"""From here on a character may take more cells than Rich thinks."""
+FIRST_UNSURE_CHARACTER = "\u2600"
+"""First character whose width may differ between Rich and terminals."""
 
 Chops = Sequence[Mapping[int, Strip | None]]
-"""For each row of the screen: column → what is painted from there to the next column."""
+"""For each row of the screen: column → strip painted from there."""
 
 
 class PaintedRows:
-    """What stands on the terminal, as far as it is known."""
+    """The known contents of the terminal."""
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[list[int], dict[int, Strip]]] = {}
 
     def forget(self) -> None:
-        """Somebody else painted: nothing is known."""
+        """Forget everything, as after another screen painted."""
         self._rows.clear()
 
     def row(self, y: int, ends: list[int]) -> dict[int, Strip]:
-        """The pieces of a row; nothing when it was divided in another way."""
-        known = self._rows.get(y)
-        if known is None or known[0] != ends:
-            known = self._rows[y] = (ends, {})
-        return known[1]
+        """Return the strips of a row by column; empty if the row was split differently."""
+        cached = self._rows.get(y)
+        if cached is None or cached[0] != ends:
+            cached = self._rows[y] = (ends, {})
+        return cached[1]
 
 
 class ChangedCells(ChopsUpdate):
-    """An update that is compared with what is shown at the moment it is written."""
+    """An update that writes only cells that differ from the terminal's contents."""
 
     def __init__(
-        self, chops: Chops, spans: list[tuple[int, int, int]], chop_ends: list[list[int]], shown: PaintedRows
+        self, chops: Chops, spans: list[tuple[int, int, int]], chop_ends: list[list[int]], painted: PaintedRows
     ) -> None:
         super().__init__(chops, spans, chop_ends)
-        self._shown = shown
+        self._painted = painted
 
     def render_segments(self, console: Console) -> str:
-        """The bytes for the terminal."""
+        """Return the output for the terminal."""
         written: list[str] = []
         for y, left, right in self.spans:
             ends = self.chop_ends[y]
-            row = self._shown.row(y, ends)
+            row = self._painted.row(y, ends)
             for end, (x, strip) in zip(ends, self.chops[y].items(), strict=False):
                 if strip is None or x >= right or end <= left:
                     continue
@@ -198,17 +199,17 @@ class ChangedCells(ChopsUpdate):
                 row[x] = strip
                 if before is None:
                     written.append(f"\x1b[{y + 1};{x + 1}H{strip.render(console)}")
-                elif change := _change(before, strip):
+                elif change := _changed_cells(before, strip):
                     written.append(f"\x1b[{y + 1};{x + 1 + change[0]}H{change[1].render(console)}")
         return "".join(written)
 
 
-def _change(old: Strip, new: Strip) -> tuple[int, Strip] | None:
-    """The cells of `new` from the first to the last that differ from `old`; None when there are none."""
+def _changed_cells(old: Strip, new: Strip) -> tuple[int, Strip] | None:
+    """Return the first changed cell and the strip from there to the last one; None without a change."""
     before, after = list(old), list(new)
     if before == after:
         return None
-    if old.cell_length != new.cell_length or not (_steady(old.text) and _steady(new.text)):
+    if old.cell_length != new.cell_length or not (_has_certain_width(old.text) and _has_certain_width(new.text)):
         return 0, new
     first, last = 0, 0
     limit = min(len(before), len(after))
@@ -219,27 +220,28 @@ def _change(old: Strip, new: Strip) -> tuple[int, Strip] | None:
     index = sum(segment.cell_length for segment in after[:first])
     was, middle = before[first : len(before) - last], after[first : len(after) - last]
     if was and middle:
-        same = _same(was[0], middle[0])
-        was[0], middle[0] = _cut(was[0], same, None), _cut(middle[0], same, None)
+        same = _common_cells(was[0], middle[0])
+        was[0], middle[0] = _slice_segment(was[0], same, None), _slice_segment(middle[0], same, None)
         index += same
-        if same := _same(was[-1], middle[-1], -1):
-            middle[-1] = _cut(middle[-1], 0, -same)
+        if same := _common_cells(was[-1], middle[-1], -1):
+            middle[-1] = _slice_segment(middle[-1], 0, -same)
     return index, Strip(segment for segment in middle if segment.text)
 
 
-def _steady(text: str) -> bool:
-    """True when every character takes one cell on every terminal; about emoji and combining marks they disagree, and
-    then only a whole line is sure to look right."""
-    return text.isascii() or (max(text) < UNSURE and cell_len(text) == len(text))
+def _has_certain_width(text: str) -> bool:
+    """Return whether every character is one cell wide on every terminal.
+
+    Terminals disagree about emoji and combining marks; such lines must be written completely.
+    """
+    return text.isascii() or (max(text) < FIRST_UNSURE_CHARACTER and cell_len(text) == len(text))
 
 
-def _cut(segment: Segment, first: int, last: int | None) -> Segment:
+def _slice_segment(segment: Segment, first: int, last: int | None) -> Segment:
     return Segment(segment.text[first:last], segment.style)
 
 
-def _same(old: Segment, new: Segment, step: int = 1) -> int:
-    """Cells that two pieces share at their beginning, or with step -1 at their end; only where a character
-    is a cell."""
+def _common_cells(old: Segment, new: Segment, step: int = 1) -> int:
+    """Return the number of equal ASCII cells at the start of two segments, or at the end with step -1."""
     if old.style != new.style or not (old.text.isascii() and new.text.isascii()):
         return 0
     pairs = zip(old.text[::step], new.text[::step], strict=False)
@@ -249,50 +251,50 @@ def _same(old: Segment, new: Segment, step: int = 1) -> int:
 
 
 class DiffingCompositor(Compositor):
-    """Asks widgets only for the rows that changed, and leaves out of a partial update what is shown already."""
+    """Renders only changed rows of widgets, and omits unchanged cells from partial updates."""
 
     def __init__(self, painted: PaintedRows) -> None:
         super().__init__()
         self.painted = painted
-        self._wanted: list[Region] = []
+        self._dirty: list[Region] = []
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """See Compositor."""
-        self._wanted = [region.intersection(self.size.region) for region in self._dirty_regions]
+        self._dirty = [region.intersection(self.size.region) for region in self._dirty_regions]
         try:
             update = super().render_partial_update()
         finally:
-            self._wanted = []
+            self._dirty = []
         if update is None:
             return None
         return ChangedCells(update.chops, update.spans, update.chop_ends, self.painted)
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
-        """See Compositor. Whoever asks for all wants it written, whatever stands there."""
+        """See Compositor. A full update writes all cells, whatever the terminal shows."""
         self.painted.forget()
         return super().render_full_update(simplify)
 
     def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
-        """From front to back; a region that a widget fills is done with."""
-        wanted = [region for region in self._wanted if region]
-        if not wanted:
+        """Yield renders from front to back, skipping dirty regions completely covered by widgets in front."""
+        dirty = [region for region in self._dirty if region]
+        if not dirty:
             yield from super()._get_renders(crop)
             return
         for widget, (region, clip) in self.visible_widgets.items():
             seen = region.intersection(clip)
-            touched = [both for region in wanted if (both := seen.intersection(region))]
+            touched = [both for region in dirty if (both := seen.intersection(region))]
             if not touched:
                 continue
             top, bottom = min(region.y for region in touched), max(region.bottom for region in touched)
             rows = Region(seen.x, top, seen.width, bottom - top)
             yield region, rows, widget.render_lines(rows.translate(-region.offset))
-            wanted = [region for region in wanted if not seen.contains_region(region)]
-            if not wanted:
+            dirty = [region for region in dirty if not seen.contains_region(region)]
+            if not dirty:
                 return
 
 
 class DiffingScreen(Screen[None]):
-    """The screen that a session is shown on: only what differs from what the terminal shows is written."""
+    """The screen of a session; writes only cells that differ from the terminal's contents."""
 
     AUTO_FOCUS = "#prompt"
 
@@ -300,7 +302,7 @@ class DiffingScreen(Screen[None]):
         super().__init__(id=id)
         self._painted = PaintedRows()
         self.cost = 0.0
-        """Seconds that the last paint took."""
+        """Duration of the last paint in seconds."""
         if has(self, "_compositor") and compositor_fits():
             self._compositor = DiffingCompositor(self._painted)
 
@@ -312,15 +314,15 @@ class DiffingScreen(Screen[None]):
         self.cost = monotonic() - began
 
     def _screen_resized(self, size: Size) -> None:
-        self._painted.forget()  # terminals move text about when their size changes
-        if size == self.size:  # it was another one for a moment
+        self._painted.forget()  # terminals reflow text on a resize
+        if size == self.size:  # the size changed and changed back
             self.refresh()
         super()._screen_resized(size)
 
     def on_screen_suspend(self) -> None:
-        """Another screen paints now."""
+        """Forget the contents, as another screen paints now."""
         self._painted.forget()
 
     def on_screen_resume(self) -> None:
-        """What the other screen left is not ours."""
+        """Forget the contents, as another screen painted."""
         self._painted.forget()

@@ -1,4 +1,4 @@
-"""The transcript: the blocks of a session, what is selected of them, and the search through them."""
+"""The transcript of a session, with selection and search."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from widgets.blocks.user import ShellBlock
 from widgets.styled_text import Line, Source, TextStyles
 from widgets.text_selection import CharacterSpan, JoinedText, TextSearch, TextSelection
 
-NEAR = 50
-"""Blocks at the end that are painted as they come; older ones only when they are scrolled to."""
+EAGER_BLOCKS = 50
+"""Number of blocks at the end that are painted immediately; older ones are painted when scrolled to."""
 
-EDGE = 0.05
-"""Seconds between two lines while a selection is dragged over the edge."""
+DRAG_SCROLL_SECONDS = 0.05
+"""Seconds per line while a selection is dragged beyond the edge."""
 
-TICKED = 500
-"""Blocks from the end that may show time: those of sub-agents come between a call and its end."""
+TICKED_BLOCKS = 500
+"""Number of blocks at the end that may show a running time; sub-agent blocks come after the block of their call."""
 
 MARKS = ("transcript--selected", "transcript--found", "transcript--current")
 
 
 class Transcript(BlockView):
-    """All blocks of a session. Selecting and searching end following."""
+    """The blocks of a session, with selection and search. Both stop following the end."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*MARKS}
 
@@ -48,47 +48,47 @@ class Transcript(BlockView):
         super().__init__(now=now, greeting=greeting, id=id)
         self.selection: TextSelection | None = None
         self.finder: TextSearch | None = None
-        self._began = (0, 0), 0, True
-        """Where the view stood when the search began, its last block, and whether it followed."""
-        self._pressed: CharacterSpan | None = None
+        self._search_origin = (0, 0), 0, True
+        """When the search began: the anchor of the view, its last visible block, and whether it followed the end."""
+        self._press_span: CharacterSpan | None = None
         self._dragged = False
         self._pointer = (0, 0)
-        self._edge: Timer | None = None
-        self._copied = (-1, -1)
-        """Which reply and which part of it `select_last` selected."""
+        self._drag_timer: Timer | None = None
+        self._last_copied = (-1, -1)
+        """Reply and part that `select_last` selected last."""
         self._marks: tuple[Style, ...] = ()
 
     # --- what the router calls ---
 
     def show(self, items: list[Item], touched: Iterable[int]) -> None:
-        """Items were added or changed."""
-        near = len(items) - NEAR
-        before, first = self.scroll_offset, self._stack.total
+        """Update the blocks of added or changed items (`touched` are indexes into `items`)."""
+        first_eager = len(items) - EAGER_BLOCKS
+        offset_before, first_line = self.scroll_offset, self._stack.total
         for index in sorted(touched):
             while index >= len(self.blocks) and len(self.blocks) < len(items):
                 self._append(items[len(self.blocks)])
             block = self.blocks[index]
-            if index < near and not block.exact(self._width):
+            if index < first_eager and not block.exact(self._width):
                 self._guess(index)
             else:
                 self._remeasure(index)
-                first = min(first, self._stack.top(index) + self._gaps[index] + block.kept)
+                first_line = min(first_line, self._stack.top(index) + self._gaps[index] + block.reused_lines)
             if self.finder is not None:
                 self.finder.recount(index, block)
-        if self._settle() or self.scroll_offset != before:
+        if self._settle() or self.scroll_offset != offset_before:
             self.refresh()
-        elif (top := max(0, first - self.scroll_offset.y)) < self.size.height:
+        elif (top := max(0, first_line - self.scroll_offset.y)) < self.size.height:
             self.refresh(Region(0, top, self.size.width, self.size.height - top))
 
     def load_older(self, items: list[Item], older: int) -> None:
-        """All items anew, `older` ones before those that are shown so far; what is seen stays where it is."""
+        """Replace the items, of which the first `older` were not loaded before. The visible lines do not move."""
         self.select(None)
         self._hold_text()
-        before, following, (index, within) = self.blocks, self.following, self._anchor
-        self.blocks, self._gaps, self.following = [], [], True  # what comes from before is not new
+        old_blocks, following, (index, within) = self.blocks, self.following, self._anchor
+        self.blocks, self._gaps, self.following = [], [], True  # do not count older items as unseen
         for item in items:
             self._append(item)
-        for number, block in enumerate(before[: len(items) - older]):
+        for number, block in enumerate(old_blocks[: len(items) - older]):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
                 self.blocks[older + number].unfolded = block.unfolded
         self.following = following
@@ -99,33 +99,33 @@ class Transcript(BlockView):
                 self.finder.recount(number, block)
 
     def refresh_greeting(self) -> None:
-        """Something in the greeting changed."""
+        """Repaint a changed greeting."""
         if self.scroll_offset.y < 8:
             self.refresh()
 
     def tick(self) -> bool:
-        """A second went by: paint again what shows time. False when nothing does."""
+        """Repaint the blocks that show a running time, once a second; return whether there are any."""
         last = len(self.blocks)
-        places = [
+        live_blocks = [
             index
-            for index in range(max(0, last - TICKED), last)
-            if self.blocks[index].live and self.blocks[index].shown
+            for index in range(max(0, last - TICKED_BLOCKS), last)
+            if self.blocks[index].live and self.blocks[index].is_visible
         ]
-        for index in places:
+        for index in live_blocks:
             self._remeasure(index)
-        if places:
+        if live_blocks:
             self._settle()
             self.refresh()
-        return bool(places)
+        return bool(live_blocks)
 
     @property
-    def holding(self) -> bool:
-        """True while the beginning of a reply waits for a few more characters."""
+    def holds_back(self) -> bool:
+        """Whether the beginning of a reply is held back until more of it has arrived."""
         last = self.blocks[-1] if self.blocks else None
         return isinstance(last, ReplyBlock) and last.held
 
     def show_details(self, details: bool) -> None:
-        """Unfold or fold everything."""
+        """Unfold or fold all blocks."""
         self.options.details = details
         for block in self.blocks:
             block.unfolded = None
@@ -134,16 +134,16 @@ class Transcript(BlockView):
     # --- selecting ---
 
     def joined(self, index: int) -> JoinedText:
-        """What a block says."""
+        """Return the text of a block."""
         return self.blocks[index].joined(self._width, self.text_styles)
 
     @property
     def selected_text(self) -> str:
-        """The source of what is selected; empty when nothing is."""
+        """Source of the selected text; empty without a selection."""
         return self.selection.text(self.joined) if self.selection else ""
 
     def select(self, selection: TextSelection | None) -> None:
-        """Select something else, or nothing."""
+        """Change the selection; None clears it."""
         if selection != self.selection:
             self.selection = selection
             self.refresh()
@@ -151,45 +151,45 @@ class Transcript(BlockView):
             self._set_following(True)
 
     def select_last(self) -> str:
-        """Select the last reply; again: its last code block, the one before it, and so on around.
+        """Select the last reply; repeated calls cycle through its code blocks, last one first.
 
-        Returns what was selected, in words; empty when there is no reply.
+        Return a description of the selection; empty if there is no reply.
         """
-        index = next((n for n in range(len(self.blocks) - 1, -1, -1) if self._replied(n)), -1)
+        index = next((n for n in range(len(self.blocks) - 1, -1, -1) if self._is_main_reply(n)), -1)
         if index < 0:
             return ""
-        step = self._copied[1] + 1 if self._copied[0] == index and self.selection else 0
+        step = self._last_copied[1] + 1 if self._last_copied[0] == index and self.selection else 0
         return self._select_part(index, step)
 
     def select_code(self, number: int) -> tuple[str, int]:
-        """Select code block `number` of the last reply that has any; 0 is its last one.
+        """Select code block `number` of the last reply with code blocks; 0 selects its last one.
 
-        Returns what was selected, in words, empty when there is no such block; and how many that reply has.
+        Return a description of the selection (empty if there is no such block) and the reply's number of code blocks.
         """
         for index in range(len(self.blocks) - 1, -1, -1):
-            if self._may_hold_code(index) and (count := len(self._codes(index))):
+            if self._may_hold_code(index) and (count := len(self._code_sources(index))):
                 if not 0 <= number <= count:
                     return "", count
                 return self._select_part(index, count - number + 1 if number else 1), count
         return "", 0
 
     def _may_hold_code(self, index: int) -> bool:
-        """A look at the text, since painting all replies of a long session would take long."""
+        """Check the source for code blocks; painting every reply of a long session would be slow."""
         block = self.blocks[index]
         text = block.item.text.text if isinstance(block, ReplyBlock) else ""
         return any(mark in text for mark in ("```", "~~~", "\n    ", "\n\t"))
 
-    def _codes(self, index: int) -> list[Source]:
-        """The code blocks of a reply, the last one first."""
+    def _code_sources(self, index: int) -> list[Source]:
+        """Return the code blocks of a reply, last one first."""
         lines = self.blocks[index].lines(self._width, self.text_styles)
-        codes = [row.source for row in lines if row.source and row.source.bare is not row.source.text]
+        codes = [row.source for row in lines if row.source and row.source.inner is not row.source.text]
         return list(dict.fromkeys(codes))[::-1]
 
     def _select_part(self, index: int, step: int) -> str:
-        """Select a reply whole (0), or one of its code blocks."""
-        lines, parts = self.blocks[index].lines(self._width, self.text_styles), self._codes(index)
+        """Select all of a reply (step 0) or one of its code blocks; return a description."""
+        lines, parts = self.blocks[index].lines(self._width, self.text_styles), self._code_sources(index)
         step %= len(parts) + 1
-        self._copied = (index, step)
+        self._last_copied = (index, step)
         wanted = parts[step - 1] if step else None
         numbers = [n for n, row in enumerate(lines) if (row.source is wanted if wanted else row.source)]
         if not numbers:
@@ -199,12 +199,12 @@ class Transcript(BlockView):
         self.select(TextSelection(CharacterSpan(index, begin, begin), CharacterSpan(index, end, end)))
         return f"code block {len(parts) - step + 1} of {len(parts)}" if wanted else "the last reply"
 
-    def _replied(self, index: int) -> bool:
+    def _is_main_reply(self, index: int) -> bool:
         block = self.blocks[index]
         return isinstance(block, ReplyBlock) and bool(block.item.text.size) and not block.item.agent
 
-    def _mark(self, x: int, y: int) -> CharacterSpan | None:
-        """The character at a cell of the visible part, or the nearest one."""
+    def _span_at(self, x: int, y: int) -> CharacterSpan | None:
+        """Return the character at or nearest to a cell of the visible area."""
         if not self.blocks:
             return None
         at = min(max(0, y + self.scroll_offset.y), max(0, self._stack.total - 1))
@@ -217,56 +217,56 @@ class Transcript(BlockView):
         return CharacterSpan(index, joined.place_at(line, x), joined.place_at(line, x, after=True))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Perhaps the beginning of a selection."""
+        """Start a possible selection."""
         offset = event.get_content_offset_capture(self)
         if event.button == 1 and 0 <= offset.x < self._width + 1:
-            self._pressed, self._dragged = self._mark(*offset), False
+            self._press_span, self._dragged = self._span_at(*offset), False
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Select up to here; beyond the edge the view follows."""
-        if self._pressed is None:
+        """Extend the selection; scroll while the pointer is beyond the edge."""
+        if self._press_span is None:
             return
         self._pointer = event.get_content_offset_capture(self)
-        mark = self._mark(*self._pointer)
-        if mark is None or (mark == self._pressed and not self._dragged):
+        mark = self._span_at(*self._pointer)
+        if mark is None or (mark == self._press_span and not self._dragged):
             return
         self._dragged = True
         self._set_following(False)
         height = self.scrollable_content_region.height
         outside = not 0 <= self._pointer[1] < height
-        if outside and self._edge is None:
-            self._edge = self.set_interval(EDGE, self._drag)
+        if outside and self._drag_timer is None:
+            self._drag_timer = self.set_interval(DRAG_SCROLL_SECONDS, self._drag_scroll)
         elif not outside:
-            self._end_edge()
-        self.select(TextSelection(self._pressed, mark))
+            self._stop_drag_scroll()
+        self.select(TextSelection(self._press_span, mark))
 
-    def _drag(self) -> None:
+    def _drag_scroll(self) -> None:
         x, y = self._pointer
         self.scroll_to(y=self.scroll_offset.y + (-1 if y < 0 else 1), animate=False)
         self._set_following(False)
-        mark = self._mark(x, max(0, min(y, self.scrollable_content_region.height - 1)))
-        if self._pressed and mark:
-            self.select(TextSelection(self._pressed, mark))
+        mark = self._span_at(x, max(0, min(y, self.scrollable_content_region.height - 1)))
+        if self._press_span and mark:
+            self.select(TextSelection(self._press_span, mark))
 
-    def _end_edge(self) -> None:
-        if self._edge is not None:
-            self._edge.stop()
-            self._edge = None
+    def _stop_drag_scroll(self) -> None:
+        if self._drag_timer is not None:
+            self._drag_timer.stop()
+            self._drag_timer = None
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """The selection stands; a mere click takes it away."""
-        if self._pressed is None:
+        """Finish the selection; a click without dragging clears it."""
+        if self._press_span is None:
             return
         self.release_mouse()
-        self._end_edge()
-        self._pressed = None
+        self._stop_drag_scroll()
+        self._press_span = None
         if not self._dragged:
             self._dragged = self.selection is not None
             self.select(None)
 
     def on_click(self, event: events.Click) -> None:
-        """Fold or unfold the block that was clicked."""
+        """Fold or unfold the clicked block."""
         if self._dragged:
             return
         y = event.get_content_offset_capture(self).y + self.scroll_offset.y
@@ -285,12 +285,12 @@ class Transcript(BlockView):
     async def find(self, query: str) -> None:
         """Search for a text and go to the match nearest to the end of the view. An empty query ends the search.
 
-        With every letter that is typed on, from where the first one began: what shorter texts led to counts no more.
+        While the query is being typed, each search starts from the position at which the first one began.
         """
         if self.finder is None:
             top = self.scroll_offset.y
             bottom = self._stack.find(top + self.scrollable_content_region.height - 1)[0]
-            self._began = self._stack.find(top), bottom, self.following
+            self._search_origin = self._stack.find(top), bottom, self.following
         self.finder = finder = TextSearch(query) if query else None
         self.refresh()
         if finder is None:
@@ -298,92 +298,92 @@ class Transcript(BlockView):
         await finder.scan(self.blocks)
         if self.finder is not finder:
             return
-        view, bottom, following = self._began
+        view, bottom, following = self._search_origin
         self._set_following(following and not finder.total)
         self._hold(view)
         self._settle()
         if finder.total:
-            self._go(finder, min(bottom + 1, len(self.blocks)), -1)
+            self._go_to_block(finder, min(bottom + 1, len(self.blocks)), -1)
 
     def find_next(self, direction: int) -> None:
-        """Go to the next match: 1 towards the end, -1 towards the beginning, and around."""
+        """Go to the next match in a direction (1 down, -1 up), wrapping around."""
         finder = self.finder
         if finder is None or not finder.total:
             return
         if finder.current is None:
-            self._go(finder, len(self.blocks), direction)
+            self._go_to_block(finder, len(self.blocks), direction)
             return
-        block, which = finder.current
-        if 0 <= which + direction < len(finder.spans(block, self.joined(block))):
-            finder.current = (block, which + direction)
+        block, match_index = finder.current
+        if 0 <= match_index + direction < len(finder.spans(block, self.joined(block))):
+            finder.current = (block, match_index + direction)
             self._reveal_match(finder)
         else:
-            self._go(finder, block, direction)
+            self._go_to_block(finder, block, direction)
 
-    def _go(self, finder: TextSearch, block: int, direction: int) -> None:
-        """To the first match of the next block that has one."""
-        found = finder.beyond(block, direction)
-        if found is None:
+    def _go_to_block(self, finder: TextSearch, block: int, direction: int) -> None:
+        """Go to the first match in the next block with matches, unfolding it if necessary."""
+        index = finder.next_block(block, direction)
+        if index is None:
             return
-        spans = finder.spans(found, self.joined(found))
-        if not spans and not self.blocks[found].open:  # it is in what is folded away
-            self.blocks[found].toggle()
-            self._measure(found)
-            spans = finder.spans(found, self.joined(found))
-        finder.count(found, len(spans) or 1)
-        finder.current = (found, 0 if direction > 0 or not spans else len(spans) - 1)
+        spans = finder.spans(index, self.joined(index))
+        if not spans and not self.blocks[index].open:  # the match is in the folded part
+            self.blocks[index].toggle()
+            self._measure(index)
+            spans = finder.spans(index, self.joined(index))
+        finder.count(index, len(spans) or 1)
+        finder.current = (index, 0 if direction > 0 or not spans else len(spans) - 1)
         self._reveal_match(finder)
 
     def _reveal_match(self, finder: TextSearch) -> None:
-        block, which = finder.current or (0, 0)
+        block, match_index = finder.current or (0, 0)
         joined = self.joined(block)
         spans = finder.spans(block, joined)
-        self.reveal(block, joined.line_of(spans[which][0]) if which < len(spans) else 0)
+        self.reveal(block, joined.line_of(spans[match_index][0]) if match_index < len(spans) else 0)
 
     # --- painting ---
 
     def repaint(self) -> None:
-        """The theme changed."""
+        """Repaint in the colors of a changed theme."""
         self._marks = ()
         super().repaint()
 
     def render_line(self, y: int) -> Strip:
-        """A line, with what is selected or found on it."""
+        """Render a line with its selected text and matches."""
         strip = super().render_line(y)
         if self.selection is None and self.finder is None:
             return strip
         index, line = self.spot(y + self.scroll_offset.y)
         if line < 0 or index >= len(self.blocks):
             return strip
-        for left, right, style in self._marked(index, line):
-            strip = _over(strip, left, right, style)
+        for left, right, style in self._marked_cells(index, line):
+            strip = _overlay_cells(strip, left, right, style)
         return strip
 
-    def _marked(self, index: int, line: int) -> list[tuple[int, int, Style]]:
-        """Cells of a line that are marked, and how."""
+    def _marked_cells(self, index: int, line: int) -> list[tuple[int, int, Style]]:
+        """Return the marked cells of a line as (first, end, style)."""
         if not self._marks:
             self._marks = tuple(self._mark_style(name) for name in MARKS)
-        selected, found, current = self._marks
+        selected_style, match_style, current_style = self._marks
         joined = self.joined(index)
         ranges: list[tuple[int, int, Style]] = []
         if self.finder is not None:
             for number, (begin, end) in enumerate(self.finder.spans(index, joined)):
-                here = self.finder.current == (index, number)
-                ranges.append((begin, end, current if here else found))
-        inside = self.selection.within(index, len(joined.text)) if self.selection else None
-        if inside is not None:
-            ranges.append((*inside, selected))
+                is_current = self.finder.current == (index, number)
+                ranges.append((begin, end, current_style if is_current else match_style))
+        selected = self.selection.within(index, len(joined.text)) if self.selection else None
+        if selected is not None:
+            ranges.append((*selected, selected_style))
         placed = ((joined.cells(line, begin, end), style) for begin, end, style in ranges)
         return [(*cells, style) for cells, style in placed if cells is not None]
 
     def _mark_style(self, name: str) -> Style:
-        full = self.get_component_rich_style(name)  # no color of a role can be read on all of these grounds
+        full = self.get_component_rich_style(name)  # sets the text color too: role colors may be unreadable here
         bold, underline, reverse = full.bold or None, full.underline or None, full.reverse or None
         return Style(color=full.color, bgcolor=full.bgcolor, bold=bold, underline=underline, reverse=reverse)
 
 
-def _over(strip: Strip, left: int, right: int, style: Style) -> Strip:
-    """The strip with a style laid over some of its cells."""
+def _overlay_cells(strip: Strip, left: int, right: int, style: Style) -> Strip:
+    """Return the strip with a style applied to the cells from `left` to `right`."""
     middle = strip.crop(left, right)
     marked = Strip([Segment(s.text, (s.style or Style.null()) + style) for s in middle], middle.cell_length)
     return Strip.join([strip.crop(0, left), marked, strip.crop(right, strip.cell_length)])

@@ -15,7 +15,7 @@ from tui_agent import events as e
 from tui_agent.plan.document import Criterion, Plan
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
-from widgets.diff_lines import LONGEST_LINE, NO_CHANGES, WordMarks, changed_words
+from widgets.diff_lines import MAX_LINE_CHARACTERS, NO_CHANGES, WordMarks, changed_words
 from widgets.diff_view import DiffView
 from widgets.plan_document import read_plan
 from widgets.plan_list import PlanRow, is_single_line, plan_rows
@@ -32,7 +32,7 @@ def test_five_hundred_criteria_are_laid_out_in_a_moment() -> None:
 
 def test_long_or_crowded_lines_cost_next_to_nothing() -> None:
     many = [f"{number} " * 400 for number in range(40)]
-    huge = "x" * (LONGEST_LINE + 1)
+    huge = "x" * (MAX_LINE_CHARACTERS + 1)
     with within(2.0):
         assert changed_words(huge, huge + "y") == NO_CHANGES
         marks = WordMarks([*many, *reversed(many)], "-" * 40 + "+" * 40)

@@ -21,7 +21,7 @@ def cells(strips: list[Strip]) -> list[list[tuple[str, Style | None]]]:
 async def test_lines_are_finished_as_textual_would(scene: str, size: tuple[int, int]) -> None:
     app, _session = app_for(scene)
     async with running(app, size):
-        views = [view for view in app.screen.query(LineView) if view.display and view._plain]
+        views = [view for view in app.screen.query(LineView) if view.display and view._has_only_padding]
         assert views
         for view in views:
             whole = view.region.size.region

@@ -9,7 +9,7 @@ from tests.widgets.kit import INK
 from tui_agent.view.items import GrowingText, ReplyItem
 from widgets.blocks.base import BlockOptions
 from widgets.blocks.reply import ReplyBlock
-from widgets.markdown import LONG, MarkdownStream, code_lines, render_markdown
+from widgets.markdown import MAX_OPEN_CHARACTERS, MarkdownStream, code_lines, render_markdown
 from widgets.styled_text import Line, TextStyles
 
 SOURCES = [
@@ -71,7 +71,7 @@ def test_the_open_piece_stays_small(source: str) -> None:
     stream = MarkdownStream()
     for place in range(0, len(source), 40):
         stream.feed(source[place : place + 40])
-        assert len(stream.tail) <= 2 * LONG + 200
+        assert len(stream.tail) <= 2 * MAX_OPEN_CHARACTERS + 200
 
 
 def test_an_open_fence_paints_only_its_new_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.style import Style
 
-from widgets.diff_lines import NO_CHANGES, changed_words, partners
+from widgets.diff_lines import NO_CHANGES, changed_line_pairs, changed_words
 from widgets.styled_text import overlay
 
 
@@ -44,6 +44,6 @@ def test_what_is_not_marked_is_the_same_on_both_sides(old: str, new: str) -> Non
 
 
 def test_lines_are_compared_with_those_that_stand_in_their_place() -> None:
-    assert partners("--++ -+- +") == {0: 2, 2: 0, 1: 3, 3: 1, 5: 6, 6: 5}
-    assert partners("-\\+\\") == {0: 2, 2: 0}
-    assert partners("+-") == {}
+    assert changed_line_pairs("--++ -+- +") == {0: 2, 2: 0, 1: 3, 3: 1, 5: 6, 6: 5}
+    assert changed_line_pairs("-\\+\\") == {0: 2, 2: 0}
+    assert changed_line_pairs("+-") == {}

@@ -151,7 +151,7 @@ class Router:
             self._paint_seconds = self.clock() - self._painted_at
             if ViewPart.PENDING in parts:
                 self._on_requests_changed()
-        if columns.transcript.holding:
+        if columns.transcript.holds_back:
             call_later_once(0.3, app, self._tick)
         if app.prompt.has_focus:
             app.cursor_position = app.prompt.cursor_screen_offset  # for input methods

@@ -39,8 +39,8 @@ class TranscriptBlock(ABC, Generic[ItemT]):
         self.item = item
         self.options = options
         self.unfolded: bool | None = None
-        """What the user chose for this block; None follows `look.details`."""
-        self.kept = 0
+        """What the user chose for this block; None follows `options.details`."""
+        self.reused_lines = 0
         """Number of leading lines that the last paint reused."""
         self._lines: list[Line] = []
         self._key: tuple[int, TextStyles] | None = None
@@ -53,7 +53,7 @@ class TranscriptBlock(ABC, Generic[ItemT]):
         return bool(getattr(self.item, "agent", ""))
 
     @property
-    def shown(self) -> bool:
+    def is_visible(self) -> bool:
         """Whether the block is visible: nested ones only with details, or when chosen in the tree (U3)."""
         return self.open or not self.nested
 
@@ -79,7 +79,7 @@ class TranscriptBlock(ABC, Generic[ItemT]):
         """Return the lines of the block."""
         if not self._fresh or self._key != (width, styles):
             painted = self._painted(width, styles)
-            self.kept = reuse(self._lines, painted) if self._key == (width, styles) else 0
+            self.reused_lines = reuse(self._lines, painted) if self._key == (width, styles) else 0
             self._lines, self._key, self._fresh, self._joined = painted, (width, styles), True, None
         return self._lines
 
@@ -104,12 +104,12 @@ class TranscriptBlock(ABC, Generic[ItemT]):
         """Paint the lines for a width."""
 
     @abstractmethod
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """Return the text for copying, without borders and line wraps."""
 
     def guess(self, width: int) -> int:
         """Estimate the number of lines cheaply; corrected when the block becomes visible."""
-        text = self.plain()
+        text = self.plain_text()
         return text.count("\n") + 1 + len(text) // max(1, width)
 
 
@@ -117,9 +117,9 @@ def format_duration(ms: float) -> str:
     """Format a duration compactly."""
     if ms < 950:
         return f"{ms / 1000:.1f} s"
-    whole = round(ms / 1000)
-    if whole < 60:
-        return f"{ms / 1000:.1f} s" if ms < 9_950 and ms % 1000 else f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} m"
+    seconds = round(ms / 1000)
+    if seconds < 60:
+        return f"{ms / 1000:.1f} s" if ms < 9_950 and ms % 1000 else f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} m {seconds % 60:02} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02} m"

@@ -60,7 +60,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
             lines = [wrapped for row in more.split("\n") for wrapped in wrap([(row, styles.muted)], room)]
         return indent(lines[:BEHIND], [("  │ ", styles.faint)])
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """The sentence and, when it is unfolded, what stands behind it."""
         return f"{self.item.text}\n{self.item.details}" if self.item.details and self.open else self.item.text
 
@@ -87,7 +87,7 @@ class EndBlock(TranscriptBlock[EndItem]):
             lines += hanging([("  ", styles.text)], [(item.text, styles.text)], width, styles.text)
         return lines
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """Outcome and reason."""
         return f"{self.item.outcome} {self.item.text}".strip()
 
@@ -121,10 +121,10 @@ class RequestBlock(TranscriptBlock[RequestItem]):
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """What was asked and what was decided."""
         style = styles.warn if self.item.answer is None else styles.muted
-        text = self.plain()
+        text = self.plain_text()
         return hanging_text("?", style, text, styles.text if self.item.answer is None else styles.muted, width)
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """Question and answer."""
         item, answer = self.item, self.item.answer
         outcome = describe_answer(answer)[0] if answer else "waiting for you"

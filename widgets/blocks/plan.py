@@ -136,7 +136,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
             more.append(one_line(item.answer.by, 200))
         return "✓", "ok", f"{name} approved" if proposal.asks else name, more
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """What became of it, and the plan."""
         _symbol, _role, words, more = self._state()
         return "\n".join([" · ".join([words, *more]), format_plan(self._plan)])
@@ -197,7 +197,7 @@ class StepBlock(TranscriptBlock[StepItem]):
         head: list[Span] = [("  ", styles.text), (f"{word:<{LABEL}}", style)]
         return hanging(head, [(one_line(text, 1_000), styles.muted)], width, styles.text)
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """The step, and expected and actual."""
         item = self.item
         lines = [f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description]
@@ -254,7 +254,7 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
             lines += indent(saved, [("  ", styles.text)])
         return lines
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """What became of it, and what it says."""
         shown = self.item.summary_review or self.item.summary
         assert shown is not None

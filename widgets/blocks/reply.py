@@ -152,7 +152,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
             return [line(("! ", styles.warn), ("cut off at the output limit", styles.muted))]
         return []
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """The reply's source."""
         return self.item.text.text
 

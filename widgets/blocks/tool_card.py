@@ -180,7 +180,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
         lines = f"… {hidden} more line{'s' if hidden > 1 else ''}"
         return lines if self.open else f"{lines} · {key_of('details')}"
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """Call and output."""
         return f"{self.item.call.name} {self.item.title}\n{ansi.strip_ansi(self.item.text or self.item.output.text)}"
 

@@ -24,7 +24,7 @@ class UserBlock(TranscriptBlock[UserMessageAdded]):
             spans.append(("  while working", styles.muted))
         return indent(wrap(spans, width - 2), [("▌ ", styles.accent)])
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """The message."""
         return self.item.text
 
@@ -52,6 +52,6 @@ class ShellBlock(TranscriptBlock[UserShellCommand]):
             lines.append(line(*gutter, (f"exit code {item.exit_code}", styles.bad)))
         return lines
 
-    def plain(self) -> str:
+    def plain_text(self) -> str:
         """Command and output."""
         return f"$ {self.item.command}\n{ansi.strip_ansi(self.item.output)}"
