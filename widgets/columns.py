@@ -1,4 +1,4 @@
-"""Transcript, plan and progress: side by side where there is room for two columns, else one over the other."""
+"""Layout of transcript, plan and progress: in two columns if there is room, otherwise on top of each other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Columns(Horizontal):
         self.transcript = transcript
         self.plan = plan
         self.progress = progress
-        self.side_shown = True
+        self.side_enabled = True
         """Whether the second column is enabled."""
         self.overlay_part: Literal["", "plan", "progress"] = ""
         """The part shown over the transcript in a narrow terminal."""
@@ -62,20 +62,20 @@ class Columns(Horizontal):
 
     def fit_in(self) -> None:
         """Update the visible parts."""
-        is_wide, before = self.is_wide, self._was_wide
+        is_wide, was_wide = self.is_wide, self._was_wide
         self._was_wide = is_wide
-        if before and not is_wide and not self.overlay_part:  # the focused part stays visible
+        if was_wide and not is_wide and not self.overlay_part:  # the focused part stays visible
             self.overlay_part = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
-        if self._plan_view.changed_by and (self.side_shown if is_wide else self.overlay_part == "plan"):
+        if self._plan_view.changed_by and (self.side_enabled if is_wide else self.overlay_part == "plan"):
             self.plan.show(self._plan_view)
         reading = self.plan.reading
-        there = reading is not None and (self._asked_for_plan or not reading.empty or bool(reading.proposed))
+        has_plan = reading is not None and (self._asked_for_plan or not reading.empty or bool(reading.proposed))
         self.side.set_class(not is_wide, "-over")
         self.plan.display = (
-            (self.side_shown and there) if is_wide else self.overlay_part == "plan" and reading is not None
+            (self.side_enabled and has_plan) if is_wide else self.overlay_part == "plan" and reading is not None
         )
         self.progress.display = (
-            (self.side_shown and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
+            (self.side_enabled and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
         )
         self.side.display = self.plan.display or self.progress.display
         if self.plan.display:
@@ -85,10 +85,10 @@ class Columns(Horizontal):
         """Set the height of the plan."""
         room = self.size.height
         inner = self.plan.content_size.width or min(44, max(36, self.size.width * 34 // 100)) - 3
-        wanted = self.plan.preferred_height(max(1, inner - 1)) + 1
+        preferred = self.plan.preferred_height(max(1, inner - 1)) + 1
         below = len(self.progress.rows) + 2 if self.progress.display else 0
-        most = max(room - below, int(room * SHARE))
-        height = max(1, min(wanted, most))
+        limit = max(room - below, int(room * SHARE))
+        height = max(1, min(preferred, limit))
         if self.plan.styles.height is None or self.plan.styles.height.value != height:
             self.plan.styles.height = height
 
@@ -105,7 +105,7 @@ class Columns(Horizontal):
     def toggle(self) -> None:
         """Show or hide the second column."""
         if self.is_wide:
-            self.side_shown = not self.side_shown
+            self.side_enabled = not self.side_enabled
         else:
             self.overlay_part = "" if self.overlay_part else "progress"
         self.fit_in()
@@ -113,31 +113,31 @@ class Columns(Horizontal):
     def visit(self) -> None:
         """Show the progress and go there; from there, back."""
         if self.app.focused is self.progress:
-            self.go_home()  # at once: following keys are meant for the composer
+            self.go_home()  # not deferred, as the next keys are for the composer
             return
-        self.side_shown, self.overlay_part = True, "progress"
+        self.side_enabled, self.overlay_part = True, "progress"
         self.fit_in()
         if self.progress.rows:
-            self.progress.take_focus()  # at once: keys that follow are meant for it, and none for others comes to it
+            self.progress.take_focus()  # not deferred, as the next keys are for the tree
 
     def visit_plan(self) -> bool:
-        """Show the plan and go there; from there, back. False when there is none."""
+        """Show the plan and go there; from there, back. Return False if there is no plan."""
         if self.plan.has_keys:
             self.plan.leave()
             return True
         if not self._plan_view.changed_by and self._plan_view.proposal is None:
             return False
-        there = self.plan.display
-        self.side_shown, self.overlay_part, self._asked_for_plan = True, "plan", True
+        was_visible = self.plan.display
+        self.side_enabled, self.overlay_part, self._asked_for_plan = True, "plan", True
         self.fit_in()
-        if there:  # at once: keys that follow are meant for it, and none for it comes later
+        if was_visible:  # not deferred, as the next keys are for the plan
             self.plan.take_focus()
         else:
             self.call_after_refresh(self.plan.take_focus)
         return True
 
     def on_list_view_left(self, message: ListView.Left) -> None:
-        """Return the focus to the composer and pass on what was typed."""
+        """Return to the composer with the typed text or key."""
         message.stop()
         self.go_home()
         self.home.take_typed(message.text)
@@ -145,13 +145,15 @@ class Columns(Horizontal):
             forward_key(self.home, message.key)
 
     def go_home(self) -> None:
-        """The composer has the keys again."""
+        """Focus the composer."""
         self.close_over()
         self.screen.set_focus(self.home)
 
     def takes(self, event: events.Key) -> bool:
-        """The tree is left by a letter, which is the composer's, and by Esc: the focus moves before the next key, so
-        that none overtakes another. True for a key that is done with that."""
+        """Leave the tree on Esc, or on a letter, which goes to the composer; return whether the key was handled.
+
+        The focus moves before the next key is handled, to keep the order of keys.
+        """
         if event.is_forwarded or self.app.focused is not self.progress:
             return False
         if (escape := event.key == "escape") or self.progress.leaves(event):
@@ -159,12 +161,12 @@ class Columns(Horizontal):
         return escape
 
     def close_over(self) -> None:
-        """What lies over the transcript makes room, and so does an empty plan."""
+        """Hide the part over the transcript, and an empty plan."""
         self.overlay_part, self._asked_for_plan = "", False
         self.fit_in()
 
     def show_item(self, index: int) -> None:
-        """Bring an item of the transcript into view, unfolded."""
+        """Unfold an item of the transcript and scroll to it."""
         self.transcript.blocks[index].unfolded = True
         self.transcript.blocks[index].changed()
         self.transcript.reveal(index, 0)

@@ -1,4 +1,4 @@
-"""What the model's window holds, part by part, and how the model is asked for its work (H4, E4)."""
+"""The context panel: contents of the context window, and facts about the model (H4, E4)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from widgets.line_view import LinesView
 from widgets.panel import Panel
 from widgets.styled_text import Line, Span, TextStyles, hanging, line, share_bar, wrap
 
-PARTS = {"system": "rules", "tools": "tools", "messages": "conversation", "results": "results", "files": "files read"}
-"""Part as in `context.measured` → what it is called."""
-NAME = 14
-"""Cells of a part's name."""
-COMPACTED_AT = 0.7
-"""Share of the window from which on older parts are summed up (H5)."""
+PART_LABELS = {
+    "system": "rules",
+    "tools": "tools",
+    "messages": "conversation",
+    "results": "results",
+    "files": "files read",
+}
+"""Part in `context.measured` → label"""
+NAME_WIDTH = 14
+"""Width of the labels."""
+COMPACTION_SHARE = 0.7
+"""Used share of the window from which older parts are summarized (H5)."""
 
 
 class ContextPanel(Panel):
-    """A bar for each part with its tokens and share, then what is known of the window."""
+    """A bar for each part with its tokens and share, followed by facts about the window."""
 
     TITLE = "Context window"
 
@@ -31,34 +37,34 @@ class ContextPanel(Panel):
         self.view = view
 
     def closes(self, event: events.Key) -> bool:
-        """The key that opens it closes it too."""
+        """The key that opens the panel also closes it."""
         return super().closes(event) or event.key in keymap.current().keys["context"]
 
     def on_mount(self) -> None:
-        """Follow what goes on behind the panel."""
+        """Update the panel every second."""
         super().on_mount()
         self.set_interval(1.0, lambda: self.query_one("#body", LinesView).relayout())
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """Parts, whole, facts."""
+        """Parts, totals, facts."""
         view = self.view
         if view.context_used is None:
-            lines = wrap([(self._unmeasured(), styles.muted)], width)
+            lines = wrap([(self._requests_text(), styles.muted)], width)
         else:
-            lines = [*self._parts(width, styles), Line([]), *self._whole(width, styles)]
+            lines = [*self._parts(width, styles), Line([]), *self._totals(width, styles)]
         return [*lines, Line([]), *self._facts(width, styles)]
 
-    def _unmeasured(self) -> str:
-        """What was sent before the conversation was measured: requests that only sort, plan and the like."""
+    def _requests_text(self) -> str:
+        """Describe the requests before the first measurement, such as classification and planning."""
         sent = [reply for reply in self.view.items if isinstance(reply, ReplyItem)]
         if not sent:
             return "Nothing has been sent to the model yet."
-        aims = list(dict.fromkeys(reply.purpose or "the conversation" for reply in sent))
+        purposes = list(dict.fromkeys(reply.purpose or "the conversation" for reply in sent))
         tokens = sum(reply.usage.prompt_tokens or 0 for reply in sent)
         read = f", {tokens:,} tokens read" if tokens else ""
         count = "1 request" if len(sent) == 1 else f"{len(sent)} requests"
         return (
-            f"Sent so far: {count}{read} ({one_line(', '.join(aims), 200)}). What the window holds is known after "
+            f"Sent so far: {count}{read} ({one_line(', '.join(purposes), 200)}). What the window holds is known after "
             "the first reply of the conversation."
         )
 
@@ -66,10 +72,13 @@ class ContextPanel(Panel):
 
     def _parts(self, width: int, styles: TextStyles) -> list[Line]:
         parts = self.view.context_parts
-        named = [*((name, PARTS[name]) for name in PARTS), *((name, name) for name in parts if name not in PARTS)]
+        named = [
+            *((name, PART_LABELS[name]) for name in PART_LABELS),
+            *((name, name) for name in parts if name not in PART_LABELS),
+        ]
         return [self._bar(words, parts[name], styles.accent, width, styles) for name, words in named if name in parts]
 
-    def _whole(self, width: int, styles: TextStyles) -> list[Line]:
+    def _totals(self, width: int, styles: TextStyles) -> list[Line]:
         used, limit = self.view.context_used or 0, self.view.context_limit
         share = used / limit if limit else 0.0
         style = styles.bad if share >= 0.9 else styles.warn if share >= 0.75 else styles.accent
@@ -79,22 +88,22 @@ class ContextPanel(Panel):
         return lines
 
     def _bar(self, name: str, count: int, style: Style, width: int, styles: TextStyles) -> Line:
-        """Name, bar, tokens, share of the window; of what is used where the window is unknown."""
-        whole = self.view.context_limit or self.view.context_used or 1
-        share = min(1.0, count / whole)
+        """Paint label, bar, tokens, and the share of the window, or of the used tokens if its size is unknown."""
+        total = self.view.context_limit or self.view.context_used or 1
+        share = min(1.0, count / total)
         about = "~" if self.view.context_estimated else ""
         figures = f"{about + format(count, ','):>11}{_percent(share):>7}"
-        cells = max(0, min(40, width - NAME - len(figures)))
+        cells = max(0, min(40, width - NAME_WIDTH - len(figures)))
         bar = share_bar(share, cells, style, styles)
-        return line((f"{one_line(name, NAME):<{NAME}}", styles.text), *bar, (figures, styles.text))
+        return line((f"{one_line(name, NAME_WIDTH):<{NAME_WIDTH}}", styles.text), *bar, (figures, styles.text))
 
     # --- facts ---
 
     def _facts(self, width: int, styles: TextStyles) -> list[Line]:
         view = self.view
         lines: list[Line] = []
-        for name, text in self._known():
-            head: list[Span] = [(f"{name:<{NAME}}", styles.muted)]
+        for name, text in self._fact_rows():
+            head: list[Span] = [(f"{name:<{NAME_WIDTH}}", styles.muted)]
             lines += hanging(head, [(text, styles.text)], width, styles.text)
         if view.truncated:
             text = (
@@ -104,7 +113,7 @@ class ContextPanel(Panel):
             lines += [Line([]), *hanging([("! ", styles.bad)], [(text, styles.text)], width, styles.text)]
         return lines
 
-    def _known(self) -> list[tuple[str, str]]:
+    def _fact_rows(self) -> list[tuple[str, str]]:
         view = self.view
         facts = [("model", one_line(f"{view.model} · {view.provider}", 200))] if view.model else []
         if view.model:
@@ -113,7 +122,7 @@ class ContextPanel(Panel):
         if view.context_used is not None:
             facts.append(("counted by", "tui-agent, estimated" if view.context_estimated else "the server"))
         if view.context_limit:
-            at = int(COMPACTED_AT * view.context_limit)
+            at = int(COMPACTION_SHARE * view.context_limit)
             facts.append(("window", f"{view.context_limit:,} tokens; from {at:,} on, older parts are summarized"))
         else:
             facts.append(("window", "size unknown"))

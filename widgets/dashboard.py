@@ -1,4 +1,4 @@
-"""The dashboard: what the journals of all sessions say in numbers, with bars and curves where they say more (S4)."""
+"""The dashboard: statistics of the journals of all sessions, with bars and curves (S4)."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from widgets.styled_text import Line, Span, TextStyles, beside, fit, hanging, li
 
 KEYS = Keys("statistics")
 COLUMNS = 92
-"""Width from which on two columns stand side by side."""
+"""Width from which two columns are used."""
 NAME, VALUE, BAR, BAR_SMALL = 14, 7, 12, 8
-"""Cells of a row's parts."""
+"""Widths of the parts of a row."""
 WIDE = 60
-"""Width from which on bars are long."""
+"""Width from which long bars are used."""
 NAME_MAX = 24
 DAYS = 60
-"""Days of a curve at most."""
+"""Maximum days of a curve."""
 ROWS = 12
-"""Rows of a section or table that are shown."""
+"""Maximum rows of a section or table."""
 STEPS = "▁▂▃▄▅▆▇█"
 NOTHING = "No session has run a task yet. Statistics appear here after the first run."
 
 
 class Dashboard(Panel):
-    """Filled by `show` once the numbers are there; says how far the reading is until then."""
+    """Statistics, or the progress of reading the journals until `show` is called."""
 
-    def __init__(self, again: Callable[[], None], left: Callable[[], None]) -> None:
-        """`again` reads the journals anew, `left` is called when the dashboard goes."""
+    def __init__(self, on_reload: Callable[[], None], on_close: Callable[[], None]) -> None:
+        """`on_reload` is called to read the journals again, `on_close` when the dashboard closes."""
         super().__init__()
         self.tally: Tally | None = None
         self.notes: Sequence[str] = ()
         self.progress = (0, 0)
-        self._again = again
-        self._left = left
+        self._on_reload = on_reload
+        self._on_close = on_close
 
     def show(self, tally: Tally, notes: Sequence[str]) -> None:
-        """The numbers, and what is missing in them."""
+        """Show the statistics, with notes about missing data."""
         self.tally, self.notes = tally, notes
         self._repaint()
 
     def advance(self, done: int, of: int) -> None:
-        """So many sessions were read."""
+        """Show that `done` of `of` sessions were read."""
         self.progress = (done, of)
         if self.tally is None:
             self._repaint()
@@ -62,26 +62,26 @@ class Dashboard(Panel):
         self.call_after_refresh(self.keys_view.relayout)
 
     def on_unmount(self) -> None:
-        """Nobody wants the numbers any more."""
-        self._left()
+        """Report that the dashboard closed."""
+        self._on_close()
 
     def act(self, event: events.Key) -> bool:
-        """Read again."""
-        again = KEYS.action_for(event) == "again"
-        if again:
+        """Handle the reload key."""
+        reload = KEYS.action_for(event) == "again"
+        if reload:
             self.tally, self.progress = None, (0, 0)
             self._repaint()
-            self._again()
-        return again
+            self._on_reload()
+        return reload
 
     def key_pairs(self) -> list[tuple[str, str]]:
-        """How to leave, to scroll, and to read again."""
+        """Add the reload key."""
         return [*super().key_pairs(), *KEYS.hints([("again", "reload")])]
 
     # --- what is shown ---
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
-        """What is counted."""
+        """Title with the number of sessions and runs, and the date range."""
         title: list[Span] = [("Statistics", styles.heading)]
         if self.tally is not None and self.tally.total.runs:
             tally = self.tally
@@ -97,7 +97,7 @@ class Dashboard(Panel):
         return [line(*title)]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """Curves, sections, tables, what is missing."""
+        """Curves, sections, tables, notes."""
         tally = self.tally
         if tally is None:
             done, of = self.progress
@@ -126,7 +126,7 @@ def _note(text: str, width: int, styles: TextStyles) -> list[Line]:
 
 
 def curves(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
-    """Days side by side, the last one at the right; nothing when there is only one."""
+    """Paint curves by day, the latest day on the right; empty for less than two days."""
     days = _days(tally.days, min(DAYS, width - NAME - 2 * VALUE - 2))
     if len(days) < 2:
         return []
@@ -145,29 +145,29 @@ def curves(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     return [*lines, Line([])]  # fmt: skip
 
 
-def _days(found: dict[str, Day], most: int) -> list[Day]:
-    """Every day from the first to the last, those without runs too; the newest `most`."""
-    known: dict[date, Day] = {}
-    for text, day in found.items():
+def _days(days_by_date: dict[str, Day], limit: int) -> list[Day]:
+    """Return the latest `limit` days from the first to the last one, including days without runs."""
+    days: dict[date, Day] = {}
+    for text, day in days_by_date.items():
         try:
-            known[date.fromisoformat(text)] = day
+            days[date.fromisoformat(text)] = day
         except ValueError:
             continue
-    if not known or most < 2:
+    if not days or limit < 2:
         return []
-    last = max(known)
-    count = min(most, (last - min(known)).days + 1)
-    return [known.get(last - timedelta(days=back), Day()) for back in range(count - 1, -1, -1)]
+    last = max(days)
+    count = min(limit, (last - min(days)).days + 1)
+    return [days.get(last - timedelta(days=back), Day()) for back in range(count - 1, -1, -1)]
 
 
 def _last(rates: Iterable[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return known[-1] if known else None
+    measured = [rate for rate in rates if rate is not None]
+    return measured[-1] if measured else None
 
 
-def spark(values: Sequence[float | None], whole: float | None = None) -> str:
-    """A curve of one row; a blank where there is no value."""
-    top = whole or max((value for value in values if value is not None), default=0) or 1
+def spark(values: Sequence[float | None], maximum: float | None = None) -> str:
+    """Return a one-line curve, with a space for a missing value."""
+    top = maximum or max((value for value in values if value is not None), default=0) or 1
     steps = len(STEPS) - 1
     return "".join(
         " " if value is None else STEPS[min(steps, round(max(0.0, value / top) * steps))] for value in values
@@ -178,40 +178,40 @@ def spark(values: Sequence[float | None], whole: float | None = None) -> str:
 
 
 def _sections(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
-    """One column, or two of about the same height."""
-    found = list(report.fact_sections(tally))
+    """Paint the sections in one column, or in two of similar height."""
+    sections = list(report.fact_sections(tally))
     if width < COLUMNS:
-        return _column(found, width, styles)
+        return _column(sections, width, styles)
     half = (width - 4) // 2
-    sizes = [min(len(facts), ROWS) + 2 for _name, facts in found]
+    sizes = [min(len(facts), ROWS) + 2 for _name, facts in sections]
     split = min(range(len(sizes) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
-    left, right = _column(found[:split], half, styles), _column(found[split:], half, styles)
+    left, right = _column(sections[:split], half, styles), _column(sections[split:], half, styles)
     return beside([left, right], [half + 4], [], styles)
 
 
-def _column(found: Sequence[tuple[str, list[Fact]]], width: int, styles: TextStyles) -> list[Line]:
+def _column(sections: Sequence[tuple[str, list[Fact]]], width: int, styles: TextStyles) -> list[Line]:
     lines: list[Line] = []
-    for name, facts in found:
+    for name, facts in sections:
         lines += [Line([])] if lines else []
         lines.append(line((name, styles.muted)))
-        shown = facts[:ROWS]
-        wide = min(NAME_MAX, max(NAME, *(cell_len(fact.name) + 2 for fact in shown)))
-        lines += [_row(fact, wide, width, styles) for fact in shown]
+        visible = facts[:ROWS]
+        name_width = min(NAME_MAX, max(NAME, *(cell_len(fact.name) + 2 for fact in visible)))
+        lines += [_row(fact, name_width, width, styles) for fact in visible]
         if len(facts) > ROWS:
             lines.append(line((f"… {len(facts) - ROWS:,} more in `tui-agent stats`", styles.muted)))
     return lines
 
 
-def _row(fact: Fact, wide: int, width: int, styles: TextStyles) -> Line:
-    """Name, number, bar, what it is made of."""
+def _row(fact: Fact, name_width: int, width: int, styles: TextStyles) -> Line:
+    """Paint name, value, bar and note of a fact."""
     style = styles.strong if fact.good is None else styles.ok if fact.good else styles.warn
-    name = fit(fact.name, wide - 1)
+    name = fit(fact.name, name_width - 1)
     spans: list[Span] = [
-        (name + " " * (wide - cell_len(name)), styles.text),
+        (name + " " * (name_width - cell_len(name)), styles.text),
         (f"{fact.value:>{VALUE}}", style),
         ("  ", styles.text),
     ]
-    room = width - wide - VALUE - 2
+    room = width - name_width - VALUE - 2
     if fact.share is not None:
         cells = min(BAR if width >= WIDE else BAR_SMALL, max(0, room))
         bar = styles.accent if fact.good is None else style
@@ -226,7 +226,7 @@ def _row(fact: Fact, wide: int, width: int, styles: TextStyles) -> Line:
 
 
 def table_lines(table: Table, width: int, styles: TextStyles) -> list[Line]:
-    """As many of the columns as there is room for, the first ones first."""
+    """Paint a table, omitting its last columns if there is no room."""
     rows = table.rows[:ROWS]
     head = (table.title.lower(), *table.header[1:])
     widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]

@@ -1,4 +1,4 @@
-"""Panels that only show something: the help, the name of a key, the link to the web page."""
+"""Help, key names, and the link to the web page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from widgets.styled_text import Line, Span, TextStyles, beside, hanging, line, w
 
 Group = tuple[str, Sequence[tuple[str, str]]]
 COLUMN, GAP = 44, 4
-"""The least width of a column, and what is between two."""
+"""Minimum width of a column, and the gap between two."""
 
 
 class HelpPanel(Panel):
-    """Everything that can be pressed or typed."""
+    """All keys and commands."""
 
     TITLE = "Keys and commands"
 
@@ -27,63 +27,63 @@ class HelpPanel(Panel):
         self.groups = list(groups)
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """As many columns as there is room for, all of about the same height."""
+        """Paint as many columns as fit, of similar height."""
         count = max(1, (width + GAP) // (COLUMN + GAP))
         room = (width + GAP) // count - GAP
         groups = [_group_lines(group, room, styles) for group in self.groups]
         columns = [
-            [row for at, group in enumerate(some) for row in ([Line([])] if at else []) + group]
-            for some in balance_columns(groups, count)
+            [row for at, group in enumerate(column) for row in ([Line([])] if at else []) + group]
+            for column in balance_columns(groups, count)
         ]
         return beside(columns, [room + GAP] * (len(columns) - 1), [], styles)
 
 
 def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[list[Line]]]:
-    """The groups in their order, in at most `count` columns, the highest of them as low as can be."""
-    most = max(map(len, groups), default=0)
+    """Distribute groups in order over at most `count` columns, minimizing the height of the highest one."""
+    limit = max(map(len, groups), default=0)
     while True:
         columns: list[list[list[Line]]] = [[]]
         for group in groups:
-            if columns[-1] and sum(map(len, columns[-1])) + len(columns[-1]) + len(group) > most:
+            if columns[-1] and sum(map(len, columns[-1])) + len(columns[-1]) + len(group) > limit:
                 columns.append([])
             columns[-1].append(group)
         if len(columns) <= count:
             return columns
-        most += 1
+        limit += 1
 
 
 def _group_lines(group: Group, width: int, styles: TextStyles) -> list[Line]:
     name, rows = group
-    wide = min(max(len(keys) for keys, _does in rows), 11) + 2
+    key_width = min(max(len(keys) for keys, _does in rows), 11) + 2
     lines = [line((name, styles.muted))]
     for keys, does in rows:
-        head: list[Span] = [(f"{keys:<{wide}}", styles.accent)]
-        if len(keys) > wide - 2:
+        head: list[Span] = [(f"{keys:<{key_width}}", styles.accent)]
+        if len(keys) > key_width - 2:
             lines += wrap([(keys, styles.accent)], width)
-            head = [(" " * wide, styles.text)]
+            head = [(" " * key_width, styles.text)]
         lines += hanging(head, [(does, styles.text)], width, styles.text)
     return lines
 
 
 class KeyName(Panel):
-    """Every key is only looked at; Esc twice closes."""
+    """Shows the name and action of every key pressed; Esc twice closes."""
 
     TITLE = "Press a key"
 
     OWN_ACTIONS = ("cancel", "help", "interrupt")
 
-    def __init__(self, does: Callable[[str], str]) -> None:
-        """`does` says what a key does, in words."""
+    def __init__(self, describe: Callable[[str], str]) -> None:
+        """`describe` returns the action of a key in words."""
         super().__init__()
-        self.does = does
+        self.describe = describe
         self.pressed = ""
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """The key that was pressed last."""
+        """The key pressed last."""
         if not self.pressed:
-            says = "Keys that don't show up here are caught by your terminal, tmux or window manager."
-            return wrap([(says, styles.muted)], width)
-        does = self.does(self.pressed) or "not bound"
+            hint = "Keys that don't show up here are caught by your terminal, tmux or window manager."
+            return wrap([(hint, styles.muted)], width)
+        does = self.describe(self.pressed) or "not bound"
         (_, why_not), (key, never) = read_untyped_key(self.pressed), read_key(self.pressed)
         lines = [line((key_label(self.pressed), styles.accent)), *wrap([(does, styles.text)], width)]
         named = f"In `keys:` it is {self.pressed}" if not why_not else f"It can't be used in `keys:`: {why_not}"
@@ -92,11 +92,11 @@ class KeyName(Panel):
         return [*lines, *wrap([(named, styles.muted)], width)]
 
     def keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """How to leave."""
+        """Paint the key hints."""
         return key_lines([("esc", "again to close" if self.pressed == "escape" else "twice to close")], width, styles)
 
     def act(self, event: events.Key) -> bool:
-        """Look at it."""
+        """Show the key."""
         if event.key == "escape" and self.pressed == "escape":
             return False
         self.pressed = pressed_key(event.key, event.character)
@@ -112,18 +112,18 @@ LINK_NOTE = (
 
 
 class LinkPanel(Panel):
-    """A link, and what it is good for."""
+    """A link to the web page of the session."""
 
     TITLE = "This session in a browser"
 
     def __init__(self, link: str, opened: bool) -> None:
-        """`opened`: a browser was started on a link of its own."""
+        """`opened`: a browser was already opened with another link."""
         super().__init__()
         self.link = link
         self._opened = opened
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """The link, whole, so that a terminal can open it."""
+        """The link, never shortened, so that a terminal can open it."""
         words = "It is open in your browser. Link for another browser:" if self._opened else "Open this link:"
         at = [self.link[begin : begin + width] for begin in range(0, len(self.link), max(1, width))]
         links = [line((part, styles.accent)) for part in at]

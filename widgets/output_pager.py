@@ -43,7 +43,7 @@ class OutputWindow(NamedTuple):
 
 
 class PagerApi(Protocol):
-    """The source of the lines."""
+    """Provides the lines of an output."""
 
     @property
     def title(self) -> str:
@@ -101,9 +101,9 @@ class OutputPager(Sheet):
 
     OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
 
-    def __init__(self, door: PagerApi) -> None:
+    def __init__(self, source: PagerApi) -> None:
         super().__init__()
-        self.door = door
+        self.source = source
         self.place, self.part = 0, 0
         """Offset of the first visible line, and how many of its screen lines are scrolled out above."""
         self.column = 0
@@ -125,7 +125,7 @@ class OutputPager(Sheet):
         self._field.display = False
         self._views = {"head": LinesView(self.head, id="pager-head"), "keys": LinesView(self.keys, id="pager-keys")}
 
-    # --- what is shown ---
+    # --- painting ---
 
     def compose(self) -> ComposeResult:
         """Head, lines, search field, keys."""
@@ -142,8 +142,8 @@ class OutputPager(Sheet):
         self.set_interval(POLL_SECONDS, self._poll)
 
     def on_unmount(self) -> None:
-        """Tell the source."""
-        self.door.closed()
+        """Notify the source."""
+        self.source.closed()
 
     def on_line_view_resized(self) -> None:
         """Lay out the lines again."""
@@ -151,23 +151,23 @@ class OutputPager(Sheet):
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
         """Title, size, and whether it is still growing."""
-        right = format_size(self.window.size) + (" · running" if self.door.growing else "")
-        title = fit(one_line(self.door.title, 400), max(4, width - len(right) - 10))
+        right = format_size(self.window.size) + (" · running" if self.source.growing else "")
+        title = fit(one_line(self.source.title, 400), max(4, width - len(right) - 10))
         left: list[Span] = [("Output ", styles.heading), (title, styles.muted)]
         gap = max(1, width - width_of(left) - len(right))
         lines = [line(*left, (" " * gap, styles.text), (right, styles.muted))]
-        return [*lines, line((fit(one_line(self.door.note, 400), width), styles.warn))] if self.door.note else lines
+        return [*lines, line((fit(one_line(self.source.note, 400), width), styles.warn))] if self.source.note else lines
 
     def keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Key hints and position."""
         if self._message:
             return [line((fit(one_line(self._message, 300), width), styles.warn))]
-        where = self._where()
+        where = self._position_text()
         pairs = [("esc", "back"), (KEYS.label("search"), "search")]
         pairs += [(KEYS.labels("next_match", "previous_match"), "matches")] if self.needle else []
         pairs += [(KEYS.label("wrap"), "cut lines" if self.wraps else "wrap")]
         pairs += [] if self.wraps else [(KEYS.arrow_labels("left", "right"), "sideways")]
-        end = "follow" if self.door.growing else "to the end"
+        end = "follow" if self.source.growing else "to the end"
         pairs += [] if self.following else [(KEYS.label("bottom"), end)]
         pairs = [pair for pair in [*pairs, (KEYS.label("older"), "other calls")] if pair[0]]
         while pairs and sum(len(key) + len(move) + 3 for key, move in pairs) + len(where) > width:
@@ -176,10 +176,10 @@ class OutputPager(Sheet):
         gap = max(1, width - sum(segment.cell_length for segment in spans) - len(where))
         return [Line([*spans, Segment(" " * gap, styles.text), Segment(where, styles.muted)])]
 
-    def _where(self) -> str:
+    def _position_text(self) -> str:
         window = self.window
         if not window.size:
-            return "nothing yet" if self.door.growing else "no output"
+            return "nothing yet" if self.source.growing else "no output"
         share = f"{min(100, round(100 * self._visible_end / window.size))}%"
         if window.number is None:
             return share
@@ -218,7 +218,7 @@ class OutputPager(Sheet):
 
     async def to_end(self) -> None:
         """Show the end and follow new output."""
-        window = await self.door.look(-1, self._height, 0)
+        window = await self.source.look(-1, self._height, 0)
         parts = self._parts(window.above)[-self._height :]
         self.place, self.part = parts[0] if parts else (0, 0)
         self.following = True
@@ -247,14 +247,14 @@ class OutputPager(Sheet):
         height = self._height
         if by < 0:
             self.following = False
-            above = self._parts((await self.door.look(self.place, -by, 0)).above)
+            above = self._parts((await self.source.look(self.place, -by, 0)).above)
             at = len(above) + self.part + by
             if at < len(above):
                 self.place, self.part = above[at] if at >= 0 else (0, 0)
             else:
                 self.part = at - len(above)
             return
-        window = await self.door.look(self.place, 0, self.part + by + height + 1)
+        window = await self.source.look(self.place, 0, self.part + by + height + 1)
         parts = self._parts(window.below)
         at = self.part + by
         ended = not window.below or window.below[-1][1] >= window.size
@@ -270,7 +270,7 @@ class OutputPager(Sheet):
     async def _show(self) -> None:
         """Paint the visible lines."""
         height = self._height
-        self.window = window = await self.door.look(self.place, 0, self.part + height)
+        self.window = window = await self.source.look(self.place, 0, self.part + height)
         lines: list[Line] = []
         self._visible_end = window.size
         for number, row in enumerate(window.below):
@@ -293,13 +293,13 @@ class OutputPager(Sheet):
             return chop(spans, width)
         full_line = line(*spans)
         strip = Strip(full_line.segments)
-        shown = list(strip.crop(self.column, self.column + width))
+        segments = list(strip.crop(self.column, self.column + width))
         if strip.cell_length > self.column + width:
-            shown = [*Strip(shown).crop(0, width - 1), Segment("›", styles.faint)]
-        return [Line(shown)]
+            segments = [*Strip(segments).crop(0, width - 1), Segment("›", styles.faint)]
+        return [Line(segments)]
 
     def _poll(self) -> None:
-        grew, self._grew = self._grew, self.door.growing
+        grew, self._grew = self._grew, self.source.growing
         if not self._moving and (grew or self._grew or self.window.lines is None):
             self.go(self.to_end if self.following and grew else self._stay)
 
@@ -367,7 +367,7 @@ class OutputPager(Sheet):
             self.match(False)
 
     async def _to_line(self, number: int) -> None:
-        offset = await self.door.line(number)
+        offset = await self.source.line(number)
         if offset is None:
             self.show_message("The lines are still being counted.")
         else:
@@ -382,25 +382,25 @@ class OutputPager(Sheet):
         """Search from the latest match if visible, otherwise from the first visible line."""
         rows = self.window.below
         start = self._match_offset if any(row[0] == self._match_offset for row in rows) else self.place
-        following = next((row[1] for row in rows if row[0] == start), start)
-        begin = 0 if here and self.following else start if back or here else following
-        found = await self.door.find(self.needle, begin, back=back)
-        if found is None:
-            first = await self.door.find(self.needle, self.window.size if back else 0, back=back)
+        next_offset = next((row[1] for row in rows if row[0] == start), start)
+        begin = 0 if here and self.following else start if back or here else next_offset
+        match_offset = await self.source.find(self.needle, begin, back=back)
+        if match_offset is None:
+            first = await self.source.find(self.needle, self.window.size if back else 0, back=back)
             if first is None:
                 self.show_message(f"“{self.needle}” was not found.")
                 return
-            found = first
+            match_offset = first
             self.show_message("Search wrapped to the end." if back else "Search wrapped to the beginning.")
-        self._match_offset = found
-        await self.go_to_offset(found)
+        self._match_offset = match_offset
+        await self.go_to_offset(match_offset)
 
     def turn(self, by: int) -> None:
         """Show the output of another call."""
         self.go(partial(self._turn, by))
 
     async def _turn(self, by: int) -> None:
-        if await self.door.turn(by):
+        if await self.source.turn(by):
             self.column, self._match_offset = 0, -1
             await self.to_end()
         else:

@@ -18,27 +18,27 @@ from textual.visual import RenderOptions, Visual, VisualType
 
 from widgets.textual_private import strips_of
 
-LEAST: Final = 4.5
+MIN_CONTRAST: Final = 4.5
 """Minimum contrast of text and background (WCAG 2.2, 1.4.3)."""
 _STEPS: Final = 16
 
 
 def contrast_ratio(first: Color, other: Color) -> float:
     """Return the contrast of two colors by WCAG 2.2, from 1 to 21 (black on white)."""
-    dark, bright = sorted((_lightness(first), _lightness(other)))
+    dark, bright = sorted((_luminance(first), _luminance(other)))
     return (bright + 0.05) / (dark + 0.05)
 
 
-def readable_color(faded: Color, full: Color, ground: Color, least: float = LEAST) -> Color:
+def readable_color(faded: Color, full: Color, ground: Color, least: float = MIN_CONTRAST) -> Color:
     """Return the first blend from `faded` to `full` with at least contrast `least` on `ground`, otherwise `full`."""
     for step in range(_STEPS):
-        found = faded.blend(full, step / _STEPS)
-        if contrast_ratio(found, ground) >= least:
-            return found
+        blend = faded.blend(full, step / _STEPS)
+        if contrast_ratio(blend, ground) >= least:
+            return blend
     return full
 
 
-def _lightness(color: Color) -> float:
+def _luminance(color: Color) -> float:
     red, green, blue = (_linear(part / 255) for part in color.rgb)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -56,10 +56,10 @@ class OverlayScreen(ModalScreen[None]):
 
     def render(self) -> VisualType:  # type: ignore[override]  # Textual's Screen says less than its Widget takes
         """Return the dimmed screen below."""
-        found = super().render()
-        if isinstance(found, BackgroundScreen) and strips_of(found.screen) is not None:
-            return _Dimmed(found.screen, found.color)
-        return found
+        background = super().render()
+        if isinstance(background, BackgroundScreen) and strips_of(background.screen) is not None:
+            return _Dimmed(background.screen, background.color)
+        return background
 
 
 class _Dimmed(Visual):
@@ -101,16 +101,14 @@ def _has_words(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def _dimmed(style: RichStyle, color: Color, base: RichStyle, words: bool) -> RichStyle:
     (segment,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
-    found = base if segment.style is None else base + segment.style
+    dimmed = base if segment.style is None else base + segment.style
     full = base + style
-    pairs = found.color, found.bgcolor, full.color, full.bgcolor
-    known = [Color.from_rich_color(color_) for color_ in pairs if color_ is not None and not color_.is_default]
-    if not words or len(known) < len(pairs):
-        return found  # or the terminal's default colors
-    shown, ground, whole, bright = known
-    if (
-        contrast_ratio(whole, ground) < LEAST <= contrast_ratio(whole, bright)
-    ):  # on light, as the letter under a cursor is
-        shown, ground, whole = ground, shown, bright
-    shown = readable_color(shown, whole, ground)
-    return found + RichStyle(color=shown.rich_color, bgcolor=ground.rich_color)
+    pairs = dimmed.color, dimmed.bgcolor, full.color, full.bgcolor
+    colors = [Color.from_rich_color(color_) for color_ in pairs if color_ is not None and not color_.is_default]
+    if not words or len(colors) < len(pairs):
+        return dimmed  # no text, or default colors of the terminal
+    text, ground, full_text, full_ground = colors
+    if contrast_ratio(full_text, ground) < MIN_CONTRAST <= contrast_ratio(full_text, full_ground):
+        text, ground, full_text = ground, text, full_ground  # dark on light, such as the character under a cursor
+    text = readable_color(text, full_text, ground)
+    return dimmed + RichStyle(color=text.rich_color, bgcolor=ground.rich_color)

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import InstructionPlan, PlanStep
 from tui_agent.text import one_line, pluralize
-from widgets.blocks.plan import LABEL, UNSURE, plan_lines
+from widgets.blocks.plan import LABEL_WIDTH, MIN_CONFIDENCE, plan_lines
 from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
@@ -172,7 +172,7 @@ class PlanReview(RequestPanel):
         left += [(" · edited", styles.accent)] if self.edited else []
         left += [(f" · {one_line(proposal.why, 400)}", styles.muted)] if proposal.why else []
         left += [(" · from cache", styles.muted)] if proposal.cached else []
-        style = styles.warn if plan.confidence < UNSURE else styles.muted
+        style = styles.warn if plan.confidence < MIN_CONFIDENCE else styles.muted
         lines = [justified_line(left, [(f"confidence {plan.confidence:.0%}", style)], width, styles)]
         if proposal.fallback and self.state == "look":
             lines += wrap([("No valid plan was produced: this is the request as one step.", styles.warn)], width)[:2]
@@ -189,9 +189,9 @@ class PlanReview(RequestPanel):
             step = self.edit.plan.steps[row.step]
             head: list[Span] = [(f"{step.number:>2} ", styles.accent)]
             marks: list[Span] = [(f"  {one_line(step.tool, 40)}", styles.muted)] if step.tool else []
-            marks += [(f"  unsure {step.confidence:.0%}", styles.warn)] if step.confidence < UNSURE else []
+            marks += [(f"  unsure {step.confidence:.0%}", styles.warn)] if step.confidence < MIN_CONFIDENCE else []
         else:
-            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL}}", styles.muted)], []
+            head, marks = [(" " * INDENT + f"{LABELS[row.field]:<{LABEL_WIDTH}}", styles.muted)], []
         style = styles.text if row.field in ("description", "command") else styles.muted
         room = width - width_of(head) - width_of(marks)
         body: Span = (fit(text, max(1, room)), style) if text else ("—", styles.faint)
@@ -220,7 +220,7 @@ class PlanReview(RequestPanel):
         if self._row is None or not self.is_complete:
             return
         body, field = self.query_one("#plan-body", Body), self.query_one("#plan-input", LineInput)
-        left = INDENT if self._row.field == "description" else INDENT + LABEL
+        left = INDENT if self._row.field == "description" else INDENT + LABEL_WIDTH
         field.styles.offset = (left, self.edit.row - int(body.scroll_offset.y))
         field.styles.width = max(4, body.columns - left)
 

@@ -1,4 +1,4 @@
-"""What stands around the transcript: who works on what at the top, what goes on above the composer, keys below."""
+"""The lines around the transcript: title, activity above the composer, keys at the bottom."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from widgets.styled_text import (
 )
 from widgets.words import WORDS
 
-LOOKING = tuple(mode.value for mode in Mode if mode.reads_only)
-ELSEWHERE = " · /export FILE saves the session elsewhere"
-METER = 6
-"""Cells of the context meter's bar."""
-QUEUED = 3
-"""Queued messages that show; the rest is counted."""
+READ_ONLY_MODES = tuple(mode.value for mode in Mode if mode.reads_only)
+EXPORT_HINT = " · /export FILE saves the session elsewhere"
+METER_WIDTH = 6
+"""Width of the bar of the context meter."""
+MAX_QUEUED = 3
+"""Maximum number of queued messages shown."""
 
 
 def format_tokens(count: int) -> str:
-    """`950`, `11.2k`, `128k`; windows are powers of two and are named so."""
+    """Format a number of tokens, such as `950`, `11.2k`, `128k`; multiples of 1024 are divided by 1024."""
     if count and count % 1024 == 0:
         return f"{count // 1024}k"
     if count < 1000:
@@ -50,14 +50,14 @@ def format_tokens(count: int) -> str:
 
 
 def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
-    """Title or folder on the left; mode, approvals, model and context on the right."""
+    """Paint title or folder on the left, and mode, approvals, model and context on the right."""
     name = view.title or (Path(view.workspace).name if view.workspace else "")
     left: list[Span] = [("tui-agent", styles.accent)]
     if name:
         left += [(" · ", styles.faint), (one_line(name), styles.text)]
     model = fit(one_line(view.model), max(8, width // 3))
-    offered = _modes(view, styles), [(model, styles.muted)] if view.model else [], _meter(view, width, styles)
-    parts = [part for part in offered if part]
+    candidates = _modes(view, styles), [(model, styles.muted)] if view.model else [], _meter(view, width, styles)
+    parts = [part for part in candidates if part]
     right: list[Span] = []
     for part in parts:
         right += [(" · ", styles.faint), *part] if right else part
@@ -67,10 +67,10 @@ def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
 
 
 def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
-    """Modes that only look stand out, since nothing that is asked of them is changed (W11)."""
+    """Paint mode, approvals and sandbox; read-only modes stand out, as they never change files (W11)."""
     if not view.mode:
         return []
-    mode = (f"◇ {view.mode}", styles.accent) if view.mode in LOOKING else (view.mode, styles.muted)
+    mode = (f"◇ {view.mode}", styles.accent) if view.mode in READ_ONLY_MODES else (view.mode, styles.muted)
     style = styles.muted if view.approval_mode in ("ask", "read-only") else styles.warn
     spans = [mode, (" · ", styles.faint), (view.approval_mode, style)]
     if view.sandbox:
@@ -79,7 +79,7 @@ def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
 
 
 def _sandbox(view: SessionView, styles: TextStyles) -> Span:
-    """Whether commands are confined (A10): said in every mode, loudly where they run unasked and are not."""
+    """Paint whether commands are confined (A10); a warning if they run unconfined and without approval."""
     auto = view.approval_mode in ("auto", "auto-edit")
     if view.sandbox in ("off", "none"):
         return "no sandbox", styles.warn if auto else styles.muted
@@ -95,13 +95,13 @@ def _meter(view: SessionView, width: int, styles: TextStyles) -> list[Span]:
         return [(f"ctx {used}", styles.muted)]
     share = view.context_used / view.context_limit
     style = styles.bad if share >= 0.9 else styles.warn if share >= 0.75 else styles.accent
-    bar = [*share_bar(share, METER, style, styles), (" ", styles.text)]
+    bar = [*share_bar(share, METER_WIDTH, style, styles), (" ", styles.text)]
     text: Span = (f"{used}/{format_tokens(view.context_limit)}", styles.muted if share < 0.75 else style)
     return [("ctx ", styles.muted), *(bar if width >= 100 else []), text]
 
 
 class ActivityLine(LinesView):
-    """What goes on and for how long, what waits, and what is new further down."""
+    """Current activity with its duration, queued messages, and the number of unseen blocks."""
 
     def __init__(
         self, view: SessionView, transcript: BlockView, *, now: Callable[[], float] = time, id: str | None = None
@@ -111,14 +111,14 @@ class ActivityLine(LinesView):
         self.transcript = transcript
         self.now = now
         self.starting = "starting"
-        """Shown until the session is there; afterwards empty."""
+        """Text shown until the session is ready; empty afterwards."""
         self.hint = ""
-        """A word about the key that was just pressed."""
+        """Hint about the key just pressed."""
         self.trouble = ""
-        """Set while nothing can be saved."""
+        """Problem shown while nothing can be saved."""
 
-    def say(self, *, starting: str | None = None, hint: str | None = None, trouble: str | None = None) -> None:
-        """Change what is said; None leaves a part as it is, an empty text takes it away."""
+    def set_texts(self, *, starting: str | None = None, hint: str | None = None, trouble: str | None = None) -> None:
+        """Change texts; None keeps a text, an empty string removes it."""
         self.starting = self.starting if starting is None else starting
         self.hint = self.hint if hint is None else hint
         self.trouble = self.trouble if trouble is None else trouble
@@ -126,7 +126,7 @@ class ActivityLine(LinesView):
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
         trouble = (
-            wrap([("! ", styles.bad), (one_line(self.trouble, 400), styles.text), (ELSEWHERE, styles.muted)], width)
+            wrap([("! ", styles.bad), (one_line(self.trouble, 400), styles.text), (EXPORT_HINT, styles.muted)], width)
             if self.trouble
             else []
         )
@@ -138,7 +138,7 @@ class ActivityLine(LinesView):
         ]
 
     def _truncated(self, width: int, styles: TextStyles) -> list[Line]:
-        """The model knows only a part of what it was told: in sight as long as the run goes on."""
+        """Warn during the run that the model received only part of the prompt."""
         if not self.view.truncated:
             return []
         text = f"the server truncated the prompt to {self.view.truncated:,} tokens"
@@ -151,10 +151,10 @@ class ActivityLine(LinesView):
                 ("guide   " if message.steering else "queued  ", styles.accent),
                 (fit(one_line(message.text, width), width - 9), styles.muted),
             )
-            for message in queue[:QUEUED]
+            for message in queue[:MAX_QUEUED]
         ]
-        if len(queue) > QUEUED:
-            lines.append(line((f"        and {len(queue) - QUEUED} more", styles.muted)))
+        if len(queue) > MAX_QUEUED:
+            lines.append(line((f"        and {len(queue) - MAX_QUEUED} more", styles.muted)))
         return lines
 
     def _phase(self, styles: TextStyles) -> list[Span]:
@@ -188,13 +188,13 @@ class ActivityLine(LinesView):
 
 
 def key_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
-    """The keys that do something at the moment."""
+    """Paint the keys that are currently available."""
     footer = keymap.current().footer(busy=view.busy, plan=bool(view.plan.changed_by))
     return key_lines(footer, width, styles, gap=3, style=styles.text)[:1]
 
 
 def greeting(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
-    """What stands in an empty transcript: where we are, and that nothing happens unasked."""
+    """Paint the text above the transcript: version, folder, model, approvals and sandbox."""
     if not view.workspace:
         return []
     rows: list[list[Span]] = [

@@ -1,4 +1,4 @@
-"""What the lines of the progress tree say: verbs of calls, titles of batches, what a sub-agent was sent for (U3)."""
+"""The progress tree: runs, replies, batches of tool calls, and sub-agents (U3)."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from widgets.styled_text import Line, Span, TextStyles, fitted_spans, highlighte
 from widgets.words import WORDS
 
 SUBAGENT = "run_subagent"
-"""The tool whose calls have a sub-agent below them."""
+"""The tool whose calls start a sub-agent."""
 
 
-def batch_title(tools: Sequence[ToolItem], going: bool) -> str:
-    """The title of calls that belong together, by their kind; of several kinds each with its number."""
+def batch_title(tools: Sequence[ToolItem], running: bool) -> str:
+    """Return the title of a batch of calls, with the number of calls of each kind."""
     kinds: dict[str, list[ToolItem]] = {}
     for tool in tools:
         kinds.setdefault(WORDS.call_kinds.get(tool.call.name, ""), []).append(tool)
     if "code" in kinds:
-        return _batch_part("code", tools, going)
+        return _batch_part("code", tools, running)
     others = kinds.pop("", []) if len(kinds) > 1 else []
-    parts = [_batch_part(kind, held, going) for kind, held in kinds.items()]
+    parts = [_batch_part(kind, calls, running) for kind, calls in kinds.items()]
     return ", ".join([*parts, f"{len(others)} more"] if others else parts)
 
 
-def _batch_part(kind: str, tools: Sequence[ToolItem], going: bool) -> str:
-    now, after, things = WORDS.batches[kind]
+def _batch_part(kind: str, tools: Sequence[ToolItem], running: bool) -> str:
+    present, past, things = WORDS.batches[kind]
     count = len({str(tool.title) for tool in tools}) if kind == "editing" else len(tools)
     things = {"searches": "search"}.get(things, things[:-1]) if count == 1 else things
-    words = now if going else after
+    words = present if running else past
     return f"{words}{'' if words.endswith(' ') else ' '}{count} {things}"
 
 
 def work_title(tools: Sequence[ToolItem]) -> str:
-    """What a reply without words of its own did, by kind, where that is one thing; else empty."""
+    """Return the title of a reply without text whose calls are of one kind; otherwise an empty string."""
     kinds = {WORDS.call_kinds.get(tool.call.name, "") for tool in tools}
-    told = len(tools) > 1 and kinds in ({"editing"}, {"commands"}, {"delegating"})
-    return batch_title(tools, any(tool.status == "running" for tool in tools)) if told else ""
+    has_title = len(tools) > 1 and kinds in ({"editing"}, {"commands"}, {"delegating"})
+    return batch_title(tools, any(tool.status == "running" for tool in tools)) if has_title else ""
 
 
 def call_title(item: ToolItem, styles: TextStyles) -> list[Span]:
-    """Verb and object of a call; of a sub-agent its title — description."""
+    """Paint verb and object of a call, or title and description of a sub-agent."""
     title = one_line(item.title, 200)
     if item.call.name == SUBAGENT:
         name, dash, rest = title.partition(" — ")
@@ -59,19 +59,19 @@ def call_title(item: ToolItem, styles: TextStyles) -> list[Span]:
     return [*label, (" · recovered", styles.muted)] if item.call.recovered else label
 
 
-RUNS = 60
-"""Runs that are listed; older ones are counted."""
-CHILDREN = 300
-"""Nodes that are listed below one node."""
+MAX_RUNS = 60
+"""Maximum number of runs listed."""
+MAX_CHILDREN = 300
+"""Maximum number of children listed per node."""
 KEYS = Keys("progress")
 
 
 class ToolTree(ListView[int]):
-    """Keyboard: from line to line, fold and unfold, show the thing in the transcript, stop a sub-agent."""
+    """A tree whose nodes can be folded, shown in the transcript, and, for sub-agents, stopped."""
 
     @dataclass
     class Chosen(Message):
-        """Show this item of the transcript."""
+        """An item of the transcript was chosen."""
 
         item: int
 
@@ -83,43 +83,43 @@ class ToolTree(ListView[int]):
         stop: Callable[[str], None] = lambda node: None,
         id: str | None = None,
     ) -> None:
-        """`stop` is given the id of the call whose sub-agent is to be stopped."""
+        """`stop` stops the sub-agent of a call, given by its id."""
         super().__init__(self._row_lines, id=id)
         self.view = view
         self.now = now
         self._stop = stop
         self.rows: Sequence[int] = ()
-        """Places in the view's tree, a line each; -1 stands for runs or nodes that are left out."""
+        """Node index of each line; -1 stands for omitted runs or nodes."""
         self.folds: dict[int, bool] = {}
-        """What the user chose: place → folded."""
-        self._known = 0
+        """Node index → whether the user folded it."""
+        self._node_count = 0
 
     # --- what the router calls ---
 
     def show(self, changed: Iterable[int]) -> None:
-        """Nodes were added or changed."""
+        """Update added or changed nodes."""
         nodes, following = self.view.tree.nodes, self.scroll_offset.y >= self.max_scroll_y
-        if len(nodes) > self._known or any(nodes[index].status != "running" for index in changed):
-            self._known = len(nodes)
+        if len(nodes) > self._node_count or any(nodes[index].status != "running" for index in changed):
+            self._node_count = len(nodes)
             self._lay_out()
         if not self.has_focus and following:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
         self.repaint()
 
     def reset(self) -> None:
-        """Other nodes come, in other places."""
-        self._known = 0
+        """Clear the tree before all nodes are replaced."""
+        self._node_count = 0
         self.folds.clear()
         self.set_rows([])
 
     def _item(self, index: int) -> Item | None:
-        """What a node stands for; None for one that only holds others."""
+        """Return the item of a node; None for a node that only groups others."""
         node = self.view.tree.nodes[index]
         return self.view.items[node.item] if node.item >= 0 else None
 
     @property
     def chosen_item(self) -> Item | None:
-        """What the line with the cursor stands for, if the keys come here."""
+        """Item at the cursor if the tree has the focus."""
         return self._item(self._current_index) if self.has_focus and self._current_index >= 0 else None
 
     def _is_subagent(self, index: int) -> bool:
@@ -128,17 +128,17 @@ class ToolTree(ListView[int]):
 
     @property
     def follows_cursor(self) -> bool:
-        """While the keys come here; otherwise the end is followed."""
+        """See ListView: without focus, the end is followed instead."""
         return self.has_focus
 
     @property
     def _current_index(self) -> int:
-        """Place in the view's tree of the line with the cursor; -1 for none."""
+        """Node index at the cursor; -1 for none."""
         return -1 if self.current is None else self.current
 
     @property
     def stoppable(self) -> str:
-        """Id of the call whose sub-agent, still at work, the selected line belongs to; empty where there is none."""
+        """Call id of the running sub-agent that the selected node belongs to; empty if there is none."""
         index, nodes = self._current_index, self.view.tree.nodes
         while index >= 0:
             if self._is_subagent(index):
@@ -147,7 +147,7 @@ class ToolTree(ListView[int]):
         return ""
 
     def tick(self) -> None:
-        """A second went by."""
+        """Update running times, once a second."""
         if self.display and self.view.tree.running:
             self.repaint()
 
@@ -155,23 +155,23 @@ class ToolTree(ListView[int]):
 
     def _lay_out(self) -> None:
         chosen, roots = self._current_index, self.view.tree.roots
-        rows = [-1] if len(roots) > RUNS else []
-        for root in roots[-RUNS:]:
-            rows.extend(self._below(root))
+        rows = [-1] if len(roots) > MAX_RUNS else []
+        for root in roots[-MAX_RUNS:]:
+            rows.extend(self._visible_nodes(root))
         self.set_rows(rows, rows.index(chosen) if chosen in rows else len(rows) - 1)
 
-    def _below(self, index: int) -> Iterator[int]:
+    def _visible_nodes(self, index: int) -> Iterator[int]:
         yield index
         if not self.folded(index):
             children = self.view.tree.nodes[index].children
-            if len(children) > CHILDREN:
+            if len(children) > MAX_CHILDREN:
                 yield -1
-            for child in children[-CHILDREN:]:
-                yield from self._below(child)
+            for child in children[-MAX_CHILDREN:]:
+                yield from self._visible_nodes(child)
 
     def folded(self, index: int) -> bool:
-        """True when what is below a node is not listed: earlier runs, batches, and sub-agents that are at their end,
-        until the user unfolds them."""
+        """Return whether the children of a node are hidden: by default for earlier runs, batches and finished
+        sub-agents."""
         tree = self.view.tree
         node = tree.nodes[index]
         default = node.kind == "batch" or (node.parent < 0 and index != tree.roots[-1])
@@ -181,7 +181,7 @@ class ToolTree(ListView[int]):
     # --- what a line says ---
 
     def _row_lines(self, index: int, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        """The line of one node."""
+        """Paint the line of a node."""
         if index < 0:
             return [line(("… earlier", styles.muted))]
         node = self.view.tree.nodes[index]
@@ -197,9 +197,9 @@ class ToolTree(ListView[int]):
         if node.children and self.folded(index):
             right.append((" ▸", styles.muted))
         room = max(0, width - width_of(head) - width_of(right) - 1)
-        shown = fitted_spans(self._label(node, styles), room)
-        gap = max(1, width - width_of(head) - width_of(shown) - width_of(right))
-        spans = [*head, *shown, (" " * gap, styles.text), *right]
+        label = fitted_spans(self._label(node, styles), room)
+        gap = max(1, width - width_of(head) - width_of(label) - width_of(right))
+        spans = [*head, *label, (" " * gap, styles.text), *right]
         return [highlighted_line(spans, styles) if chosen else line(*spans)]
 
     def _label(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
@@ -209,18 +209,18 @@ class ToolTree(ListView[int]):
         if isinstance(item, ToolItem):
             return call_title(item, styles)
         if isinstance(item, ReplyItem):
-            words: list[Span] = [(self._words(item, node), styles.muted)]
+            words: list[Span] = [(self._reply_text(item, node), styles.muted)]
             return [*words, (" · not usable", styles.warn)] if item.rejected else words
         if isinstance(item, StepItem):
-            return self._step(item, styles)
+            return self._step_label(item, styles)
         return [(one_line(node.title, 200) or node.kind, styles.strong if node.parent < 0 else styles.text)]
 
     @staticmethod
-    def _step(item: StepItem, styles: TextStyles) -> list[Span]:
+    def _step_label(item: StepItem, styles: TextStyles) -> list[Span]:
         number: list[Span] = [(f"{item.step.number} ", styles.muted)] if item.step.number else []
         return [*number, (one_line(item.step.description, 200), styles.text)]
 
-    def _words(self, reply: ReplyItem, node: ProgressNode) -> str:
+    def _reply_text(self, reply: ReplyItem, node: ProgressNode) -> str:
         if reply.role and not reply.agent:
             return reply.purpose
         for text in reply.text.text[:2000].split("\n"):
@@ -243,10 +243,10 @@ class ToolTree(ListView[int]):
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans = [(f"+{added} ", styles.ok), (f"−{removed}", styles.bad)]
         elif isinstance(item, StepItem) and item.recoveries:
-            ways = dict.fromkeys(
+            methods = dict.fromkeys(
                 "fallback" if recovery.by == "fallback" else "new plan" for _after, recovery in item.recoveries
             )
-            spans = [(", ".join(ways), styles.warn)]
+            spans = [(", ".join(methods), styles.warn)]
         if node.pending_requests:
             return [*spans, (" waits" if spans else "waits", styles.warn)]
         ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.started_at)) * 1000
@@ -259,7 +259,7 @@ class ToolTree(ListView[int]):
     # --- keys ---
 
     def take_focus(self) -> None:
-        """See ListView; at the newest line."""
+        """See ListView; move to the last line."""
         super().take_focus()
         self.move_to(len(self.rows) - 1)
 
@@ -268,23 +268,23 @@ class ToolTree(ListView[int]):
         self.repaint()
 
     def leaves(self, event: events.Key) -> bool:
-        """True for a letter that is not meant for the tree."""
-        return event.is_printable and event.key != "space" and not self._means(event)
+        """Return whether a key is a character that is not handled by the tree."""
+        return event.is_printable and event.key != "space" and not self._action_for(event)
 
-    def _means(self, event: events.Key) -> str:
-        """What a key does on the selected line; what stops is a letter like others where nothing can be stopped."""
+    def _action_for(self, event: events.Key) -> str:
+        """Return the action of a key; the stop key is an ordinary character if nothing can be stopped."""
         action = KEYS.action_for(event)
         return "" if action == "stop_subagent" and not self.stoppable else action
 
     def on_key(self, event: events.Key) -> None:
-        """Move, fold, show; letters go on to the composer."""
-        action = self._means(event)
+        """Handle a key; characters without an action go to the composer."""
+        action = self._action_for(event)
         if self.move_for(action):
             pass
         elif action in ("fold", "unfold", "turn"):
             self._fold(None if action == "turn" else action == "fold")
         elif action == "show":
-            self._choose()
+            self._show_in_transcript()
         elif action == "stop_subagent":
             self._stop(self.stoppable)
         elif event.character and event.is_printable:
@@ -295,7 +295,7 @@ class ToolTree(ListView[int]):
         event.prevent_default()
 
     def _fold(self, fold: bool | None) -> None:
-        """Fold, unfold, or with None the other of the two; a leaf goes to the node above, or is shown."""
+        """Fold, unfold, or toggle (None). On a leaf, folding moves to the parent and toggling shows it."""
         index = self._current_index
         if index < 0:
             return
@@ -306,9 +306,9 @@ class ToolTree(ListView[int]):
         elif fold and node.parent in self.rows:
             self.move_to(self.rows.index(node.parent))
         elif fold is None:
-            self._choose()
+            self._show_in_transcript()
 
-    def _choose(self) -> None:
+    def _show_in_transcript(self) -> None:
         index = self._current_index
         tree = self.view.tree
         while index >= 0 and tree.nodes[index].item < 0 and tree.nodes[index].children:
@@ -317,15 +317,15 @@ class ToolTree(ListView[int]):
             self.post_message(self.Chosen(tree.nodes[index].item))
 
     def on_list_view_clicked(self, message: ListView.Clicked) -> None:
-        """A folded node unfolds, everything else is shown in the transcript."""
+        """Toggle a node with children, show a leaf in the transcript."""
         message.stop()
         self.move_to(message.index)
         if self._current_index >= 0 and self.view.tree.nodes[self._current_index].children:
             self._fold(None)
         else:
-            self._choose()
+            self._show_in_transcript()
 
     def on_resize(self) -> None:
-        """Another width: other places to cut, the same lines."""
+        """Stay at the end unless focused."""
         if not self.has_focus:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)

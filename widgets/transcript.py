@@ -122,7 +122,7 @@ class Transcript(BlockView):
     def holds_back(self) -> bool:
         """Whether the beginning of a reply is held back until more of it has arrived."""
         last = self.blocks[-1] if self.blocks else None
-        return isinstance(last, ReplyBlock) and last.held
+        return isinstance(last, ReplyBlock) and last.is_held
 
     def show_details(self, details: bool) -> None:
         """Unfold or fold all blocks."""

@@ -13,7 +13,7 @@ from textual.color import Color
 from textual.widget import Widget
 
 from tui_agent.tui.app import TuiAgentApp
-from widgets.overlay import LEAST, contrast_ratio
+from widgets.overlay import MIN_CONTRAST, contrast_ratio
 from widgets.styled_text import text_styles_of
 
 CELL, ROW, TOP = 12.2, 24.4, 1.5
@@ -88,5 +88,5 @@ def _words(text: str, style: Style) -> Words:
     return Words(text.strip(), Color.from_rich_color(colour).hex6, Color.from_rich_color(ground).hex6)
 
 
-def unreadable(found: Iterable[Words], least: float = LEAST) -> dict[Words, float]:
+def unreadable(found: Iterable[Words], least: float = MIN_CONTRAST) -> dict[Words, float]:
     return {words: round(value, 2) for words in found if (value := contrast(words.colour, words.ground)) < least}

@@ -13,7 +13,7 @@ from tests.tui.kit import app_for, running, still, until
 from tui_agent import ROOT
 from tui_agent.tui.themes import HIGH_CONTRAST, THEMES
 from widgets import ansi
-from widgets.overlay import LEAST, contrast_ratio, readable_color
+from widgets.overlay import MIN_CONTRAST, contrast_ratio, readable_color
 from widgets.palette import Palette
 from widgets.panel import Panel
 from widgets.styled_text import TextStyles, text_styles_of
@@ -37,7 +37,7 @@ OUTPUT = "".join(
 
 
 def least(theme: Theme) -> float:
-    return 7.0 if theme is HIGH_CONTRAST else LEAST
+    return 7.0 if theme is HIGH_CONTRAST else MIN_CONTRAST
 
 
 def colour(theme: Theme, name: str) -> Color:
@@ -48,7 +48,9 @@ def test_contrast_is_what_the_guidelines_say() -> None:
     black, white = Color(0, 0, 0), Color(255, 255, 255)
     assert contrast_ratio(black, white) == contrast_ratio(white, black) == 21
     assert round(contrast_ratio(Color.parse("#777777"), white), 2) == 4.48
-    assert contrast_ratio(readable_color(Color(90, 90, 90), white, black), black) == pytest.approx(LEAST, abs=0.5)
+    assert contrast_ratio(readable_color(Color(90, 90, 90), white, black), black) == pytest.approx(
+        MIN_CONTRAST, abs=0.5
+    )
     assert readable_color(Color(10, 10, 10), Color(20, 20, 20), black) == Color(20, 20, 20)  # it has no better one
 
 
@@ -107,7 +109,7 @@ async def test_colours_of_tool_output_can_be_read() -> None:
             for base in (styles.text, styles.muted):
                 for text, style in ansi.ansi_spans(OUTPUT, styles, base):
                     pair = [Color.from_rich_color(one) for one in (style.color, style.bgcolor)]
-                    assert text == "red" and not style.dim and contrast_ratio(*pair) >= LEAST
+                    assert text == "red" and not style.dim and contrast_ratio(*pair) >= MIN_CONTRAST
             (plain,) = ansi.ansi_spans("\x1b[38;2;250;250;90mas it is", styles, styles.text)
             if theme.dark:
                 assert plain[1].color == Style.parse("#fafa5a").color

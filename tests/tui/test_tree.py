@@ -13,7 +13,7 @@ from tui_agent.tui.app import TuiAgentApp
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 from widgets.columns import Columns
-from widgets.tool_tree import CHILDREN, RUNS, ToolTree
+from widgets.tool_tree import MAX_CHILDREN, MAX_RUNS, ToolTree
 
 
 def tree(app: TuiAgentApp) -> ToolTree:
@@ -143,12 +143,12 @@ def many(runs: int, calls: int) -> list[e.Record]:
 
 
 async def test_lines_are_bounded() -> None:
-    app, _session = app_for(many(RUNS + 20, 1))
+    app, _session = app_for(many(MAX_RUNS + 20, 1))
     async with running(app):
-        assert len(tree(app).rows) <= RUNS + 5
-    app, _session = app_for(many(1, CHILDREN + 50))
+        assert len(tree(app).rows) <= MAX_RUNS + 5
+    app, _session = app_for(many(1, MAX_CHILDREN + 50))
     async with running(app):
-        assert len(tree(app).rows) <= CHILDREN + 5
+        assert len(tree(app).rows) <= MAX_CHILDREN + 5
 
 
 def test_what_was_open_when_the_session_ended_is_interrupted() -> None:

@@ -149,13 +149,13 @@ def test_a_beginning_is_held_until_it_is_worth_a_paint() -> None:
     item = ReplyItem("r", started_at=0.0)
     block = ReplyBlock(item, BlockOptions(lambda: now[0]))
     item.text.add("So,")
-    assert block.held
+    assert block.is_held
     assert block.lines(40, INK) == []
     now[0] = 0.31
     block.changed()
     assert [line.text for line in block.lines(40, INK)] == ["So,"]
     quick = ReplyBlock(ReplyItem("r", text=GrowingText("So, that's it"), started_at=0.0), BlockOptions(lambda: 0.0))
-    assert not quick.held
+    assert not quick.is_held
 
 
 def test_a_reply_that_ends_otherwise_than_it_streamed_is_painted_anew() -> None:

@@ -129,10 +129,10 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.session = session = await self._open_session()
 
         def on_save_failure(problem: str | None) -> None:  # called from any thread
-            self.call_later(self.activity.say, trouble=problem or "")
+            self.call_later(self.activity.set_texts, trouble=problem or "")
 
         session.watch_saving(on_save_failure)
-        self.activity.say(starting="", hint=self._first_hint)
+        self.activity.set_texts(starting="", hint=self._first_hint)
         for message in self.composer.open(session):
             self.on_prompt_input_submitted(message)
         self.preferences.open(session)
@@ -190,7 +190,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             self.work(self._run_shell, self.session, text[1:].strip())
         else:
             self.composer.submit(message)
-        self.activity.say(hint="")
+        self.activity.set_texts(hint="")
         self.transcript.follow()
 
     async def _run_shell(self, session: SessionApi, command: str) -> None:

@@ -63,12 +63,12 @@ class TransientHints:
         """Show `text` for two seconds, or longer if reading it takes longer."""
         self._count += 1
         number = self._count
-        self._line.say(hint=text)
+        self._line.set_texts(hint=text)
         call_later_once(max(QUIT_ARMED, len(text) / READING_SPEED), self._app, lambda: self._hide(number))
 
     def _hide(self, number: int) -> None:
         if number == self._count:
-            self._line.say(hint="")
+            self._line.set_texts(hint="")
 
     def quit_or_arm(self, key: str) -> None:
         """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`."""

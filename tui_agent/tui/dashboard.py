@@ -28,7 +28,7 @@ def show_statistics(app: BaseApp, _: str) -> None:
     def read() -> None:
         app.work(_fill, app, panel, stop, expected=(HomeNotFoundError,))
 
-    panel = Dashboard(again=read, left=stop.set)
+    panel = Dashboard(on_reload=read, on_close=stop.set)
     app.push_screen(panel)
     read()
 

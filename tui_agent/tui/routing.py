@@ -161,4 +161,4 @@ class Router:
     def _tick(self) -> None:
         self.app.transcript.tick()
         self.app.columns.progress.tick()
-        self.app.activity.say()
+        self.app.activity.set_texts()

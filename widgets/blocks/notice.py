@@ -1,4 +1,4 @@
-"""Sentences of the program: notices, how a run ended, requests that belong to no tool call."""
+"""Notices, ends of runs, and requests without a tool call."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from widgets.markdown import render_markdown
 from widgets.styled_text import Line, Span, TextStyles, add_below, hanging, indent, wrap
 from widgets.words import WORDS
 
-COMPACTED = "context.compacted"
-"""Code of the notice behind which the summary stands."""
-BEHIND = 400
-"""Lines of what stands behind a notice."""
+COMPACTED_CODE = "context.compacted"
+"""Code of the notice whose details are a summary in markdown."""
+MAX_DETAIL_LINES = 400
+"""Maximum lines of details of a notice."""
 
 
 def plan_place_name(where: str) -> str:
-    """A place of the plan, as the user reads it."""
+    """Return the display name of a place in the plan document."""
     first, *rest = where.split(" · ")
     return " · ".join([WORDS.plan_places.get(first, first.replace("_", " ")), *rest])
 
 
 def hanging_text(symbol: str, style: Style, text: str, body: Style, width: int) -> list[Line]:
-    """A symbol with text hanging beside it."""
+    """Paint a symbol followed by text with a hanging indent."""
     return hanging([(symbol + " ", style)], [(text, body)], width, style)
 
 
 class NoticeBlock(TranscriptBlock[NoticeItem]):
-    """A sentence for the user."""
+    """A notice for the user."""
 
     compact = True
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """State by symbol and color."""
+        """Paint symbol and text by level, with details when unfolded."""
         symbol, style, body = {
             "info": ("·", styles.muted, styles.muted),
             "warning": ("!", styles.warn, styles.text),
@@ -49,51 +49,51 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
         if more and not self.open:
             text.append((f" · {key_of('details')}", styles.muted))
         lines = hanging([(symbol + " ", style)], text, width, style)
-        return [*lines, *self._behind(more, width, styles)] if more and self.open else lines
+        return [*lines, *self._details(more, width, styles)] if more and self.open else lines
 
-    def _behind(self, more: str, width: int, styles: TextStyles) -> list[Line]:
-        """What stands behind the sentence, a summary as the markdown that it is."""
+    def _details(self, more: str, width: int, styles: TextStyles) -> list[Line]:
+        """Paint the details, a summary as markdown."""
         room = max(1, width - 4)
-        if self.item.code == COMPACTED:
+        if self.item.code == COMPACTED_CODE:
             lines = render_markdown(more, room, styles)
         else:
             lines = [wrapped for row in more.split("\n") for wrapped in wrap([(row, styles.muted)], room)]
-        return indent(lines[:BEHIND], [("  │ ", styles.faint)])
+        return indent(lines[:MAX_DETAIL_LINES], [("  │ ", styles.faint)])
 
     def plain_text(self) -> str:
-        """The sentence and, when it is unfolded, what stands behind it."""
+        """Return the text, with details when unfolded."""
         return f"{self.item.text}\n{self.item.details}" if self.item.details and self.open else self.item.text
 
 
 class EndBlock(TranscriptBlock[EndItem]):
-    """How a run ended: a quiet line after work, nothing after talk."""
+    """How a run ended; nothing for a successful run without tool calls."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Outcome, reason, what it took."""
+        """Paint outcome, reason, tool calls and duration."""
         item = self.item
-        took = format_duration(item.ms)
+        effort = format_duration(item.ms)
         if item.tool_calls:
-            took = f"{pluralize(item.tool_calls, 'tool call')} · {took}"
+            effort = f"{pluralize(item.tool_calls, 'tool call')} · {effort}"
         if item.outcome == "done":
             lines = wrap([(item.text, styles.text)], width) if item.text else []
-            done = hanging_text("·", styles.muted, f"Done · {took}", styles.muted, width)
+            done = hanging_text("·", styles.muted, f"Done · {effort}", styles.muted, width)
             return add_below(lines, done) if item.tool_calls else lines
         if item.already_shown and item.outcome in ("failed", "unreachable"):
             return []
         symbol, role, word = WORDS.endings.get(item.outcome, ("■", "warn", item.outcome))
         style: Style = getattr(styles, role)
-        lines = hanging_text(symbol, style, word + (f" · {took}" if item.ms >= 1_000 else ""), style, width)
+        lines = hanging_text(symbol, style, word + (f" · {effort}" if item.ms >= 1_000 else ""), style, width)
         if item.text and item.outcome != "interrupted":
             lines += hanging([("  ", styles.text)], [(item.text, styles.text)], width, styles.text)
         return lines
 
     def plain_text(self) -> str:
-        """Outcome and reason."""
+        """Return outcome and reason."""
         return f"{self.item.outcome} {self.item.text}".strip()
 
 
 def describe_answer(answer: Answer) -> tuple[str, str]:
-    """What was decided, in words, and the style role that fits."""
+    """Return a description of an answer and its text role."""
     by = "" if answer.by in ("user", "") else f" ({answer.by})"
     if answer.verdict == "approve":
         scope = {Scope.ONCE: "approved", Scope.SESSION: "approved for this session", Scope.ALWAYS: "always approved"}
@@ -106,12 +106,12 @@ def describe_answer(answer: Answer) -> tuple[str, str]:
 
 
 def hunks_text(answer: Answer) -> str:
-    """What was made of an edit before it was approved."""
+    """Return how an edit was changed before approval; empty if it was not."""
     data = answer.data or {}
-    taken, edits = data.get("hunks"), data.get("edits")
-    if not isinstance(taken, list):
+    hunks, edits = data.get("hunks"), data.get("edits")
+    if not isinstance(hunks, list):
         return ""
-    count = f" in part: {pluralize(len(taken), 'hunk')}"
+    count = f" in part: {pluralize(len(hunks), 'hunk')}"
     return count + (", edited by you" if isinstance(edits, dict) and edits else "")
 
 
@@ -119,24 +119,24 @@ class RequestBlock(TranscriptBlock[RequestItem]):
     """A request without a tool call, such as folder trust."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """What was asked and what was decided."""
+        """Paint question and answer."""
         style = styles.warn if self.item.answer is None else styles.muted
         text = self.plain_text()
         return hanging_text("?", style, text, styles.text if self.item.answer is None else styles.muted, width)
 
     def plain_text(self) -> str:
-        """Question and answer."""
+        """Return question and answer."""
         item, answer = self.item, self.item.answer
         outcome = describe_answer(answer)[0] if answer else "waiting for you"
         match item.action:
             case TrustAction(folder=folder):
-                asked = f"Trust {folder}"
+                question = f"Trust {folder}"
             case None if item.conflict is not None:
-                asked = f"The agent and you both changed the plan: {plan_place_name(item.conflict.where)}"
-                taken = (answer.data or {}).get("take") if answer else None
-                outcome = WORDS.conflict_outcomes.get(str(taken), outcome)
+                question = f"The agent and you both changed the plan: {plan_place_name(item.conflict.where)}"
+                chosen = (answer.data or {}).get("take") if answer else None
+                outcome = WORDS.conflict_outcomes.get(str(chosen), outcome)
             case None:
-                asked = item.question
+                question = item.question
             case _:
-                asked = item.why
-        return f"{asked} · {outcome}"
+                question = item.why
+        return f"{question} · {outcome}"

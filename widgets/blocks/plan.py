@@ -1,4 +1,4 @@
-"""The instruction plan and its steps: a quiet line each, with all of it on demand (W2, W5, W7)."""
+"""The instruction plan, its steps, and the summary: one line each, with details when unfolded (W2, W5, W7)."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from widgets.blocks.base import TranscriptBlock, format_duration
 from widgets.styled_text import Line, Span, TextStyles, hanging, indent, wrap
 from widgets.words import WORDS
 
-UNSURE = 0.6
-"""Confidence below which a step is marked and a plan always asks (W5)."""
-LABEL = 10
-"""Cells of the words in front of what belongs to a step."""
+MIN_CONFIDENCE = 0.6
+"""Steps below this confidence are marked, and their plan always needs approval (W5)."""
+LABEL_WIDTH = 10
+"""Width of the labels of details."""
 
 
 def labeled_lines(label: str, text: str, width: int, styles: TextStyles, *, inset: int = 0) -> list[Line]:
-    """A muted word with text hanging beside it."""
-    head = [(" " * inset + f"{label:<{LABEL}}", styles.muted)]
+    """Paint a muted label followed by text with a hanging indent."""
+    head = [(" " * inset + f"{label:<{LABEL_WIDTH}}", styles.muted)]
     return hanging(head, [(text, styles.muted)], width, styles.text)
 
 
 def step_head(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
-    """Number, what to do, the tool, and the marks."""
+    """Paint number, description, tool and marks of a step."""
     spans: list[Span] = [(one_line(step.description, 2_000), styles.text)]
     if step.tool and step.tool != "analyze":
         spans.append((f"  {one_line(step.tool, 60)}", styles.muted))
     if step.critical:
         spans.append(("  critical", styles.muted))
-    if step.confidence < UNSURE:
+    if step.confidence < MIN_CONFIDENCE:
         spans.append((f"  unsure {step.confidence:.0%}", styles.warn))
     return hanging([(f"{step.number:>2} ", styles.accent)], spans, width, styles.text)
 
 
 def step_lines(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
-    """A step with what is expected of it and what is done when it fails."""
+    """Paint a step with its expected result and fallback."""
     lines = step_head(step, width, styles)
     for label, text in (("expect", step.expected), ("if not", step.fallback)):
         if text:
@@ -48,7 +48,7 @@ def step_lines(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
 
 
 def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
-    """All of a plan."""
+    """Paint a complete plan."""
     lines = wrap([(one_line(plan.approach, 4_000), styles.text)], width) if plan.approach else []
     for number, prerequisite in enumerate(plan.prerequisites):
         lines += labeled_lines("" if number else "needs", one_line(prerequisite, 1_000), width, styles)
@@ -59,13 +59,13 @@ def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Li
 
 
 def check_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
-    """How the whole is verified."""
+    """Paint how the result is verified."""
     check = plan.check
     if not (check.command or check.criteria):
         return []
     lines = [Line([])]
     if check.command:
-        head: list[Span] = [(f"{'check':<{LABEL}}", styles.muted), ("$ ", styles.accent)]
+        head: list[Span] = [(f"{'check':<{LABEL_WIDTH}}", styles.muted), ("$ ", styles.accent)]
         lines += hanging(head, [(one_line(check.command, 2_000), styles.text)], width, styles.text)
     if check.criteria:
         lines += labeled_lines("" if check.command else "check", one_line(check.criteria, 2_000), width, styles)
@@ -73,20 +73,23 @@ def check_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[L
 
 
 def other_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
-    """Other ways to do it, by number."""
+    """Paint the numbered alternatives."""
     lines: list[Line] = [Line([])] if plan.alternatives else []
     for number, other in enumerate(plan.alternatives, start=1):
         spans: list[Span] = [(one_line(other.approach, 1_000), styles.text)]
         if other.when:
             spans.append((f"  {one_line(other.when, 500)}", styles.muted))
-        spans.append((f"  {other.confidence:.0%}", styles.warn if other.confidence < UNSURE else styles.muted))
-        head: list[Span] = [(f"{'or' if number == 1 else '':<{LABEL}}", styles.muted), (f"{number} ", styles.accent)]
+        spans.append((f"  {other.confidence:.0%}", styles.warn if other.confidence < MIN_CONFIDENCE else styles.muted))
+        head: list[Span] = [
+            (f"{'or' if number == 1 else '':<{LABEL_WIDTH}}", styles.muted),
+            (f"{number} ", styles.accent),
+        ]
         lines += hanging(head, spans, width, styles.text)
     return lines
 
 
 class PlanBlock(TranscriptBlock[RequestItem]):
-    """A plan in the transcript: what became of it, and all of it when unfolded."""
+    """A plan: its outcome, and the complete plan when unfolded."""
 
     @property
     def _proposal(self) -> PlanProposed:
@@ -94,7 +97,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         return self.item.proposal
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """One line, unfolded the plan below it."""
+        """Paint the outcome, and the plan when unfolded."""
         symbol, role, words, more = self._state()
         spans: list[Span] = [(words, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
         spans += [(f" · {fact}", styles.muted) for fact in more]
@@ -126,8 +129,8 @@ class PlanBlock(TranscriptBlock[RequestItem]):
             return "■", "muted", f"{name} withdrawn", []
         picked = item.plan_review.alternative if item.plan_review is not None else None
         if picked is not None and picked < len(proposal.plan.alternatives):
-            way = proposal.plan.alternatives[picked]
-            return "✓", "ok", "Alternative chosen", [one_line(way.approach, 300)]
+            alternative = proposal.plan.alternatives[picked]
+            return "✓", "ok", "Alternative chosen", [one_line(alternative.approach, 300)]
         more = [count]
         more += ["edited"] if item.plan_review is not None and item.plan_review.edited and proposal.asks else []
         more += ["from cache"] if proposal.cached else []
@@ -137,20 +140,20 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         return "✓", "ok", f"{name} approved" if proposal.asks else name, more
 
     def plain_text(self) -> str:
-        """What became of it, and the plan."""
+        """Return outcome and plan."""
         _symbol, _role, words, more = self._state()
         return "\n".join([" · ".join([words, *more]), format_plan(self._plan)])
 
     def guess(self, width: int) -> int:
-        """One line while it is folded."""
+        """Estimate the number of lines: one while folded."""
         return super().guess(width) if self.open else 1
 
 
 class StepBlock(TranscriptBlock[StepItem]):
-    """A step as a heading over what is done for it."""
+    """A step, as a heading above its replies and calls."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """State, number, description; expected and actual when it failed or is unfolded."""
+        """Paint state, number and description; expected and actual result if it failed or is unfolded."""
         item = self.item
         symbol, role = WORDS.step_states.get(item.outcome, ("·", "muted"))
         spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", styles.muted)]
@@ -160,12 +163,12 @@ class StepBlock(TranscriptBlock[StepItem]):
         if item.outcome in ("skipped", "interrupted"):
             spans.append((f" · {item.outcome}", styles.muted))
         lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
-        return lines + self._told(width, styles)
+        return lines + self._details(width, styles)
 
     def _number(self) -> str:
         return f"{self.item.step.number} of {self.item.of}" if self.item.of else str(self.item.step.number)
 
-    def _told(self, width: int, styles: TextStyles) -> list[Line]:
+    def _details(self, width: int, styles: TextStyles) -> list[Line]:
         item, lines = self.item, list[Line]()
         for index, verdict in enumerate(item.verifications):
             if self.open or not verdict.met:
@@ -188,17 +191,17 @@ class StepBlock(TranscriptBlock[StepItem]):
         style = styles.muted if verdict.met else styles.text
         lines = self._row("expected", verdict.expected, width, styles, styles.muted) if verdict.expected else []
         mark: Span = ("✓ ", styles.ok) if verdict.met else ("✗ ", styles.bad)
-        head: list[Span] = [("  ", styles.text), (f"{'actual':<{LABEL}}", styles.muted), mark]
+        head: list[Span] = [("  ", styles.text), (f"{'actual':<{LABEL_WIDTH}}", styles.muted), mark]
         text = one_line(verdict.actual, 1_000) or ("as expected" if verdict.met else "not as expected")
         return lines + hanging(head, [(text, style)], width, styles.text)
 
     @staticmethod
     def _row(word: str, text: str, width: int, styles: TextStyles, style: Style) -> list[Line]:
-        head: list[Span] = [("  ", styles.text), (f"{word:<{LABEL}}", style)]
+        head: list[Span] = [("  ", styles.text), (f"{word:<{LABEL_WIDTH}}", style)]
         return hanging(head, [(one_line(text, 1_000), styles.muted)], width, styles.text)
 
     def plain_text(self) -> str:
-        """The step, and expected and actual."""
+        """Return the step with expected and actual results."""
         item = self.item
         lines = [f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description]
         for verdict in item.verifications:
@@ -206,12 +209,12 @@ class StepBlock(TranscriptBlock[StepItem]):
         return "\n".join(lines)
 
     def guess(self, width: int) -> int:
-        """One line as long as all went well."""
+        """Estimate the number of lines from the verdicts that are shown."""
         return 1 + 2 * sum(self.open or not verdict.met for verdict in self.item.verifications)
 
 
 def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line]:
-    """All that a summary says."""
+    """Paint a complete summary."""
     lines: list[Line] = []
     for label, text in (("action", summary.action), ("details", summary.details), ("result", summary.result)):
         if text:
@@ -229,13 +232,13 @@ def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line
 
 
 def decision_text(note: DecisionNote) -> str:
-    """`title — rationale` on one line."""
+    """Return `title — rationale` on one line."""
     title, why = one_line(note.title, 500), one_line(note.rationale, 2_000)
     return f"{title} — {why}" if why else title
 
 
 class SummaryBlock(TranscriptBlock[RequestItem]):
-    """The summary in the transcript."""
+    """A summary."""
 
     @property
     def _state(self) -> tuple[str, str, str]:
@@ -244,7 +247,7 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
         return ("■", "muted", "Summary not decided") if self.item.answer is not None else WORDS.summary_states[""]
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """What became of it; what was saved stands below."""
+        """Paint the outcome, and the summary if it was saved or is unfolded."""
         symbol, role, words = self._state
         style = styles.muted if role == "muted" else styles.text
         lines = hanging([(symbol + " ", getattr(styles, role))], [(words, style)], width, styles.text)
@@ -255,10 +258,10 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
         return lines
 
     def plain_text(self) -> str:
-        """What became of it, and what it says."""
-        shown = self.item.summary_review or self.item.summary
-        assert shown is not None
-        summary = shown.summary
+        """Return outcome and summary."""
+        source = self.item.summary_review or self.item.summary
+        assert source is not None
+        summary = source.summary
         lines = [self._state[2], summary.action, summary.details, summary.result]
         lines += [f"[{'x' if criterion.completed else ' '}] {criterion.description}" for criterion in summary.criteria]
         lines += [decision_text(decision) for decision in (*summary.decisions_made, *summary.decisions_rejected)]

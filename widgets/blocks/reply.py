@@ -1,4 +1,4 @@
-"""A reply of the model: thinking, text, how it ended. Settled text is painted once; only the end is painted again."""
+"""A reply of the model: thinking, text, and how it ended. Only the unsettled end of the text is painted again."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from widgets.blocks.notice import hanging_text
 from widgets.markdown import MarkdownStream
 from widgets.styled_text import Line, TextStyles, add_below, hanging, indent, line, wrap
 
-THOUGHT_LINES = 6
-"""Lines of thinking that show while it streams."""
-THOUGHT_OPEN = 200
-"""Lines of thinking that show when it is unfolded."""
+MAX_LIVE_THOUGHT_LINES = 6
+"""Lines of thinking shown while it streams."""
+MAX_THOUGHT_LINES = 200
+"""Lines of thinking shown when unfolded."""
 HOLD_WORDS = 8
-"""Word characters that the first paint waits for (U1) …"""
+"""Number of word characters the first paint waits for (U1) …"""
 HOLD_SECONDS = 0.3
 """… for at most this long."""
 
 
 class ReplyBlock(TranscriptBlock[ReplyItem]):
-    """Paints a reply while it grows. The work per delta depends on the open piece of markdown alone."""
+    """Paints a growing reply. The work per delta depends only on the open piece of markdown."""
 
     def __init__(self, item: ReplyItem, options: BlockOptions) -> None:
         super().__init__(item, options)
         self._text = item.text
         self._fed = 0
         self._stream = MarkdownStream()
-        self._shown = item.ended
+        self._released = item.ended
 
     @property
     def live(self) -> bool:  # type: ignore[override]  # a fixed answer becomes a computed one
-        """Thinking shows its seconds; a retry counts down; a held beginning waits for its time."""
+        """Whether the reply shows a running time, counts down to a retry, or is held back."""
         item = self.item
         waiting = item.retry is not None and not item.retry.over
-        return not item.ended and (item.thinking_since is not None or waiting or self.held)
+        return not item.ended and (item.thinking_since is not None or waiting or self.is_held)
 
     @property
-    def held(self) -> bool:
-        """True while so little text came that it is not worth a paint yet."""
+    def is_held(self) -> bool:
+        """Whether there is too little text for the first paint."""
         item = self.item
-        if self._shown or not item.text.size:
+        if self._released or not item.text.size:
             return False
         enough = item.ended or item.text.size > 200 or sum(map(str.isalnum, item.text.text)) >= HOLD_WORDS
-        self._shown = enough or item.started_at is None or self.options.now() - item.started_at >= HOLD_SECONDS
-        return not self._shown
+        self._released = enough or item.started_at is None or self.options.now() - item.started_at >= HOLD_SECONDS
+        return not self._released
 
     def forget(self) -> None:
-        """Drop stream and lines; the item still has the text."""
+        """Drop stream and lines; both can be rebuilt from the item."""
         super().forget()
         self._restart()
 
@@ -56,7 +56,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         self._text, self._fed, self._stream = self.item.text, 0, MarkdownStream()
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Thought, retry, text, end, with a blank line between what there is."""
+        """Paint thinking, retry, text and end, separated by blank lines."""
         parts = [
             self._thought(width, styles),
             self._retry(width, styles),
@@ -84,7 +84,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
                 self._stream.end()
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
-        if self.held:
+        if self.is_held:
             return []
         self._feed()
         return self._stream.lines(width, styles)
@@ -97,14 +97,14 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
             spent = max(0.0, self.options.now() - item.thinking_since) * 1000 + item.reasoning_ms
             lines = [line(("● ", styles.accent), (f"Thinking{self._purpose} · {int(spent / 1000)} s", styles.muted))]
             return lines + self._thought_text(
-                item.reasoning.text_after(item.reasoning.size - 2_000), THOUGHT_LINES, width, styles
+                item.reasoning.text_after(item.reasoning.size - 2_000), MAX_LIVE_THOUGHT_LINES, width, styles
             )
         if not item.reasoning.size and not item.reasoning_ms:
             return []
         lines = [line(("▾ " if self.open else "▸ ", styles.muted), (self._thought_title(), styles.muted))]
         if not self.open:
             return lines
-        return lines + self._thought_text(item.reasoning.text, THOUGHT_OPEN, width, styles)
+        return lines + self._thought_text(item.reasoning.text, MAX_THOUGHT_LINES, width, styles)
 
     def _thought_title(self) -> str:
         spent = f" for {format_duration(self.item.reasoning_ms)}" if self.item.reasoning_ms else ""
@@ -124,7 +124,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         ]
         hidden = len(lines) > limit
         lines = lines[-limit:]
-        if hidden and limit == THOUGHT_OPEN:
+        if hidden and limit == MAX_THOUGHT_LINES:
             lines.insert(0, line(("…", styles.muted)))
         return indent(lines, [("  ", styles.muted)])
 
@@ -133,15 +133,15 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         if retry is None:
             return []
         if retry.over:
-            again = "once" if retry.attempt == 1 else f"{retry.attempt} times"
-            return hanging_text("·", styles.muted, f"Retried {again}: {retry.why}", styles.muted, width)
+            attempts = "once" if retry.attempt == 1 else f"{retry.attempt} times"
+            return hanging_text("·", styles.muted, f"Retried {attempts}: {retry.why}", styles.muted, width)
         left = max(0, round(retry.until - self.options.now()))
         text = f"{retry.why} · retrying in {left} s ({retry.attempt} of {retry.of})"
         return hanging_text("!", styles.warn, text, styles.text, width)
 
     def _end(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
-        if item.fault is not None and item.role:  # what comes of it is told by the run
+        if item.fault is not None and item.role:  # the run reports the consequences
             return hanging_text("·", styles.muted, f"{item.purpose}: {item.fault.message}", styles.muted, width)
         if item.fault is not None and item.fault.kind != "cancelled":
             lines = hanging_text("✗", styles.bad, item.fault.message, styles.text, width)
@@ -153,11 +153,11 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         return []
 
     def plain_text(self) -> str:
-        """The reply's source."""
+        """Return the source of the reply."""
         return self.item.text.text
 
     def guess(self, width: int) -> int:
-        """About how many lines it will take."""
+        """Estimate the number of lines."""
         item = self.item
         if not item.text.size:
             return 1 if item.reasoning.size or item.fault or item.retry else 0

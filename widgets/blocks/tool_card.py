@@ -1,4 +1,4 @@
-"""A tool call: what it is, how it stands, and as much of its output as is worth reading."""
+"""A tool call: title, status, and a part of its output."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from widgets.diff_lines import diff_rows, number_width, paint_row
 from widgets.styled_text import Line, Span, TextStyles, chop, fit, indent, line, width_of
 from widgets.words import WORDS
 
-OUTPUT_LINES = 8
-"""Lines of output that show while a call runs, or after a command."""
-DIFF_LINES = 14
-WRONG_LINES = 4
-"""Errors of a written file that show."""
-OPEN_LINES = 400
-"""Lines that show when the card is unfolded."""
+MAX_OUTPUT_LINES = 8
+"""Lines of output shown while a call runs, or after a command."""
+MAX_DIFF_LINES = 14
+MAX_PROBLEM_LINES = 4
+"""Errors of a written file shown while folded."""
+MAX_OPEN_LINES = 400
+"""Lines shown when unfolded."""
 
 
 class ToolCard(TranscriptBlock[ToolItem]):
-    """One line of head, and a body behind a rule where there is something to show."""
+    """A head line, and a body if there is something to show."""
 
     compact = True
 
     @property
     def live(self) -> bool:  # type: ignore[override]  # a fixed answer becomes a computed one
-        """A running call shows its seconds."""
+        """A running call shows its duration."""
         return self.item.status == "running"
 
     @property
@@ -41,7 +41,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
         return any(request.answer is None for request in self.item.requests)
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Head and body."""
+        """Paint head and body."""
         body = self._body(max(1, width - 4), styles)
         return [self._head(width, styles), *indent(body, [("  │ ", styles.faint)])]
 
@@ -87,29 +87,29 @@ class ToolCard(TranscriptBlock[ToolItem]):
         if item.diffs and item.status != "failed":
             lines += self._diff(width, styles)
         elif self.open:
-            lines += self._output(item.output.text or item.text, width, styles, OPEN_LINES)
+            lines += self._output(item.output.text or item.text, width, styles, MAX_OPEN_LINES)
         elif item.status == "running" or not item.reads_only:
-            lines += self._output(item.output.text, width, styles, OUTPUT_LINES)
-        return lines + self._wrong(width, styles)
+            lines += self._output(item.output.text, width, styles, MAX_OUTPUT_LINES)
+        return lines + self._problems(width, styles)
 
-    def _wrong(self, width: int, styles: TextStyles) -> list[Line]:
-        """Errors in the file that was written, a line each while the card is folded (T4)."""
+    def _problems(self, width: int, styles: TextStyles) -> list[Line]:
+        """Paint the errors in a written file, one line each while folded (T4)."""
         lines: list[Line] = []
-        shown = self.item.diagnostics if self.open else self.item.diagnostics[:WRONG_LINES]
-        for problem in shown:
+        problems = self.item.diagnostics if self.open else self.item.diagnostics[:MAX_PROBLEM_LINES]
+        for problem in problems:
             place: list[Span] = [(f"✗ {problem.line}: ", styles.bad)]
-            said = " ".join(problem.message.split())
-            text = said if self.open else fit(said, max(1, width - width_of(place)))
+            message = " ".join(problem.message.split())
+            text = message if self.open else fit(message, max(1, width - width_of(place)))
             lines += chop([*place, (text, styles.text)], width)
-        hidden = len(self.item.diagnostics) - len(shown)
+        hidden = len(self.item.diagnostics) - len(problems)
         return [*lines, line((f"… {hidden} more · {key_of('details')}", styles.muted))] if hidden else lines
 
     def _decisions(self, width: int, styles: TextStyles) -> list[Line]:
         lines: list[Line] = []
         for request in self.item.requests:
             if request.question:
-                asked = request.question.strip().split("\n")
-                lines += self._clip([(row, styles.text) for row in asked], width, styles, head=True)
+                question = request.question.strip().split("\n")
+                lines += self._clip([(row, styles.text) for row in question], width, styles, head=True)
             if request.answer is None:
                 continue
             text, role = describe_answer(request.answer)
@@ -126,11 +126,11 @@ class ToolCard(TranscriptBlock[ToolItem]):
         text = (item.result.error if item.result and item.result.error else "") or reason
         style = styles.bad if item.status == "failed" else styles.muted
         if not text and item.status == "failed":
-            return []  # the output says what went wrong
+            return []  # the output has the error
         return self._clip([(row, style) for row in text.strip().split("\n")] if text else [], width, styles, head=True)
 
     def _diff(self, width: int, styles: TextStyles) -> list[Line]:
-        limit = OPEN_LINES if self.open else DIFF_LINES
+        limit = MAX_OPEN_LINES if self.open else MAX_DIFF_LINES
         lines: list[Line] = []
         total = 0
         for diff in self.item.diffs:
@@ -141,7 +141,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
                     lines += paint_row(row, width, number, styles)
         hidden = total - limit
         if hidden > 0 and len(lines) >= limit:
-            lines = [*lines[:limit], line((self._more(hidden), styles.muted))]
+            lines = [*lines[:limit], line((self._hidden_text(hidden), styles.muted))]
         return lines
 
     def _output(self, text: str, width: int, styles: TextStyles, limit: int) -> list[Line]:
@@ -152,41 +152,43 @@ class ToolCard(TranscriptBlock[ToolItem]):
 
     def _clip(
         self,
-        found: list[tuple[str, Style]],
+        rows: list[tuple[str, Style]],
         width: int,
         styles: TextStyles,
         *,
-        limit: int = OUTPUT_LINES,
+        limit: int = MAX_OUTPUT_LINES,
         head: bool = False,
     ) -> list[Line]:
-        """At most `limit` of the rows, from the head or the tail, and how many are missing."""
-        limit = OPEN_LINES if self.open else limit
-        kept = found[:limit] if head else found[-limit:]
+        """Paint at most `limit` rows from the head or the tail, and the number of hidden ones."""
+        limit = MAX_OPEN_LINES if self.open else limit
+        visible = rows[:limit] if head else rows[-limit:]
         lines = [
-            chopped for row, style in kept for chopped in chop(list(ansi.ansi_spans(row[:4_000], styles, style)), width)
+            chopped
+            for row, style in visible
+            for chopped in chop(list(ansi.ansi_spans(row[:4_000], styles, style)), width)
         ]
-        hidden = len(found) - len(kept)
+        hidden = len(rows) - len(visible)
         if len(lines) > 2 * limit:
             lines = lines[: 2 * limit] if head else lines[-2 * limit :]
             hidden += 1
         if hidden > 0:
             note = line(
-                (self._more(hidden) + (f" · {key_of('output')}" if self.open and not head else ""), styles.muted)
+                (self._hidden_text(hidden) + (f" · {key_of('output')}" if self.open and not head else ""), styles.muted)
             )
             lines = [*lines, note] if head else [note, *lines]
         return lines
 
-    def _more(self, hidden: int) -> str:
+    def _hidden_text(self, hidden: int) -> str:
         lines = f"… {hidden} more line{'s' if hidden > 1 else ''}"
         return lines if self.open else f"{lines} · {key_of('details')}"
 
     def plain_text(self) -> str:
-        """Call and output."""
+        """Return call and output."""
         return f"{self.item.call.name} {self.item.title}\n{ansi.strip_ansi(self.item.text or self.item.output.text)}"
 
     def guess(self, width: int) -> int:
-        """About how many lines it will take."""
+        """Estimate the number of lines."""
         item = self.item
         if item.diffs:
-            return 1 + min(DIFF_LINES + 1, sum(len(hunk.lines) for diff in item.diffs for hunk in diff.hunks))
-        return 1 if item.reads_only else 1 + min(OUTPUT_LINES + 1, item.output.lines)
+            return 1 + min(MAX_DIFF_LINES + 1, sum(len(hunk.lines) for diff in item.diffs for hunk in diff.hunks))
+        return 1 if item.reads_only else 1 + min(MAX_OUTPUT_LINES + 1, item.output.lines)

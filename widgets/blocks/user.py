@@ -1,4 +1,4 @@
-"""What the user said, and the commands they ran themselves."""
+"""Messages of the user, and commands they ran themselves."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from widgets import ansi
 from widgets.blocks.base import TranscriptBlock
 from widgets.styled_text import Line, TextStyles, chop, indent, line, wrap
 
-SHELL_LINES = 20
-"""Lines of a `!command`'s output that show until it is unfolded."""
+MAX_SHELL_LINES = 20
+"""Lines of output of a `!command` shown while folded."""
 
 
 class UserBlock(TranscriptBlock[UserMessageAdded]):
     """A message behind the accent bar."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """The message as typed; blanks and line ends kept."""
+        """Paint the message as typed."""
         spans = [(self.item.text.rstrip(), styles.strong)]
         if self.item.steering:
             spans.append(("  while working", styles.muted))
         return indent(wrap(spans, width - 2), [("▌ ", styles.accent)])
 
     def plain_text(self) -> str:
-        """The message."""
+        """Return the message."""
         return self.item.text
 
 
@@ -33,25 +33,25 @@ class ShellBlock(TranscriptBlock[UserShellCommand]):
     """A `!command` with its output."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Command, output, exit code if there was a failure."""
+        """Paint command, output, and the exit code of a failure."""
         item = self.item
         lines = indent(chop([(item.command, styles.strong)], width - 4), [("▌ ", styles.accent), ("! ", styles.muted)])
         output = item.output.rstrip("\n").split("\n") if item.output else []
-        shown = output if self.open else output[-SHELL_LINES:]
+        visible = output if self.open else output[-MAX_SHELL_LINES:]
         gutter = [("  │ ", styles.faint)]
-        if len(shown) < len(output):
+        if len(visible) < len(output):
             lines.append(
                 line(
                     *gutter,
-                    (f"… {len(output) - len(shown)} lines above · {key_of('details')} shows them", styles.muted),
+                    (f"… {len(output) - len(visible)} lines above · {key_of('details')} shows them", styles.muted),
                 )
             )
-        for shown_line in shown:
-            lines += indent(chop(list(ansi.ansi_spans(shown_line, styles, styles.muted)), width - 4), gutter)
+        for output_line in visible:
+            lines += indent(chop(list(ansi.ansi_spans(output_line, styles, styles.muted)), width - 4), gutter)
         if item.exit_code:
             lines.append(line(*gutter, (f"exit code {item.exit_code}", styles.bad)))
         return lines
 
     def plain_text(self) -> str:
-        """Command and output."""
+        """Return command and output."""
         return f"$ {self.item.command}\n{ansi.strip_ansi(self.item.output)}"
