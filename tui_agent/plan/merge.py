@@ -1,4 +1,4 @@
-"""Which item of an old list is which item of a new one: for writing changes, and for bringing them together."""
+"""Three-way merge of plans, and the alignment of their lists (P4)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tui_agent.common.domain import FrozenValue
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, format_time
 
 _Item = TypeVar("_Item", Criterion, Decision, LogEntry)
-_ALIKE = 0.6
-_GAP = 40
-"""Unlike items are compared by wording only in gaps of so many; elsewhere they count as removed and added."""
+_MIN_RATIO = 0.6
+_MAX_GAP = 40
+"""Items are compared by wording only in gaps of at most this size; otherwise they are removed and added."""
 
 
 def label(item: Criterion | Decision | LogEntry) -> str:
-    """What a reader would call the item."""
+    """Return the item's name for the user."""
     if isinstance(item, Criterion):
         return item.description
     return item.title if isinstance(item, Decision) else item.action
 
 
 def align(old: Sequence[_Item], new: Sequence[_Item]) -> dict[int, int]:
-    """Index in `old` → index in `new` of the same item, in the same order on both sides.
+    """Return index in `old` → index in `new` of the same item, ascending on both sides.
 
-    Equal items first, then items of the same name, then items of nearly the same wording.
+    Items are matched if equal, else by name, else by similar wording.
     """
     if not old or not new:
         return {}
@@ -41,18 +41,18 @@ def align(old: Sequence[_Item], new: Sequence[_Item]) -> dict[int, int]:
     pairs = {at: at for at in range(head)}
     pairs |= {len(old) - 1 - at: len(new) - 1 - at for at in range(tail)}
     stop, end = len(old) - tail, len(new) - tail
-    anchors: list[tuple[int, int]] = _rising(_named(old, new, range(head, stop), range(head, end)))
+    anchors: list[tuple[int, int]] = _longest_ascending(_match_by_name(old, new, range(head, stop), range(head, end)))
     at, to = head, head
     for a, b in [*anchors, (stop, end)]:
-        pairs |= _alike(old, new, range(at, a), range(to, b))
+        pairs |= _match_by_wording(old, new, range(at, a), range(to, b))
         if a < stop:
             pairs[a] = b
         at, to = a + 1, b + 1
     return pairs
 
 
-def _named(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> list[tuple[int, int]]:
-    """Pairs of the same name (and time): equal ones of that name first, then in their order."""
+def _match_by_name(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> list[tuple[int, int]]:
+    """Return pairs with the same name (and time), equal items first."""
     places: dict[object, list[int]] = {}
     equal: dict[object, list[int]] = {}
     for b in reversed(news):
@@ -79,8 +79,8 @@ def _key(item: _Item) -> object:
     return (item.when, item.action) if isinstance(item, LogEntry) else label(item)
 
 
-def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest run of pairs that rises on both sides."""
+def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest subsequence that is ascending on both sides."""
     tails: list[int] = []
     at: list[int] = []
     before: list[int] = []
@@ -97,13 +97,13 @@ def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return run[::-1]
 
 
-def _alike(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> dict[int, int]:
-    if not olds or not news or max(len(olds), len(news)) > _GAP:
+def _match_by_wording(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> dict[int, int]:
+    if not olds or not news or max(len(olds), len(news)) > _MAX_GAP:
         return {}
     pairs: dict[int, int] = {}
     free = news.start
     for a in olds:
-        best, place = _ALIKE, -1
+        best, place = _MIN_RATIO, -1
         for b in range(free, news.stop):
             match = SequenceMatcher(None, label(old[a])[:200], label(new[b])[:200], autojunk=False)
             if match.quick_ratio() > best and (ratio := match.ratio()) > best:
@@ -120,24 +120,24 @@ _JOINTS = {"title": " / ", "description": " / ", "action": " / "}
 
 
 class Conflict(FrozenValue, frozen=True, kw_only=True):
-    """One value that both sides changed, each in another way. Plain data, for a question."""
+    """A value that both sides changed differently."""
 
     id: str
-    """The same for the same three texts: choices are given by it."""
+    """Stable for the same three texts; key of the choice."""
     where: str
     """Field of the plan: `goal`, `status`, `acceptance_criteria` …"""
     item: str = ""
-    """What the item is called, within a list."""
+    """Name of the item in a list."""
     field: str = ""
-    """Field of the item; '' when one side removed the item."""
+    """Field of the item; empty if one side removed it."""
     base: str | None = None
-    """The value that both started from; None where there was none, as in `ours` and `theirs` for a removed one."""
+    """The common base; None if missing, as in `ours` and `theirs` for a removed item."""
     ours: str | None = None
     theirs: str | None = None
 
 
 class MergeResult(FrozenValue, frozen=True, kw_only=True):
-    """What came of it. Where a conflict is open, `plan` has what the file says."""
+    """The merged plan; for open conflicts it has the values of `theirs`."""
 
     plan: Plan
     conflicts: tuple[Conflict, ...] = ()
@@ -146,10 +146,10 @@ class MergeResult(FrozenValue, frozen=True, kw_only=True):
 def merge_plans(
     base: Plan, ours: Plan, theirs: Plan, choices: Mapping[str, Choice] | None = None, *, cautious: bool = False
 ) -> MergeResult:
-    """The changes from `base` to `ours` and those from `base` to `theirs` in one plan.
+    """Merge the changes from `base` to `ours` and from `base` to `theirs`.
 
-    `choices` answers conflicts by their id; `both` keeps the two texts, one after the other. `cautious` says that
-    `theirs` may not have started from `base`: then an item that it lacks is a conflict, not a removal.
+    `choices` resolves conflicts by id; `both` joins the two texts. With `cautious`, `theirs` may not be based on
+    `base`, so an item missing from it is a conflict, not a removal.
     """
     if ours == theirs or (ours == base and not cautious):
         return MergeResult(plan=theirs)
@@ -167,7 +167,7 @@ def merge_plans(
 
 
 def shown_value(value: Any) -> str | None:
-    """A value as a reader sees it in a question."""
+    """Format a value for a question."""
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
     if isinstance(value, tuple):
@@ -179,7 +179,7 @@ def shown_value(value: Any) -> str | None:
 
 
 class _Merge:
-    """One merge, and the conflicts that it met."""
+    """A merge and its conflicts."""
 
     def __init__(self, choices: Mapping[str, Choice], cautious: bool) -> None:
         self._choices = choices
@@ -188,7 +188,7 @@ class _Merge:
         self.conflicts: list[Conflict] = []
 
     def value(self, where: str, item: str, field: str, base: Any, ours: Any, theirs: Any) -> Any:
-        """One value of three; `base` None when there was none."""
+        """Merge a value; `base` is None for a new item."""
         if theirs in (base, ours):
             return ours
         if ours == base:
@@ -218,7 +218,7 @@ class _Merge:
         return choice
 
     def item(self, where: str, base: _Item | None, ours: _Item, theirs: _Item) -> _Item:
-        """One item that both sides have."""
+        """Merge an item that both sides have."""
         if theirs in (base, ours):
             return ours
         if ours == base:
@@ -235,7 +235,7 @@ class _Merge:
     def items(
         self, where: str, base: Sequence[_Item], ours: Sequence[_Item], theirs: Sequence[_Item]
     ) -> tuple[_Item, ...]:
-        """One list of three."""
+        """Merge a list."""
         base, ours, theirs = tuple(base), tuple(ours), tuple(theirs)
         if ours == theirs or (ours == base and not self._cautious):
             return theirs
@@ -248,25 +248,25 @@ class _Merge:
             other = theirs[in_theirs[at]] if at in in_theirs else None
             if mine is not None and other is not None:
                 result["base", at] = self.item(where, old, mine, other)
-            elif kept := self._half(where, old, mine, other):
-                result["base", at] = kept
+            elif remaining := self._removed_item(where, old, mine, other):
+                result["base", at] = remaining
         our_ids = _ids("ours", len(ours), in_ours)
         their_ids = _ids("theirs", len(theirs), in_theirs)
         result |= {one: theirs[one[1]] for one in their_ids if one[0] == "theirs"}
-        for at, same in self._twins(where, ours, theirs, our_ids, their_ids, result).items():
+        for at, same in self._merge_added(where, ours, theirs, our_ids, their_ids, result).items():
             our_ids[at] = same
         result |= {one: ours[one[1]] for one in our_ids if one[0] == "ours"}
         return tuple(result[one] for one in _order(our_ids, their_ids, result.__contains__))
 
-    def _half(self, where: str, old: _Item, mine: _Item | None, other: _Item | None) -> _Item | None:
-        """An item that at least one side removed."""
+    def _removed_item(self, where: str, old: _Item, mine: _Item | None, other: _Item | None) -> _Item | None:
+        """Merge an item that at least one side removed."""
         kept = mine if other is None else other
         if kept is None or (kept == old and not (self._cautious and other is None)):
             return None
         choice = self._choice(where, label(old), "", old, mine, other)
         return {"ours": mine, "theirs": other, "both": kept}[choice or "theirs"]
 
-    def _twins(
+    def _merge_added(
         self,
         where: str,
         ours: tuple[_Item, ...],
@@ -275,7 +275,7 @@ class _Merge:
         their_ids: list[tuple[str, int]],
         result: dict[tuple[str, int], _Item],
     ) -> dict[int, tuple[str, int]]:
-        """What both sides added under the same name is one item; of the log only what is equal."""
+        """Merge items that both sides added with the same name; log entries must be equal."""
         new: dict[object, tuple[str, int]] = {}
         for one in reversed(their_ids):
             if one[0] == "theirs":
@@ -306,7 +306,7 @@ def _ids(side: str, count: int, pairs: Mapping[int, int]) -> list[tuple[str, int
 def _order(
     ours: Sequence[tuple[str, int]], theirs: Sequence[tuple[str, int]], there: Callable[[tuple[str, int]], bool]
 ) -> list[tuple[str, int]]:
-    """All items in the order of `theirs`; what only `ours` has follows what it follows there."""
+    """Return all items in the order of `theirs`; items only in `ours` stay after their predecessor."""
     first = [one for one in theirs if there(one)]
     known = set(first)
     after: dict[tuple[str, int] | None, list[tuple[str, int]]] = {}

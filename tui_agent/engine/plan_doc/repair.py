@@ -1,4 +1,4 @@
-"""A plan document that can't be read: the model is asked once to write it anew, and the user decides (P3)."""
+"""Repair of an unreadable plan document: the model proposes it once, the user decides (P3)."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST = 60_000
-"""Characters of a document that a model is given: a longer one would come back cut."""
+MAX_REPAIRABLE = 60_000
+"""Maximum characters of a document given to a model: a longer one would come back truncated."""
 WHERE = "the whole document"
-"""What the question about a repaired text is about."""
+"""Subject of the question about a repair."""
 _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*\n)\1\s*", re.DOTALL)
 
 Rewrite = Callable[[Unreadable, str], Awaitable[str]]
-"""The broken document and the last good text (or nothing) → the model's text; empty when none came."""
+"""Takes the unreadable document and the last good text, if any; returns the model's text, or an empty string."""
 
 
 async def rewrite_document(found: Unreadable, good: str, structured: Structured, *, node: str) -> str:
-    """The document as the model writes it; empty when no reply came."""
+    """Let the model repair the document; empty if it did not reply."""
     from tui_agent.engine.loop.structured import Question
 
     parts = [f"What is wrong with it: {found.reason}.", f"The document:\n{found.text}"]
-    if good and len(good) + len(found.text or "") <= LONGEST:
+    if good and len(good) + len(found.text or "") <= MAX_REPAIRABLE:
         parts.append(f"The last good version of it:\n{good}")
     messages = (SystemMessage(text=prompt("mend_plan")), UserMessage(text="\n\n".join(parts)))
     reply = await structured.ask("planning", Question(alone=messages), parent=node, schema=None, purpose="mending")
@@ -55,47 +55,49 @@ async def rewrite_document(found: Unreadable, good: str, structured: Structured,
 
 
 class Repair(msgspec.Struct):
-    """Repairs the document of one session, each broken text once."""
+    """Repairs the document of a session; each unreadable text is tried once."""
 
     store: PlanStore
     stream: EventStream
     approvals: Approvals
     attended: bool
     accept: bool
-    """Without a user: take the model's text (`--accept-plan`, X3)."""
+    """Unattended: accept the model's text (`--accept-plan`, X3)."""
     rewrite: Rewrite | None = None
-    """Asks the model; None where there is none."""
+    """Asks the model; None without one."""
     _tried: set[str] = msgspec.field(default_factory=set)
 
     async def mend(self, found: Unreadable) -> bool:
-        """True when the file holds a readable text now, which the user accepted. The broken one is kept aside first;
-        it stays under its name in any other case, and what the user can do is told. Raises FileFault."""
+        """Repair the file after saving a copy of it. True if the user accepted the repair and it was written.
+
+        Otherwise the file stays unchanged, and a notice says what the user can do. Raises FileFault.
+        """
         sha256 = found.sha256
         if sha256 is None or sha256 in self._tried or self.rewrite is None:
             return False
         self._tried.add(sha256)
         place = await asyncio.to_thread(self.store.save_copy, sha256)
         if place is None:
-            return False  # it is another one by now
-        if not found.text or not found.text.strip() or len(found.text) > LONGEST:
-            self._left("A model can't repair it", place)
+            return False  # changed in the meantime
+        if not found.text or not found.text.strip() or len(found.text) > MAX_REPAIRABLE:
+            self._report_unrepaired("A model can't repair it", place)
             return False
-        self._tell("info", f"A copy of the broken plan_doc.md is in {place}. Asking the model to repair it.")
+        self._notify("info", f"A copy of the broken plan_doc.md is in {place}. Asking the model to repair it.")
         plan = self.store.plan
         known = plan.goal or plan.acceptance_criteria or plan.execution_log or plan.decisions_made
         good = self.store.document.text if known else ""
         text = await self.rewrite(found, good)
         problem = parse(text).problem if text else "it was empty"
         if problem:
-            self._left(f"The model's repair is not usable ({problem})", place)
+            self._report_unrepaired(f"The model's repair is not usable ({problem})", place)
             return False
         if not await self._accepted(text, found):
-            self._left("The repair was not accepted", place)
+            self._report_unrepaired("The repair was not accepted", place)
             return False
         try:
             saved = await complete_shielded(asyncio.to_thread(self.store.replace, text, sha256))
         except FileChangedError:
-            self._tell("warning", "plan_doc.md changed in the meantime, so the repair was not written.")
+            self._notify("warning", "plan_doc.md changed in the meantime, so the repair was not written.")
             return False
         return isinstance(saved, SaveResult)
 
@@ -107,19 +109,19 @@ class Repair(msgspec.Struct):
         choice = await _ask(self.approvals, WHERE, text, found.text or "", decided)
         return self.accept if decided else choice in ("ours", "both")
 
-    def _left(self, why: str, place: Path) -> None:
+    def _report_unrepaired(self, reason: str, copy: Path) -> None:
         text = (
-            f"{why}. plan_doc.md is left unchanged, and nothing is written to it. Fix it in an editor, or move it away "
-            f"to continue with an empty plan. A copy is in {place}."
+            f"{reason}. plan_doc.md is left unchanged, and nothing is written to it. Fix it in an editor, or move it "
+            f"away to continue with an empty plan. A copy is in {copy}."
         )
-        self._tell("warning", text, "plan_doc.unrepaired")
+        self._notify("warning", text, "plan_doc.unrepaired")
 
-    def _tell(self, level: str, text: str, code: str = "plan_doc.repair") -> None:
+    def _notify(self, level: str, text: str, code: str = "plan_doc.repair") -> None:
         self.stream.emit(Notice(level=level, text=text, code=code))  # type: ignore[arg-type]  # one of the levels
 
 
 async def choose_text(conflict: Conflict, approvals: Approvals, source: str = "") -> Choice | None:
-    """The user's choice; None when they made none. `source` says where the other text comes from."""
+    """Ask the user to resolve a conflict; None without a decision. `source` describes the origin of the other text."""
     where = " · ".join(filter(None, (source, conflict.where, conflict.item, conflict.field)))
     return await _ask(approvals, where, conflict.ours or "(removed)", conflict.theirs or "(removed)")
 
@@ -127,7 +129,7 @@ async def choose_text(conflict: Conflict, approvals: Approvals, source: str = ""
 async def _ask(
     approvals: Approvals, where: str, ours: str, theirs: str, decided: Answer | None = None
 ) -> Choice | None:
-    """Which of two texts the user takes; None for neither. `decided` is the answer where nobody is asked."""
+    """Ask which of two texts to use; None for neither. `decided` is the answer if nobody is asked."""
     answer = await approvals.decide(
         lambda request: PlanDocConflict(id=request, where=where, ours=ours, theirs=theirs),
         lambda request, answer: PlanDocResolved(id=request, answer=answer),
