@@ -27,7 +27,7 @@ TRAITS_FILE = Path(__file__).with_name("planning_model.json")
 _NUMBER = re.compile(r"Task (\d+):")
 _STEP = re.compile(r"^Step \d+: (.*)", re.MULTILINE)
 _INSTEAD = "Do this instead:"
-_ROLES = ("classify", "plan_steps", "diagnose", "verify_step", "summarise")
+_ROLES = ("classify", "plan_steps", "diagnose", "verify_step", "summarize")
 _WORDS = {"not_found": ("not_found", "not found", "does not exist")}
 """How a class of errors is named, where not only by its own name."""
 GAVE_UP = "I could not do it"
@@ -58,7 +58,7 @@ def traits() -> Traits:
 
 
 class PlanningModel:
-    """Answers as dispatcher, planner, worker and summariser. Keeps nothing between two requests."""
+    """Answers as dispatcher, planner, worker and summarizer. Keeps nothing between two requests."""
 
     def __init__(self, tasks: Iterable[Task], wit: Traits, seed: int = 0) -> None:
         self.scenarios = Scenarios()
@@ -75,7 +75,7 @@ class PlanningModel:
             system = asked
         role = next((name for name in _ROLES if prompt(name).splitlines()[0] in system), "")
         task = self._task(rest)
-        if role == "summarise":
+        if role == "summarize":
             return _says(json.dumps({"log_entry": {"action": "Did the task", "result": "✓ done"}}))
         if role == "verify_step":
             return _says(json.dumps({"met": GAVE_UP not in (asked or rest), "evidence": "the record"}))

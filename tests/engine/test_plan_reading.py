@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.common.workplan import InstructionPlan
-from tui_agent.engine.workflow.plan_reading import BadPlan, classified, read_instruction_plan
+from tui_agent.engine.workflow.plan_reading import InvalidPlan, parse_classification, parse_plan
 
 WRITERS = {"write_file", "edit_file"}
 TOOLS = {"read_file", "run_terminal_command", *WRITERS}
@@ -22,7 +22,7 @@ def sketch(name: str, arguments: dict[str, Any]) -> tuple[str, bool, str]:
 
 
 def plan(text: str) -> InstructionPlan:
-    return read_instruction_plan(text, sketch)
+    return parse_plan(text, sketch)
 
 
 FULL = {
@@ -92,13 +92,13 @@ def test_the_older_task_list_is_read_too() -> None:
     ],
 )
 def test_what_is_wrong_is_said_exactly(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadPlan) as bad:
+    with pytest.raises(InvalidPlan) as bad:
         plan(json.dumps(FULL | change))
     assert said in str(bad.value)
 
 
 def test_no_object_at_all_is_a_bad_plan() -> None:
-    with pytest.raises(BadPlan, match="no JSON object"):
+    with pytest.raises(InvalidPlan, match="no JSON object"):
         plan("I would first read the file and then edit it.")
 
 
@@ -121,7 +121,7 @@ def test_confidence_is_read_as_people_write_it(said: Any, meant: float) -> None:
 def test_whatever_comes_is_a_plan_or_a_bad_one(value: Any) -> None:
     try:
         read = plan(json.dumps(value))
-    except BadPlan as bad:
+    except InvalidPlan as bad:
         assert bad.faults
     else:
         assert read.steps
@@ -129,11 +129,11 @@ def test_whatever_comes_is_a_plan_or_a_bad_one(value: Any) -> None:
 
 
 def test_a_classification_is_read_with_single_bad_values_on_the_careful_side() -> None:
-    read = classified('{"intent": "Analyze", "needs_write": "no", "complexity": "gigantic", "task_type": 7}')
+    read = parse_classification('{"intent": "Analyze", "needs_write": "no", "complexity": "gigantic", "task_type": 7}')
     assert read is not None
     assert (read.intent, read.needs_write, read.complexity, read.task_type) == ("analyze", False, "moderate", "coding")
 
 
 @pytest.mark.parametrize("text", ["", "modify", '{"intent": "dance"}', "{", "[1]"])
 def test_a_useless_classification_is_none(text: str) -> None:
-    assert classified(text) is None
+    assert parse_classification(text) is None

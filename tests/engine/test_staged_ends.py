@@ -29,7 +29,7 @@ from tui_agent.common import paths
 from tui_agent.common.domain import Answer
 from tui_agent.engine.core.prompts import version
 from tui_agent.engine.runs import PLAN_CACHE
-from tui_agent.engine.workflow.planning import plan_kind
+from tui_agent.engine.workflow.planning import request_pattern
 from tui_agent.events import (
     Event,
     PlanProposed,
@@ -140,8 +140,8 @@ async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(work
     assert [one.cached for one in watch.of(PlanProposed)] == [False, True]
     (asked,) = sent_as(server, "planning")
     tools = [one["function"]["name"] for one in asked.body["tools"]]
-    kind = plan_kind("coding", LOOK, tools, version("plan_steps"))
-    assert list(json.loads((paths.data_dir() / PLAN_CACHE).read_text("utf-8"))["plans"]) == [kind.key]
+    pattern = request_pattern("coding", LOOK, tools, version("plan_steps"))
+    assert list(json.loads((paths.data_dir() / PLAN_CACHE).read_text("utf-8"))["plans"]) == [pattern.key]
     assert roles_of(server).count("planning") == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tui_agent.common.workplan import CriterionChange, Summary
 from tui_agent.engine.plan_doc.memory import with_summary
-from tui_agent.engine.workflow.summary import RunFacts, plain_run_summary, read_summary
+from tui_agent.engine.workflow.summary import RunFacts, parse_summary, summary_from_facts
 from tui_agent.plan.document import Criterion, Plan, PlanStatus
 
 FACTS = RunFacts(request="Add --json", outcome="done", tools=("read_file", "edit_file"), files=("a.py",))
@@ -20,7 +20,7 @@ SEED = {
 
 
 def test_the_seed_form_is_read_and_names_only_tools_that_ran() -> None:
-    summary = read_summary(f"Here you are:\n```json\n{json.dumps(SEED)}\n```", FACTS)
+    summary = parse_summary(f"Here you are:\n```json\n{json.dumps(SEED)}\n```", FACTS)
     assert (summary.action, summary.details, summary.result) == ("Added --json", "parser, tests", "✓ works")
     assert summary.tools == FACTS.tools
     assert summary.criteria == (CriterionChange(description="flag exists"),)
@@ -30,7 +30,7 @@ def test_the_seed_form_is_read_and_names_only_tools_that_ran() -> None:
 @pytest.mark.parametrize("text", ["", "all done", '{"log_entry": {}}', '{"log_entry": "x"}', '{"action": ""}'])
 def test_a_reply_without_an_entry_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        read_summary(text, FACTS)
+        parse_summary(text, FACTS)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_reply_without_an_entry_is_refused(text: str) -> None:
 )
 def test_without_a_model_the_facts_speak(outcome: str, met: bool | None, mark: str) -> None:
     facts = RunFacts(request="Add --json", outcome=outcome, files=("a.py",), check_met=met, closing="bye")
-    summary = plain_run_summary(facts)
+    summary = summary_from_facts(facts)
     assert summary.action == "Add --json"
     assert summary.result.startswith(mark)
     assert "a.py" in summary.details

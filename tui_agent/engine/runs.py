@@ -71,7 +71,7 @@ class Subagents:
             if caller is not None and caller.cancelling():
                 await end_tasks(task, seconds=SUBAGENT_CANCEL_INTERVAL)
                 raise
-            return subagent.stopped()
+            return subagent.interrupted_result()
         finally:
             self._tasks.pop(node, None)
 
@@ -135,7 +135,7 @@ class RunDispatcher:
             from tui_agent.engine.workflow.summary import SummaryReview
 
             for saved in summaries:
-                await SummaryReview(self._stream, self._deps.approvals, self._memory).again(saved)
+                await SummaryReview(self._stream, self._deps.approvals, self._memory).ask_again(saved)
         await self._memory.saved_copies.offer_undecided(self._stream.state.saved_copies)
 
     @property
@@ -225,18 +225,18 @@ class RunDispatcher:
         config = await self._roles.config()
         if isinstance(config, RunEnded):
             return ""
-        structured = Structured(run=self._run, stream=self._stream, roles=self._roles, brain=config)
+        structured = Structured(run=self._run, stream=self._stream, roles=self._roles, config=config)
         return await rewrite_document(found, good, structured, node=self._run)
 
     def _workflow_deps(self, deps: LoopDeps, loops: _Loops, registry: Registry) -> WorkflowDeps:
         from tui_agent.engine.loop.structured import SharedConversation, Structured
         from tui_agent.engine.workflow.execution import WorkflowDeps
-        from tui_agent.engine.workflow.planning import Background, PlanCache, Planner
+        from tui_agent.engine.workflow.planning import PlanCache, Planner, PlanningContext
 
         settings, history = self._environment.settings, self._stream.state.history
         conversation = SharedConversation(deps, registry.specs(), self._run)  # same prefix as the run's requests (E7)
         structured = Structured(
-            run=self._run, stream=self._stream, roles=self._roles, brain=deps.config, conversation=conversation
+            run=self._run, stream=self._stream, roles=self._roles, config=deps.config, conversation=conversation
         )
         cache = None
         if settings.plan_cache:
@@ -248,9 +248,9 @@ class RunDispatcher:
             completion=loops.completion(self._run, registry),
             structured=structured,
             planner=Planner(structured, registry, settings, cache),
-            loop=lambda node, registry: loops.create(node, registry, Mode.AGENT),
-            new_call=self._conversation.new_call_id,
-            background=Background(
+            create_loop=lambda node, registry: loops.create(node, registry, Mode.AGENT),
+            new_call_id=self._conversation.new_call_id,
+            context=PlanningContext(
                 rules=self.system,
                 folder=str(self._environment.workspace),
                 attached=history.attached,

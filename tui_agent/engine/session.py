@@ -118,12 +118,12 @@ class TitleGenerator:
         from tui_agent.engine.core.prompts import prompt
         from tui_agent.engine.loop.structured import Question, Structured
 
-        brain = await self._roles.config()
-        if isinstance(brain, RunEnded):
+        config = await self._roles.config()
+        if isinstance(config, RunEnded):
             return ""
         exchange = f"The user:\n{request[:TITLE_EXCERPT]}\n\nThe agent:\n{answer[:TITLE_EXCERPT]}"
         messages = (SystemMessage(text=prompt("title")), UserMessage(text=exchange))
-        structured = Structured(run=run, stream=self._stream, roles=self._roles, brain=brain)
+        structured = Structured(run=run, stream=self._stream, roles=self._roles, config=config)
         reply = await structured.ask(
             "title", Question(alone=messages), parent=run, schema=None, idle_timeout=TITLE_TIMEOUT
         )

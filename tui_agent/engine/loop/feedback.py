@@ -86,7 +86,7 @@ def feedback_text(kind: str, *, tools: Sequence[ToolSpec], protocol: Protocol, w
     """Return the feedback on a reply: what was wrong, which tools there are, how a call is written."""
     quoted = one_line(raw[:MAX_QUOTE], MAX_QUOTE) if raw else ""
     names = ", ".join(spec.name for spec in tools) or "none; answer in plain text"
-    text = prompt(f"told_{kind}").format(
+    text = prompt(f"feedback_{kind}").format(
         why=why or "it is no call and no answer", tools=names, shape=call_format(tools, protocol)
     )
     return f"{text}\nYour reply began: {quoted}" if quoted else text

@@ -113,13 +113,13 @@ class Structured:
         run: str,
         stream: EventStream,
         roles: ModelRoles,
-        brain: ModelConfig,
+        config: ModelConfig,
         conversation: SharedConversation | None = None,
     ) -> None:
         self._run = run
         self._stream = stream
         self._roles = roles
-        self._brain = brain
+        self._config = config
         self._conversation = conversation
         self._count = 0
         self._usage = Usage()
@@ -143,8 +143,8 @@ class Structured:
         does not explain the request. With a schema, a reply without an object in its first `preamble` characters ends.
         """
         chosen = await self._roles.select(role, task)
-        own = chosen.name == self._brain.name
-        window = self._brain.num_ctx if own else await self._roles.window_of(chosen.name)
+        own = chosen.name == self._config.name
+        window = self._config.num_ctx if own else await self._roles.window_of(chosen.name)
         sampling = self._roles.sampling(role, window, chosen.name)
         options = _AnswerOptions(
             role=role,
@@ -208,7 +208,7 @@ class Structured:
         self._stream.emit(started, **position)
         await self._stream.durable()
         receiver = _AnswerReceiver(self._stream, position, options, tools=bool(request.tools))
-        received = await receiver.receive(self._brain.model, request)
+        received = await receiver.receive(self._config.model, request)
         ended = received.ended
         self._usage = ended.usage
         return ended.fault or StructuredReply(text=clean(received.raw).strip(), ms=ended.ms)

@@ -44,7 +44,7 @@ async def rewrite_document(found: Unreadable, good: str, structured: Structured,
     parts = [f"What is wrong with it: {found.reason}.", f"The document:\n{found.text}"]
     if good and len(good) + len(found.text or "") <= MAX_REPAIRABLE:
         parts.append(f"The last good version of it:\n{good}")
-    messages = (SystemMessage(text=prompt("mend_plan")), UserMessage(text="\n\n".join(parts)))
+    messages = (SystemMessage(text=prompt("repair_plan")), UserMessage(text="\n\n".join(parts)))
     reply = await structured.ask("planning", Question(alone=messages), parent=node, schema=None, purpose="mending")
     if isinstance(reply, Fault):
         log.warning("the plan document was not repaired: %s", reply.message)

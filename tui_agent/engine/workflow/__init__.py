@@ -1,3 +1,3 @@
-"""The staged workflow: classify, plan, execute, verify, summarise."""
+"""The staged workflow: classify, plan, execute, verify, summarize."""
 
 from __future__ import annotations

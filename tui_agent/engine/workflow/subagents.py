@@ -1,8 +1,8 @@
-"""Sub-agents: research with a context of its own, that only reads, and gives back its findings alone (T5).
+"""Sub-agents: research in a separate context that only reads, and reports its findings to the caller (T5).
 
-A sub-agent is a direct loop beside the session's: own history, window and calls, no plan document unless its task
-names it, no question to anybody, no sub-agents. What it does is on the session's stream below the call that started it,
-marked so that it never becomes part of the conversation.
+A sub-agent is a direct loop next to the session's, with its own history, window and calls. It asks no questions, has no
+sub-agents, and sees the plan document only if its task mentions it. Its events are children of the call that started
+it, and marked so that they never become part of the conversation.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tui_agent.tools.registry import Registry
 
 ROLE = "explorer"
 """Role of a sub-agent's replies."""
-WORDS = 1_500
-"""Words of its findings that the caller gets (T5)."""
-CHARACTERS = 12_000
-"""The same where words can't be told apart."""
-LOOKED = 20
-"""Calls that are named when it did not come to an end."""
+MAX_REPORT_WORDS = 1_500
+"""Words of the report that the caller gets (T5)."""
+MAX_REPORT = 12_000
+"""The same in characters, for languages without spaces."""
+MAX_LISTED_CALLS = 20
+"""Calls that are listed if there is no report."""
 STOPPED = (
     "The user stopped this sub-agent before it had finished. Do not send it again unless they ask for that; go on with "
     "what is there."
@@ -47,18 +47,18 @@ class SubagentDeps(SessionDeps, frozen=True, kw_only=True):
     """What the sub-agents of a run share with the agent."""
 
     tools: Registry
-    """All there are."""
+    """All tools of the session."""
     config: ModelConfig
-    """The agent's own model."""
+    """The agent's model."""
     protocol: str
-    """In which form that one is asked for calls."""
+    """The protocol used with the agent's model."""
     fallbacks: dict[str, ProtocolFallback]
-    """By model, as far as they are known."""
+    """The protocol fallbacks by model, filled as models are used."""
     new_call_id: Callable[[ToolCall], ToolCall]
 
 
-class SideStream:
-    """Takes the events of one sub-agent: folds them for it alone, and hands on what is to be seen of them."""
+class SubagentStream:
+    """The event sink of one sub-agent: folds its events into a state of its own, and forwards the visible ones."""
 
     def __init__(self, main: EventSink, call: str, title: str) -> None:
         self.state = EngineState()
@@ -67,16 +67,17 @@ class SideStream:
         self._title = title
 
     def emit(self, event: events.Event, *, run: str = "", node: str = "", parent: str = "") -> int:
-        """See EventSink; 0 for what stays aside."""
+        """See EventSink; 0 for an event that is not forwarded."""
         self.state.fold(event, run)
-        shown = self._shown(event)
-        return 0 if shown is None else self._main.emit(shown, run=run, node=node, parent=parent)
+        forwarded = self._forwarded(event)
+        return 0 if forwarded is None else self._main.emit(forwarded, run=run, node=node, parent=parent)
 
     async def durable(self, seq: int | None = None) -> None:
         """See EventSink."""
         await self._main.durable()
 
-    def _shown(self, event: events.Event) -> events.Event | None:
+    def _forwarded(self, event: events.Event) -> events.Event | None:
+        """Return the event as the session's stream gets it, or None."""
         match event:
             case events.ReplyStarted() | events.ReplyEnded():
                 return msgspec.structs.replace(event, role=ROLE)
@@ -98,9 +99,9 @@ class SideStream:
 
 
 class _Conversation:
-    """What the loop needs around it: the sub-agent's own conversation."""
+    """The `ConversationSource` of a sub-agent."""
 
-    def __init__(self, deps: SubagentDeps, stream: SideStream, head: tuple[Message, ...], call: str) -> None:
+    def __init__(self, deps: SubagentDeps, stream: SubagentStream, head: tuple[Message, ...], call: str) -> None:
         self._stream = stream
         self._head = head
         self._call = call
@@ -112,11 +113,11 @@ class _Conversation:
         return (*self._head, *self._stream.state.history.window())
 
     def notes(self) -> str:
-        """Nothing lies before its own conversation."""
+        """Return nothing: there are no earlier runs."""
         return ""
 
     def steer(self) -> bool:
-        """Nobody guides a sub-agent: what the user says is for the agent."""
+        """Return False: steering messages are for the agent."""
         return False
 
     async def save_raw(self, name: str, text: str) -> str:
@@ -125,43 +126,41 @@ class _Conversation:
 
 
 class Subagent:
-    """One sub-agent, for the call `node` of `run`."""
+    """One sub-agent, started by the call `node` of `run`."""
 
     def __init__(self, subtask: SubagentTask, deps: SubagentDeps, *, run: str, node: str) -> None:
         self._subtask = subtask
         self._deps = deps
         self._run = run
         self._node = node
-        self._stream = SideStream(deps.stream, node, one_line(subtask.title, 60))
+        self._stream = SubagentStream(deps.stream, node, one_line(subtask.title, 60))
         self._calls: ToolCalls | None = None
-        self._rounds = deps.environment.settings.iterations.subagent
+        self._max_iterations = deps.environment.settings.iterations.subagent
 
     async def work(self) -> ToolResult:
-        """Its findings, or what kept it from them with what it found until then. Raises CancelledError and
-        JournalBroken alone."""
-        loop = await self._loop()
+        """Return the report, or the failure with partial findings. Raises only CancelledError and JournalBroken."""
+        loop = await self._create_loop()
         hint = f"\n\nWhat is known, and where to look first:\n{self._subtask.hint}" if self._subtask.hint else ""
         self._stream.emit(
             events.UserMessageAdded(id=f"errand-{self._node}", text=self._subtask.task + hint), run=self._run
         )
-        return self._told(await loop.work())
+        return self._result(await loop.work())
 
-    def stopped(self) -> ToolResult:
-        """What is told where the user stopped it."""
-        return ToolResult(success=False, error=STOPPED, code="interrupted", data=self._found() or None)
+    def interrupted_result(self) -> ToolResult:
+        """Return the result for the caller after the user stopped the sub-agent."""
+        return ToolResult(success=False, error=STOPPED, code="interrupted", data=self._partial_findings() or None)
 
-    async def _loop(self) -> DirectLoop:
+    async def _create_loop(self) -> DirectLoop:
         deps, mode = self._deps, self._subtask.mode
         config = await deps.roles.explorer(deps.config)
-        place = deps.environment.read_only_copy(self._stream, mode)
+        environment = deps.environment.read_only_copy(self._stream, mode)
         tools = for_subagent(deps.tools, mode)
-        self._calls = calls = ToolCalls(place, tools, self._run)
+        self._calls = calls = ToolCalls(environment, tools, self._run)
         prompt = deps.roles.catalog.current.entry(config.name).prompt.strip()
         system = await deps.project.system(mode, ApprovalMode.READ_ONLY, prompt, SUBAGENT, config.num_ctx)
-        # The plan document comes with it where the subtask is about it.
-        about_plan = _PLAN.search(f"{self._subtask.task} {self._subtask.hint}")
-        texts = filter(None, (system, deps.memory.text() if about_plan else ""))
-        head = tuple(SystemMessage(text=one) for one in texts)
+        mentions_plan = _PLAN.search(f"{self._subtask.task} {self._subtask.hint}")
+        texts = filter(None, (system, deps.memory.text() if mentions_plan else ""))
+        head = tuple(SystemMessage(text=text) for text in texts)
         loop_deps = LoopDeps(
             stream=self._stream,
             config=config,
@@ -171,7 +170,7 @@ class Subagent:
             calls=calls,
         )
         node = LoopNode(self._run, self._node, self._node)
-        return DirectLoop(loop_deps, node, tools=tools.specs(), max_iterations=self._rounds, reports=True)
+        return DirectLoop(loop_deps, node, tools=tools.specs(), max_iterations=self._max_iterations, reports=True)
 
     def _fallback(self, config: ModelConfig) -> ProtocolFallback:
         deps = self._deps
@@ -186,49 +185,50 @@ class Subagent:
             )
         return deps.fallbacks[config.name]
 
-    # --- what comes of it ---
+    # --- the result ---
 
-    def _told(self, ended: events.RunEnded) -> ToolResult:
-        text = cut(ended.text)
+    def _result(self, ended: events.RunEnded) -> ToolResult:
+        text = truncate_report(ended.text)
         if ended.outcome == "done":
             return ToolResult(success=True, data=text)
-        if ended.outcome == "limit" and ended.text.strip() == self._last():
-            note = f"[It had used up its {self._rounds} rounds; this is what it found until then.]"
+        if ended.outcome == "limit" and ended.text.strip() in self._replies()[-1:]:
+            note = f"[It had used up its {self._max_iterations} rounds; this is what it found until then.]"
             return ToolResult(success=True, data=f"{text}\n{note}", code="limit")
         if ended.outcome == "limit":
-            error = f"The sub-agent came to no end within {self._rounds} rounds. Send one with a narrower task."
+            error = f"The sub-agent came to no end within {self._max_iterations} rounds. Send one with a narrower task."
         else:
             error = f"The sub-agent failed: {one_line(ended.text, 500)}"
-        return ToolResult(success=False, error=error, code=ended.outcome, data=self._found() or None)
+        return ToolResult(success=False, error=error, code=ended.outcome, data=self._partial_findings() or None)
 
-    def _last(self) -> str:
-        return next(reversed(self._said()), "")
+    def _replies(self) -> list[str]:
+        """Return the texts of its replies."""
+        messages = [message for turn in self._stream.state.history.turns for message in turn.messages]
+        texts = [message.text.strip() for message in messages if isinstance(message, AssistantMessage)]
+        return [text for text in texts if text]
 
-    def _said(self) -> list[str]:
-        turns = self._stream.state.history.turns
-        replies = [one for turn in turns for one in turn.messages if isinstance(one, AssistantMessage)]
-        return [one.text.strip() for one in replies if one.text.strip()]
-
-    def _found(self) -> str:
-        """What it said and looked at, for a caller who gets no report."""
-        parts = ["What it had said until then:", *self._said()[-5:]] if self._said() else []
-        done = [] if self._calls is None else [call for call, result in self._calls.results if result.success]
-        if done:
-            named = dict.fromkeys(one_line(f"{one.name} {_first(one)}".strip(), 120) for one in done)
-            parts += [f"What it had looked at ({len(done)} calls):", *list(named)[-LOOKED:]]
-        return cut("\n".join(parts))
+    def _partial_findings(self) -> str:
+        """Return its last replies and calls, for a caller that gets no report."""
+        replies = self._replies()
+        parts = ["What it had said until then:", *replies[-5:]] if replies else []
+        calls = [] if self._calls is None else [call for call, result in self._calls.results if result.success]
+        if calls:
+            rows = dict.fromkeys(one_line(f"{call.name} {_first_argument(call)}".strip(), 120) for call in calls)
+            parts += [f"What it had looked at ({len(calls)} calls):", *list(rows)[-MAX_LISTED_CALLS:]]
+        return truncate_report("\n".join(parts))
 
 
-def _first(call: ToolCall) -> str:
+def _first_argument(call: ToolCall) -> str:
     return next((value for value in call.arguments.values() if isinstance(value, str)), "")
 
 
-def cut(text: str) -> str:
-    """At most `WORDS` words of it, with a note of what is missing."""
+def truncate_report(text: str) -> str:
+    """Return the report, truncated to the limits with a note."""
     text = text.strip()
-    words = [found.end() for found in re.finditer(r"\S+", text)]
-    end = words[WORDS - 1] if len(words) > WORDS else len(text)
-    end = min(end, CHARACTERS)
+    words = [match.end() for match in re.finditer(r"\S+", text)]
+    end = words[MAX_REPORT_WORDS - 1] if len(words) > MAX_REPORT_WORDS else len(text)
+    end = min(end, MAX_REPORT)
     if end >= len(text):
         return text
-    return f"{text[:end].rstrip()}\n[Cut here: the report had {len(words):,} words, {WORDS:,} are handed on.]"
+    return (
+        f"{text[:end].rstrip()}\n[Cut here: the report had {len(words):,} words, {MAX_REPORT_WORDS:,} are handed on.]"
+    )

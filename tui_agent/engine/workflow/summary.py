@@ -1,4 +1,4 @@
-"""Stage 3: from the whole execution to what shall be remembered of it, as the user decides (W9, X3)."""
+"""Stage 3: summarizes a run, and writes what the user accepts of it to the plan document (W9, X3)."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.loop.structured import Question
 from tui_agent.engine.plan_doc.memory import PlanMemory
 from tui_agent.engine.workflow.execution import ExecutionResult, WorkflowDeps
-from tui_agent.engine.workflow.plan_reading import find_object
+from tui_agent.engine.workflow.plan_reading import as_fields, find_object, value_text, value_texts
+from tui_agent.engine.workflow.verification import CallResults
 from tui_agent.events import Event, SummaryProposed, SummaryReviewed
 from tui_agent.plan.document import DONE, IN_PROGRESS, NOT_DONE, Plan
 from tui_agent.protocols.repair import UnreadableJson
 from tui_agent.text import one_line
 
 BUDGET = 10_000 * 4
-"""Characters of the execution that the summary model reads (H2)."""
-TASK = 2_000 * 4
-"""The same behind the conversation, where the steps stand with what came of them."""
-_SIZES = (1_500, 600, 250, 100, 60)
-"""Characters of one result; smaller ones where the whole would be too long."""
-LAST = 1.0
-"""Seconds that writing an accepted summary gets when the work is stopped; a question it asks is withdrawn then."""
+"""Characters of the run that the summary model reads (H2)."""
+APPENDED_BUDGET = 2_000 * 4
+"""The same for a request at the end of the conversation, which has the calls of the run already."""
+_RESULT_SIZES = (1_500, 600, 250, 100, 60)
+"""Characters of one result; the first size with which all calls fit is used."""
+WRITE_TIMEOUT = 1.0
+"""Seconds to write an accepted summary after the run was cancelled; a question asked meanwhile is withdrawn."""
 Outcome: TypeAlias = Literal["accepted", "edited", "discarded", "pending"]
 Author: TypeAlias = Literal["model", "program"]
-
-
 _MARKS = (DONE, IN_PROGRESS, NOT_DONE)
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run without asking a model."""
+    """What is known about a run without asking a model."""
 
     request: str
     outcome: str
     closing: str = ""
     """The agent's last words, or why the run ended."""
     tools: tuple[str, ...] = ()
-    """Names of the tools that ran, in order, each once."""
-    calls: Sequence[tuple[ToolCall, ToolResult]] = ()
+    """Names of the tools that ran, in order of first use."""
+    calls: CallResults = ()
     files: tuple[str, ...] = ()
-    """Files that changed, as they are shown."""
+    """Display names of the changed files."""
     outcomes: Sequence[str] = ()
-    """A line for each step."""
+    """One line per step."""
     steps_done: int = 0
     steps: int = 0
     check_met: bool | None = None
 
     @property
     def done(self) -> bool:
-        """The facts say that the work is done."""
+        """Whether the work is done, according to the facts."""
         return self.outcome == "done" and self.check_met is not False
 
 
 async def summarize_run(
-    deps: WorkflowDeps, request: str, result: ExecutionResult, by_words: bool, run: str, node: str
+    deps: WorkflowDeps, request: str, result: ExecutionResult, rule_based: bool, run: str, node: str
 ) -> None:
-    """Have a run summed up and put that before the user: by the program where the model fails, and where it sorted and
-    planned the run (`by_words`)."""
+    """Summarize a run and offer the summary to the user.
+
+    No model is asked if classification and plan were `rule_based`, or used if its summary is invalid."""
     facts = RunFacts(
         request=request,
         outcome=result.outcome,
-        closing=result.closing.removeprefix(result.said or "").strip() if by_words else result.closing,
+        closing=result.closing.removeprefix(result.said or "").strip() if rule_based else result.closing,
         tools=tuple(dict.fromkeys(call.name for call, _ in deps.calls.results)),
         calls=deps.calls.results,
         files=tuple(dict.fromkeys(deps.calls.changed)),
@@ -82,23 +82,23 @@ async def summarize_run(
         check_met=result.check_met,
     )
     by: Author = "program"
-    summary = plain_run_summary(facts)
-    if not by_words:
+    summary = summary_from_facts(facts)
+    if not rule_based:
         question = _question(facts, deps.memory.text())
-        reply = await deps.structured.ask("summary", question, parent=node, schema=reply_schema("summarise"))
+        reply = await deps.structured.ask("summary", question, parent=node, schema=reply_schema("summarize"))
         if not isinstance(reply, Fault):
             with contextlib.suppress(UnreadableJson, ValueError):
-                summary, by = read_summary(reply.text, facts), "model"
+                summary, by = parse_summary(reply.text, facts), "model"
     decided = None
-    if not deps.environment.attended:  # accepted as it is with the flag, else left for the next interactive start (X3)
-        by_whom = "--accept-summary" if deps.accept_summary else "no user is present"
-        decided = Answer(verdict="approve" if deps.accept_summary else "withdrawn", by=by_whom)
+    if not deps.environment.attended:  # accepted unchanged with the option, else offered at the next start (X3)
+        rule = "--accept-summary" if deps.accept_summary else "no user is present"
+        decided = Answer(verdict="approve" if deps.accept_summary else "withdrawn", by=rule)
     review = SummaryReview(deps.stream, deps.approvals, deps.memory)
     await review.ask(summary, by, run=run, node=node, decided=decided)
 
 
 class SummaryReview(msgspec.Struct, frozen=True):
-    """Where summaries are offered, and what they change."""
+    """Offers summaries to the user and writes the accepted ones."""
 
     stream: EventStream
     approvals: Approvals
@@ -107,44 +107,47 @@ class SummaryReview(msgspec.Struct, frozen=True):
     async def ask(
         self, summary: Summary, by: Author = "model", *, run: str = "", node: str = "", decided: Answer | None = None
     ) -> None:
-        """Offer it and wait; nothing is written before the user accepts. Cancelling leaves it pending, but what was
-        accepted by then is written first."""
-        since = self.memory.plan
-        settled = SummaryReviewed(id="", outcome="pending", summary=summary)
+        """Offer a summary and wait for the decision; nothing is written before the user accepts it.
+
+        Cancellation leaves it pending; if it was accepted before, it is written first."""
+        base = self.memory.plan
+        reviewed = SummaryReviewed(id="", outcome="pending", summary=summary)
 
         def offer(request: str) -> Event:
             return SummaryProposed(id=request, summary=summary, by=by)
 
         def settle(request: str, answer: Answer) -> Event:
-            nonlocal settled
-            settled = _settled(request, summary, answer)
-            return settled
+            nonlocal reviewed
+            reviewed = _settled(request, summary, answer)
+            return reviewed
 
         try:
             await self.approvals.decide(offer, settle, run=run, node=node, decided=decided)
         except asyncio.CancelledError:
-            await complete_shielded(self._carry_out(settled, summary, since), LAST)
+            await complete_shielded(self._carry_out(reviewed, summary, base), WRITE_TIMEOUT)
             raise
-        await complete_shielded(self._carry_out(settled, summary, since), LAST)
+        await complete_shielded(self._carry_out(reviewed, summary, base), WRITE_TIMEOUT)
 
-    async def again(self, saved: dict[str, Any]) -> None:
-        """Offer a summary of an earlier process that nobody decided about, or that was accepted and not written; what
-        can't be read is discarded."""
+    async def ask_again(self, saved: dict[str, Any]) -> None:
+        """Offer a summary of an earlier process that is undecided, or was accepted and not written.
+
+        An unreadable one is discarded."""
         with contextlib.suppress(msgspec.ValidationError):
             summary = msgspec.convert(saved, Summary)
-            entry = (summary.action, summary.details, summary.result)
-            if all((one.action, one.details, one.result) != entry for one in self.memory.plan.execution_log[-20:]):
+            texts = (summary.action, summary.details, summary.result)
+            recent = self.memory.plan.execution_log[-20:]
+            if all((entry.action, entry.details, entry.result) != texts for entry in recent):
                 await self.ask(summary)
 
-    async def _carry_out(self, settled: SummaryReviewed, offered: Summary, since: Plan) -> None:
-        if settled.outcome in ("accepted", "edited"):
-            await self.memory.accept(settled.summary, offered, since)
-        elif settled.outcome == "discarded":
+    async def _carry_out(self, reviewed: SummaryReviewed, offered: Summary, base: Plan) -> None:
+        if reviewed.outcome in ("accepted", "edited"):
+            await self.memory.accept(reviewed.summary, offered, base)
+        elif reviewed.outcome == "discarded":
             await self.memory.settle(False)
 
 
 def _settled(request: str, summary: Summary, answer: Answer) -> SummaryReviewed:
-    """The summary as the user wants it, and what became of it."""
+    """Return the event for an answer: the outcome, and the summary as edited by the user."""
     outcome: Outcome = "pending"
     if answer.verdict == "reject":
         outcome = "discarded"
@@ -157,8 +160,8 @@ def _settled(request: str, summary: Summary, answer: Answer) -> SummaryReviewed:
 
 
 def _question(facts: RunFacts, plan_doc: str) -> Question:
-    """The whole execution: in a request of its own, and in what follows the conversation."""
-    record = [f"How it ended: {facts.outcome}", *(f"Step: {one}" for one in facts.outcomes)]
+    """Return the request for a summary; the self-contained form has the conversation's part of it as well."""
+    record = [f"How it ended: {facts.outcome}", *(f"Step: {line}" for line in facts.outcomes)]
     if facts.check_met is not None:
         record.append(f"The check {'passed' if facts.check_met else 'failed'}.")
     if facts.files:
@@ -167,21 +170,21 @@ def _question(facts: RunFacts, plan_doc: str) -> Question:
     if facts.closing:
         rows.append(f"The agent's closing words: {facts.closing[:3_000]}")
     head = "\n".join(rows)
-    calls = _calls(facts.calls, BUDGET - len(head) - len(plan_doc))
+    calls = _call_list(facts.calls, BUDGET - len(head) - len(plan_doc))
     return Question(
         alone=(
-            SystemMessage(text=prompt("summarise")),
+            SystemMessage(text=prompt("summarize")),
             *((SystemMessage(text=plan_doc),) if plan_doc else ()),
             UserMessage(text=f"{head}\n\n{calls}"),
         ),
-        task="\n".join([prompt("summarise"), *record, _calls(facts.calls, TASK)]),
+        task="\n".join([prompt("summarize"), *record, _call_list(facts.calls, APPENDED_BUDGET)]),
     )
 
 
-def _calls(done: Sequence[tuple[ToolCall, ToolResult]], room: int) -> str:
-    """All calls with the beginning and the end of their results, as long as there is room for."""
-    for size in _SIZES:
-        rows = [_call(call, result, size) for call, result in done]
+def _call_list(results: CallResults, room: int) -> str:
+    """Return all calls with the start and end of their results; if they don't fit, those in the middle are left out."""
+    for size in _RESULT_SIZES:
+        rows = [_call_row(call, result, size) for call, result in results]
         if sum(map(len, rows)) + len(rows) <= room + 1:
             break
     while len(rows) > 1 and sum(map(len, rows)) > room:
@@ -189,42 +192,43 @@ def _calls(done: Sequence[tuple[ToolCall, ToolResult]], room: int) -> str:
     return "What was done, in order:\n" + ("\n".join(rows) or "(no tool was called)")
 
 
-def _call(call: ToolCall, result: ToolResult, size: int) -> str:
-    given = json.dumps(call.arguments, ensure_ascii=False)
+def _call_row(call: ToolCall, result: ToolResult, size: int) -> str:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
     data = result.data if isinstance(result.data, str) else json.dumps(result.data, ensure_ascii=False)
-    came = f"{'ok' if result.success else result.error or 'failed'}" + (f": {_cut(data, size)}" if result.data else "")
-    return f"- {call.name} {_cut(given, size)} → {came}"
+    outcome = "ok" if result.success else result.error or "failed"
+    tail = f": {_abridge(data, size)}" if result.data else ""
+    return f"- {call.name} {_abridge(arguments, size)} → {outcome}{tail}"
 
 
-def _cut(text: str, size: int) -> str:
+def _abridge(text: str, size: int) -> str:
     if len(text) <= size:
         return text
     return f"{text[: size * 2 // 3]} […] {text[-size // 3 :]}"
 
 
-def read_summary(text: str, facts: RunFacts) -> Summary:
-    """The summary in a model's reply (nested or flat). Raises protocols.repair.Unreadable or ValueError.
+def parse_summary(text: str, facts: RunFacts) -> Summary:
+    """Return the summary in a model's reply (nested or flat). Raises UnreadableJson or ValueError.
 
-    Tools are taken from the facts, since a model may name ones that never ran.
+    Its tools are taken from the facts, since a model may name tools that never ran.
     """
-    given = find_object(text, ("log_entry", "acceptance_criteria_updates", "action"))
-    entry = given.get("log_entry", given)
-    action = _text(entry.get("action")) if isinstance(entry, Mapping) else ""
+    fields = find_object(text, ("log_entry", "acceptance_criteria_updates", "action"))
+    entry = fields.get("log_entry", fields)
+    action = value_text(entry.get("action")) if isinstance(entry, Mapping) else ""
     if not action:
         raise ValueError("the summary needs `log_entry` with an `action`")
     return Summary(
         action=one_line(action, 200),
-        details=_text(entry.get("details")),
-        result=_marked(_text(entry.get("result")), facts),
+        details=value_text(entry.get("details")),
+        result=_marked(value_text(entry.get("result")), facts),
         tools=facts.tools,
-        criteria=_criteria(given.get("acceptance_criteria_updates") or given.get("criteria"), facts.done),
-        decisions_made=_decisions(given.get("decisions_made")),
-        decisions_rejected=_decisions(given.get("decisions_rejected")),
+        criteria=_criteria(fields.get("acceptance_criteria_updates") or fields.get("criteria"), facts.done),
+        decisions_made=_decisions(fields.get("decisions_made")),
+        decisions_rejected=_decisions(fields.get("decisions_rejected")),
     )
 
 
-def plain_run_summary(facts: RunFacts) -> Summary:
-    """The deterministic summary that is offered when the model has none (W9)."""
+def summary_from_facts(facts: RunFacts) -> Summary:
+    """Return the deterministic summary that is offered if there is none by a model (W9)."""
     parts = []
     if facts.steps:
         parts.append(f"{facts.steps_done} of {facts.steps} steps done.")
@@ -235,53 +239,49 @@ def plain_run_summary(facts: RunFacts) -> Summary:
     closing = facts.closing.strip()
     if closing:
         parts.append(closing if len(closing) <= 1_000 else closing[:999] + "…")
-    words = "Done" if facts.outcome == "done" else f"Ended early: {facts.outcome}"
+    result = "Done" if facts.outcome == "done" else f"Ended early: {facts.outcome}"
     return Summary(
-        action=one_line(facts.request, 200), details=" ".join(parts), result=_marked(words, facts), tools=facts.tools
+        action=one_line(facts.request, 200), details=" ".join(parts), result=_marked(result, facts), tools=facts.tools
     )
 
 
 def _marked(result: str, facts: RunFacts) -> str:
-    """A result with its mark: that of the facts, or the model's own where it says less (E2)."""
+    """Return a result with the mark that the facts justify, or the model's own if it claims less (E2)."""
     claimed = next((mark for mark in _MARKS if result.startswith(mark)), None)
-    words = result.removeprefix(claimed or "").strip()
+    text = result.removeprefix(claimed or "").strip()
     mark = DONE if facts.done else IN_PROGRESS if facts.outcome in ("limit", "interrupted") else NOT_DONE
     if claimed is not None and _MARKS.index(claimed) > _MARKS.index(mark):
         mark = claimed
     elif claimed == DONE and mark != DONE:
-        words = ""  # they say that it is done
-    return f"{mark} {words or ('Done' if mark == DONE else 'Not finished')}"
+        text = ""  # it claims that the work is done
+    return f"{mark} {text or ('Done' if mark == DONE else 'Not finished')}"
 
 
-def _criteria(given: Any, done: bool) -> tuple[CriterionChange, ...]:
-    """Without the ticks of a run that is not done."""
-    rows = given if isinstance(given, list) else []
-    found = (
+def _criteria(rows: Any, done: bool) -> tuple[CriterionChange, ...]:
+    """Return the changes of criteria; a run that is not done ticks none."""
+    changes = (
         CriterionChange(
-            description=_text(row.get("description")),
+            description=value_text(row.get("description")),
             completed=row.get("completed") is not False,
-            notes=_text(row.get("notes")),
+            notes=value_text(row.get("notes")),
         )
-        for row in rows[:50]
+        for row in (rows[:50] if isinstance(rows, list) else ())
         if isinstance(row, Mapping)
     )
-    return tuple(one for one in found if one.description and (done or not one.completed))
+    return tuple(change for change in changes if change.description and (done or not change.completed))
 
 
-def _decisions(given: Any) -> tuple[DecisionNote, ...]:
-    found = []
-    for row in given[:20] if isinstance(given, list) else []:
-        if isinstance(row, str) and row.strip():
-            found.append(DecisionNote(title=one_line(row, 200)))
-        elif isinstance(row, Mapping) and (title := _text(row.get("title") or row.get("decision"))):
-            others = row.get("alternatives")
-            texts = [_text(one) for one in (others if isinstance(others, list) else [others])]
-            note = DecisionNote(
-                title=title, rationale=_text(row.get("rationale")), alternatives=tuple(filter(None, texts))
+def _decisions(rows: Any) -> tuple[DecisionNote, ...]:
+    notes = []
+    for row in rows[:20] if isinstance(rows, list) else ():
+        fields = as_fields(row, "title")
+        if fields is None or not (title := value_text(fields.get("title") or fields.get("decision"))):
+            continue
+        notes.append(
+            DecisionNote(
+                title=one_line(title, 200),
+                rationale=value_text(fields.get("rationale")),
+                alternatives=value_texts(fields.get("alternatives")),
             )
-            found.append(note)
-    return tuple(found)
-
-
-def _text(given: Any) -> str:
-    return given.strip() if isinstance(given, str) else ("" if given is None else str(given))
+        )
+    return tuple(notes)

@@ -1,4 +1,4 @@
-"""The dispatcher: what kind of work a request is, found out by one short model call (W1)."""
+"""The staged workflow of `agent` mode: classifies a request, plans, executes and summarizes it (W1 to W9)."""
 
 from __future__ import annotations
 
@@ -21,76 +21,80 @@ from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.loop.structured import Question, Structured
 from tui_agent.engine.workflow.execution import Diagnosis, Execution, ExecutionResult, WorkflowDeps, stage
-from tui_agent.engine.workflow.plan_reading import classified
-from tui_agent.engine.workflow.planning import Background, PlanResult, actions_of, elapsed_ms, needs_review, one_step
+from tui_agent.engine.workflow.plan_reading import parse_classification
+from tui_agent.engine.workflow.planning import (
+    INTERRUPTED,
+    PlanResult,
+    elapsed_ms,
+    needs_review,
+    recent_actions,
+    single_step_plan,
+)
 from tui_agent.engine.workflow.summary import summarize_run
 from tui_agent.tools.registry import Registry
 
-REQUEST_MAX = 4_000
+MAX_REQUEST = 4_000
 """Characters of the request that the dispatcher reads."""
-GUESS = Classification(guessed=True, reasoning="The request could not be sorted.")
-"""Mixed, with writing: the reading that forbids nothing and plans with care."""
+MAX_SMALL_REQUEST = 240
+"""Characters of a request that needs no plan."""
+MAX_REJECTIONS = 3
+"""Plans that the user may reject with a reason before the run ends."""
+DEFAULT_CLASSIFICATION = Classification(guessed=True, reasoning="The request could not be sorted.")
+"""Mixed, with writes: it forbids nothing, and a plan is made."""
 
 
 async def classify(
-    request: str, structured: Structured, stream: EventStream, *, run: str, node: str, before: str = ""
+    request: str, structured: Structured, stream: EventStream, *, run: str, node: str, conversation: str = ""
 ) -> Classification | Fault:
-    """How the request is to be worked on, `before` being the conversation up to it.
+    """Classify a request with one short model call (W1); `conversation` is what preceded it.
 
-    A failed or malformed reply is `GUESS`; a missing server is a fault."""
-    shown = request if len(request) <= REQUEST_MAX else request[:REQUEST_MAX] + " …"
-    talk = (ProgramMessage(text=program_text("conversation", before)),) if before else ()
+    Return the default if the call fails or the reply is malformed, and a fault if there is no server."""
+    excerpt = request if len(request) <= MAX_REQUEST else request[:MAX_REQUEST] + " …"
+    preceding = (ProgramMessage(text=program_text("conversation", conversation)),) if conversation else ()
     question = Question(
-        alone=(SystemMessage(text=prompt("classify")), *talk, UserMessage(text=shown)), task=prompt("classify")
+        alone=(SystemMessage(text=prompt("classify")), *preceding, UserMessage(text=excerpt)), task=prompt("classify")
     )
     reply = await structured.ask(
         "dispatcher", question, parent=node, schema=reply_schema("classify"), idle_timeout=60.0, preamble=400
     )
-    if isinstance(reply, Fault):
-        if reply.kind == "unreachable":
-            return reply
-        found, ms = GUESS, 0
-    else:
-        found, ms = classified(reply.text) or GUESS, reply.ms
-    stream.emit(events.RequestClassified(classified=found, ms=ms), run=run, node=node)
-    return found
+    classification, ms = None, 0
+    if not isinstance(reply, Fault):
+        classification, ms = parse_classification(reply.text), reply.ms
+    elif reply.kind == "unreachable":
+        return reply
+    classification = classification or DEFAULT_CLASSIFICATION
+    stream.emit(events.RequestClassified(classified=classification, ms=ms), run=run, node=node)
+    return classification
 
 
-SMALL = 240
-"""Characters of a request that needs no plan."""
-
-
-def classified_by_words(reading: RequestReading, why: str) -> Classification:
-    """How a request is to be worked on, without a model call; `why` there is none."""
+def classify_by_wording(reading: RequestReading, why: str) -> Classification:
+    """Classify a request without a model call; `why` is the reason for that."""
     if reading.kind == "question":
         return Classification(
             intent="analyze", needs_write=False, task_type="analysis", complexity="simple", reasoning=why
         )
+    is_change = reading.kind == "change"
     return Classification(
-        intent="modify" if reading.kind == "change" else "mixed",
-        needs_write=reading.kind == "change",
-        complexity="simple",
-        reasoning=why,
+        intent="modify" if is_change else "mixed", needs_write=is_change, complexity="simple", reasoning=why
     )
 
 
-def by_words(found: Classification, request: str) -> Classification:
-    """How a model sorted a request, where its words do not say otherwise: one that plainly asks for a change is never
-    only looked into."""
-    if found.intent != "analyze" or found.guessed or request_kind(request) != "change":
-        return found
-    return msgspec.structs.replace(found, intent="mixed", needs_write=True)
+def correct_by_wording(classification: Classification, request: str) -> Classification:
+    """Return a model's classification, but never a read-only one for a request that plainly asks for a change."""
+    if classification.intent != "analyze" or classification.guessed or request_kind(request) != "change":
+        return classification
+    return msgspec.structs.replace(classification, intent="mixed", needs_write=True)
 
 
-def names_one_small_change(reading: RequestReading, folder: str) -> bool:
-    """Whether a request asks in a sentence or two for a change in one file that is there: it needs no plan (E8)."""
-    if reading.kind != "change" or not reading.small or len(reading.text) > SMALL or len(reading.paths) != 1:
+def is_small_change(reading: RequestReading, folder: str) -> bool:
+    """Return whether a short request asks for a change in one existing file, which needs no plan (E8)."""
+    if reading.kind != "change" or not reading.small or len(reading.text) > MAX_SMALL_REQUEST:
         return False
-    return os.path.isfile(os.path.join(folder, reading.paths[0]))
+    return len(reading.paths) == 1 and os.path.isfile(os.path.join(folder, reading.paths[0]))
 
 
-def listed_plan(text: str) -> InstructionPlan | None:
-    """The plan that a request is: a step for each item of its list; None where it is no list of things to do."""
+def plan_from_list(text: str) -> InstructionPlan | None:
+    """Return a plan with a step for each item of the list in a request; None if it has no list of tasks."""
     items = list_items(text)
     if not items:
         return None
@@ -100,12 +104,8 @@ def listed_plan(text: str) -> InstructionPlan | None:
     return InstructionPlan(approach="The steps of the request, in its order", steps=steps, confidence=1.0)
 
 
-REJECTIONS = 3
-"""How often a plan that was rejected with a reason is made anew."""
-
-
-class Rejected(Exception):
-    """The user turned a plan down; the message is the reason."""
+class PlanRejected(Exception):
+    """The user rejected a plan; the message is the reason, if any."""
 
 
 class Workflow:
@@ -115,60 +115,65 @@ class Workflow:
         self._run = run
         self._request = request
         self._deps = deps
-        self._began = time.monotonic()
-        self._sorted: Classification = GUESS
+        self._started = time.monotonic()
+        self._classification = DEFAULT_CLASSIFICATION
         self._planned: PlanResult | None = None
         self._plan: InstructionPlan | None = None
+        """The plan to execute, as reviewed."""
         self._failures: list[str] = []
-        self._by_words = False
-        """The program sorts, plans and sums up, without a model call (E8)."""
-        self._rejected: list[str] = []
-        """Why the user rejected plans of this run, the latest last."""
+        self._rule_based = False
+        """Classification, plan and summary are made without a model call (E8)."""
+        self._rejections: list[str] = []
+        """Why the user rejected plans of this run, oldest first."""
         self._planning: asyncio.Task[PlanResult | Fault] | None = None
         self.intent = ""
-        """Name of the text that the kind of request adds to what the model is told (W1)."""
+        """Name of the prompt added for the kind of request (W1)."""
 
     def skip_planning(self) -> bool:
-        """Give up waiting for the plan: the cached one or a single step is taken (W4). False when it is not waited
-        for."""
+        """Use a single step instead of waiting for the plan (W4); False if not planning."""
         task = self._planning
         return task is not None and not task.done() and task.cancel()
 
     async def work(self) -> events.RunEnded:
         """Run to the end. Failures are outcomes; only cancellation is raised."""
-        carried = ExecutionResult()
         try:
-            found = await self._stage("planning", self._prepare)
-            if isinstance(found, Fault):
-                return self._ended(ExecutionResult(outcome=found.outcome, closing=found.full_message))
-            carried = await self._stage("execution", self._carry_out)
-        except Rejected as rejected:
-            closing = "The plan was rejected" + (f": {rejected}" if str(rejected) else ".")
+            fault = await self._stage("planning", self._prepare)
+            if isinstance(fault, Fault):
+                return self._ended(ExecutionResult(outcome=fault.outcome, closing=fault.full_message))
+            result = await self._stage("execution", self._execute)
+        except PlanRejected as rejection:
+            closing = "The plan was rejected" + (f": {rejection}" if str(rejection) else ".")
             return self._ended(ExecutionResult(outcome="refused", closing=closing))
         if self._planned is not None and self._plan is not None and not self._failures:
-            # A plan that needed its fallback would make the next one of its kind stumble again.
-            worked = carried.outcome == "done" and not carried.recovered
-            await self._deps.planner.settle(self._planned, self._plan, worked)
-        if self._deps.calls.count and not self._only_looks():
-            summarize = partial(summarize_run, self._deps, self._request, carried, self._by_words, self._run)
+            # A plan that needed its fallback would fail in the same way the next time.
+            success = result.outcome == "done" and not result.recovered
+            await self._deps.planner.record_outcome(self._planned, self._plan, success)
+        if self._deps.calls.count and not self._only_reads():
+            summarize = partial(summarize_run, self._deps, self._request, result, self._rule_based, self._run)
             await self._stage("summary", summarize)
-        return self._ended(carried)
+        return self._ended(result)
 
     # --- stage 1 ---
 
     async def _prepare(self, node: str) -> Fault | None:
+        """Classify the request, and make and review a plan. Return a fault if there is no server."""
         deps = self._deps
-        self._by_words = deps.files or names_one_small_change(read_request(self._request), deps.background.folder)
-        if self._by_words:
-            await self._prepare_by_words(node)
+        self._rule_based = deps.files or is_small_change(read_request(self._request), deps.context.folder)
+        if self._rule_based:
+            await self._prepare_by_rules(node)
             return None
-        found = await classify(
-            self._request, deps.structured, deps.stream, run=self._run, node=node, before=deps.background.conversation
+        classification = await classify(
+            self._request,
+            deps.structured,
+            deps.stream,
+            run=self._run,
+            node=node,
+            conversation=deps.context.conversation,
         )
-        if isinstance(found, Fault):
-            return found
-        self._sorted = by_words(found, self._request)
-        if self._only_looks() or not deps.environment.settings.planning:
+        if isinstance(classification, Fault):
+            return classification
+        self._classification = correct_by_wording(classification, self._request)
+        if self._only_reads() or not deps.environment.settings.planning:
             return None
         while True:
             planned = await self._wait_for_plan(node)
@@ -178,29 +183,44 @@ class Workflow:
             if planned.depth == "simple":
                 return None
             try:
-                self._plan = await self._reviewed(planned, node)
+                self._plan = await self._review(planned, node)
                 return None
-            except Rejected as rejected:
-                if not str(rejected) or len(self._rejected) >= REJECTIONS:
+            except PlanRejected as rejection:
+                if not str(rejection) or len(self._rejections) >= MAX_REJECTIONS:
                     raise
-                self._rejected.append(str(rejected))
+                self._rejections.append(str(rejection))
 
-    async def _prepare_by_words(self, node: str) -> None:
-        """Sort and plan without a model."""
+    async def _prepare_by_rules(self, node: str) -> None:
+        """Classify and plan without a model."""
         reading, deps = read_request(self._request), self._deps
-        self._sorted = classified_by_words(reading, "read by the program, without calls for sorting, plan and summary")
-        deps.stream.emit(events.RequestClassified(classified=self._sorted, ms=0), run=self._run, node=node)
-        plan = listed_plan(self._request) if deps.environment.settings.planning else None
+        why = "read by the program, without calls for sorting, plan and summary"
+        self._classification = classify_by_wording(reading, why)
+        deps.stream.emit(events.RequestClassified(classified=self._classification, ms=0), run=self._run, node=node)
+        plan = plan_from_list(self._request) if deps.environment.settings.planning else None
         if plan is not None:
             self._planned = PlanResult(plan=plan, depth="moderate")
-            self._plan = await self._reviewed(self._planned, node)
+            self._plan = await self._review(self._planned, node)
+
+    async def _request_plan(
+        self, request: str, node: str, *, replan: bool = True, purpose: str = ""
+    ) -> PlanResult | Fault:
+        deps = self._deps
+        context = msgspec.structs.replace(
+            deps.context,
+            plan_doc="\n\n".join(filter(None, (deps.memory.text(), deps.memory.proposals()))),
+            request=self._request,
+            actions=recent_actions(deps.calls.results) if self._failures else (),
+            failures=tuple(self._failures),
+            rejected=tuple(self._rejections),
+        )
+        return await deps.planner.plan(
+            request, self._classification, context, node=node, replan=replan, purpose=purpose
+        )
 
     async def _wait_for_plan(self, node: str) -> PlanResult | Fault:
-        deps = self._deps
-        making = deps.planner.plan(
-            self._request, self._sorted, self._background(), node=node, again=bool(self._rejected)
-        )
-        self._planning = asyncio.create_task(making)
+        """Return the plan, or a single step if the user interrupts planning."""
+        planning = self._request_plan(self._request, node, replan=bool(self._rejections))
+        self._planning = asyncio.create_task(planning)
         try:
             return await asyncio.shield(self._planning)
         except asyncio.CancelledError:
@@ -208,30 +228,29 @@ class Workflow:
             if task is not None and task.cancelling():
                 await end_tasks(self._planning)
                 raise
-            return PlanResult(
-                plan=one_step(self._request),
-                depth=deps.planner.depth(self._sorted),
-                fallback=True,
-                faults=("planning was interrupted",),
-            )
+            depth = self._deps.planner.depth(self._classification)
+            plan = single_step_plan(self._request)
+            return PlanResult(plan=plan, depth=depth, fallback=True, faults=(INTERRUPTED,))
         finally:
             self._planning = None
 
-    async def _reviewed(self, planned: PlanResult, node: str, *, recovery: bool = False) -> InstructionPlan:
-        """The plan that will be carried out. Raises Rejected."""
+    async def _review(self, planned: PlanResult, node: str, *, recovery: bool = False) -> InstructionPlan:
+        """Return the plan to execute, as the user or a rule decides. Raises PlanRejected."""
         deps = self._deps
-        must, why = needs_review(planned, deps.environment.settings, self._sorted)
-        skipped = "planning was interrupted" in planned.faults
-        must, why = (True, "planning was interrupted") if skipped else (must, why)
-        asking = must and deps.environment.attended
-        if must and not asking:
+        must_ask, why = needs_review(planned, deps.environment.settings)
+        asks = must_ask and deps.environment.attended
+        if must_ask and not asks:
             why = f"{why}; no user is present"
+        decided, too_unsure = None, False
+        if not asks:
+            too_unsure = planned.plan.confidence < 0.6 and not deps.accept_plan
+            decided = Answer(verdict="approve", by=f"{why}: a single step" if too_unsure else why)
 
-        def proposed(request: str) -> events.Event:
+        def propose(request: str) -> events.Event:
             return events.PlanProposed(
                 id=request,
                 plan=planned.plan,
-                asks=asking,
+                asks=asks,
                 why=why,
                 depth=planned.depth,
                 cached=planned.cached,
@@ -242,164 +261,146 @@ class Workflow:
                 faults=planned.faults,
             )
 
-        decided, unsure = None, False
-        if not asking:
-            unsure = planned.plan.confidence < 0.6 and not deps.accept_plan
-            by = f"{why}: a single step" if unsure else why
-            decided = Answer(verdict="approve", by=by)
+        def choose(answer: Answer) -> tuple[InstructionPlan, bool, int | None]:
+            if too_unsure:
+                return single_step_plan(self._request), True, None
+            return _chosen_plan(planned.plan, answer)
 
-        def result(answer: Answer) -> tuple[InstructionPlan, bool, int | None]:
-            return (one_step(self._request), True, None) if unsure else _answered(planned.plan, answer)
+        def settle(request: str, answer: Answer) -> events.Event:
+            plan, edited, alternative = choose(answer)
+            return events.PlanReviewed(id=request, answer=answer, plan=plan, edited=edited, alternative=alternative)
 
-        def reviewed(request: str, answer: Answer) -> events.Event:
-            plan, edited, choice = result(answer)
-            return events.PlanReviewed(id=request, answer=answer, plan=plan, edited=edited, alternative=choice)
-
-        answer = await deps.approvals.decide(proposed, reviewed, run=self._run, node=node, decided=decided)
+        answer = await deps.approvals.decide(propose, settle, run=self._run, node=node, decided=decided)
         if answer.verdict != "approve":
-            raise Rejected(answer.text)
-        plan, _, choice = result(answer)
-        return plan if choice is None else await self._other_way(planned, choice, node)
+            raise PlanRejected(answer.text)
+        plan, _, alternative = choose(answer)
+        return plan if alternative is None else await self._plan_alternative(planned, alternative, node)
 
-    async def _other_way(self, planned: PlanResult, choice: int, node: str) -> InstructionPlan:
-        """The plan for the alternative that the user picked, shown again."""
-        way = planned.plan.alternatives[choice]
-        request = f"{self._request}\n\nDo it this way: {way.approach}"
-        made = await self._planned_again(request, node)
-        if isinstance(made, Fault) or made.fallback:
-            made = PlanResult(plan=one_step(request), depth=planned.depth)
-        self._planned = msgspec.structs.replace(made, kind=planned.kind)
-        return await self._reviewed(self._planned, node)
+    async def _plan_alternative(self, planned: PlanResult, index: int, node: str) -> InstructionPlan:
+        """Make and review a plan for the alternative that the user chose."""
+        request = f"{self._request}\n\nDo it this way: {planned.plan.alternatives[index].approach}"
+        alternative = await self._request_plan(request, node, purpose="replanning")
+        if isinstance(alternative, Fault) or alternative.fallback:
+            alternative = PlanResult(plan=single_step_plan(request), depth=planned.depth)
+        self._planned = msgspec.structs.replace(alternative, pattern=planned.pattern)
+        return await self._review(self._planned, node)
 
     # --- stage 2 ---
 
-    async def _carry_out(self, node: str) -> ExecutionResult:
+    async def _execute(self, node: str) -> ExecutionResult:
         deps = self._deps
-        self.intent = intent_section(self._sorted)
+        self.intent = intent_section(self._classification)
         if self.intent:
             deps.stream.emit(events.ProgramMessageAdded(kind="intent", text=prompt(self.intent)), run=self._run)
         execution = Execution(self._run, node, deps, self._tools, self._replan, self._divide)
         planned = self._planned
         if self._plan is None or (planned is not None and planned.fallback and self._plan == planned.plan):
-            carried = await execution.alone()
-            if self._wanted_more():
-                carried = await execution.alone()
+            result = await execution.run_unplanned()
+            if self._offer_all_tools():
+                result = await execution.run_unplanned()
         else:
-            carried = await execution.steps(self._plan)
-        if not self._only_looks() and not deps.files:
-            wanted = self._sorted.needs_write and not self._sorted.guessed
-            deps.completion.needs_change = deps.completion.needs_change or wanted
-            await execution.gate(deps.completion)
-        return carried
+            result = await execution.run_plan(self._plan)
+        if not self._only_reads() and not deps.files:
+            needs_change = self._classification.needs_write and not self._classification.guessed
+            deps.completion.needs_change = deps.completion.needs_change or needs_change
+            await execution.apply_gate(deps.completion)
+        return result
 
-    async def _replan(self, step: PlanStep, found: Diagnosis, node: str) -> InstructionPlan | None:
-        """A plan for what is left after a failure, reviewed like the first one."""
+    async def _replan(self, step: PlanStep, diagnosis: Diagnosis, node: str) -> InstructionPlan | None:
+        """Return a reviewed plan for the remaining work after a failed step, or None."""
         deps = self._deps
-        self._failures.append(found.sentence(step))
-        planned = await self._planned_again(self._request, node)
-        if isinstance(planned, Fault) or planned.fallback or _begins_with(planned.plan, step):
+        self._failures.append(diagnosis.sentence(step))
+        planned = await self._request_plan(self._request, node, purpose="replanning")
+        if isinstance(planned, Fault) or planned.fallback or _repeats(planned.plan, step):
             return None
         if self._planned is not None and self._plan is not None:
-            await deps.planner.settle(self._planned, self._plan, False)
+            await deps.planner.record_outcome(self._planned, self._plan, False)
         try:
-            return await self._reviewed(planned, node, recovery=True)
-        except Rejected:
+            return await self._review(planned, node, recovery=True)
+        except PlanRejected:
             return None
 
-    async def _planned_again(self, request: str, node: str) -> PlanResult | Fault:
-        return await self._deps.planner.plan(
-            request, self._sorted, self._background(), node=node, again=True, purpose="replanning"
-        )
-
     async def _divide(self, step: PlanStep, node: str) -> tuple[PlanStep, ...]:
-        """The steps of a subtask, planned when it is reached and reviewed (W2); itself where there are none."""
+        """Return the reviewed steps of a subtask (W2): the step itself without a plan, none if it was rejected."""
         request = f"{step.description}\n\nThis is a part of the request: {self._request}"
-        itself = (msgspec.structs.replace(step, subtask=False),)
-        made = await self._deps.planner.plan(request, self._sorted, self._background(), node=node, again=True)
-        if isinstance(made, Fault) or made.fallback:
-            return itself
-        try:
-            plan = await self._reviewed(made, node)
-        except Rejected:
-            return ()
-        return tuple(msgspec.structs.replace(one, subtask=False) for one in plan.steps)
+        planned = await self._request_plan(request, node)
+        if isinstance(planned, Fault) or planned.fallback:
+            steps: tuple[PlanStep, ...] = (step,)
+        else:
+            try:
+                steps = (await self._review(planned, node)).steps
+            except PlanRejected:
+                return ()
+        return tuple(msgspec.structs.replace(step, subtask=False) for step in steps)
 
     def _tools(self) -> Registry:
-        """What the intent allows (W1): only reading, reading and writing files, or all."""
+        """Return the tools that the intent allows (W1): read-only ones, also write_file, or all."""
         registry = self._deps.registry
-        if self._sorted.intent != "analyze" or self._sorted.guessed:
+        if self._classification.intent != "analyze" or self._classification.guessed:
             return registry
-        reading = registry.read_only().names
-        return registry.only((*reading, "write_file") if self._sorted.needs_write else reading)
+        read_only = registry.read_only().names
+        return registry.only((*read_only, "write_file") if self._classification.needs_write else read_only)
 
-    def _wanted_more(self) -> bool:
-        """Whether the model called tools that the reading of the request kept from it: then the reading was wrong, and
-        the request is worked on with all tools (W1)."""
+    def _offer_all_tools(self) -> bool:
+        """Offer all tools if the model called withheld ones: the classification was wrong (W1). False if it did not."""
         deps, offered = self._deps, self._tools().names
-        called = {call.name for call, result in deps.calls.results if result.code == "unknown_tool"}
-        if not (called & set(deps.registry.names)) - set(offered):
+        rejected = {call.name for call, result in deps.calls.results if result.code == "unknown_tool"}
+        if not (rejected & set(deps.registry.names)) - set(offered):
             return False
-        self._sorted = Classification(reasoning="the model went about a change", complexity=self._sorted.complexity)
-        deps.stream.emit(events.RequestClassified(classified=self._sorted, ms=0), run=self._run, node=self._run)
-        told = "This is not done yet. All tools are there now: make the change with them."
-        deps.stream.emit(events.ProgramMessageAdded(kind="feedback", text=told), run=self._run)
+        self._classification = Classification(
+            reasoning="the model went about a change", complexity=self._classification.complexity
+        )
+        deps.stream.emit(events.RequestClassified(classified=self._classification, ms=0), run=self._run, node=self._run)
+        feedback = "This is not done yet. All tools are there now: make the change with them."
+        deps.stream.emit(events.ProgramMessageAdded(kind="feedback", text=feedback), run=self._run)
         return True
 
-    def _only_looks(self) -> bool:
-        """Whether there is nothing to sum up: files were read for an answer."""
+    def _only_reads(self) -> bool:
+        """Return whether the run only reads files for an answer, so that there is nothing to plan or summarize."""
         calls = self._deps.calls
-        if self._by_words and read_request(self._request).kind != "change":
+        if self._rule_based and read_request(self._request).kind != "change":
             return all(calls.reads_only(call) for call, _ in calls.results)
-        return self._sorted.intent == "analyze" and not self._sorted.needs_write
+        return self._classification.intent == "analyze" and not self._classification.needs_write
 
-    # --- what all stages share ---
-
-    def _background(self) -> Background:
-        deps = self._deps
-        return msgspec.structs.replace(
-            deps.background,
-            plan_doc="\n\n".join(filter(None, (deps.memory.text(), deps.memory.proposals()))),
-            request=self._request,
-            actions=actions_of(deps.calls.results) if self._failures else (),
-            failures=tuple(self._failures),
-            rejected=tuple(self._rejected),
-        )
+    # --- all stages ---
 
     async def _stage(self, name: str, work: Callable[[str], Any]) -> Any:
+        """Run `work` with the node of a new stage, and return what it returns."""
         node = f"{self._run}.{name}"
-        with stage(self._deps.stream, name, name.capitalize(), run=self._run, node=node, parent=self._run) as end:
+        with stage(self._deps.stream, name, name.capitalize(), run=self._run, node=node, parent=self._run) as ended:
             try:
-                found = await work(node)
-            except Rejected:
-                end.outcome = "rejected"
+                result = await work(node)
+            except PlanRejected:
+                ended.outcome = "rejected"
                 raise
-            failed = "failed" if isinstance(found, Fault) else "done"
-            end.outcome = found.outcome if isinstance(found, ExecutionResult) else failed
-            return found
+            ended.outcome = "failed" if isinstance(result, Fault) else "done"
+            if isinstance(result, ExecutionResult):
+                ended.outcome = result.outcome
+            return result
 
-    def _ended(self, carried: ExecutionResult) -> events.RunEnded:
+    def _ended(self, result: ExecutionResult) -> events.RunEnded:
         return events.RunEnded(
-            outcome=carried.outcome,  # type: ignore[arg-type]  # taken from a RunEnded, or one of its literals
-            text=carried.closing,
-            said=carried.said,
-            iterations=carried.iterations,
+            outcome=result.outcome,  # type: ignore[arg-type]  # taken from a RunEnded, or one of its literals
+            text=result.closing,
+            said=result.said,
+            iterations=result.iterations,
             tool_calls=self._deps.calls.count,
-            ms=elapsed_ms(self._began),
+            ms=elapsed_ms(self._started),
         )
 
 
-def _begins_with(plan: InstructionPlan, failed: PlanStep) -> bool:
-    """Whether a recovery plan would only do again what has just failed, fallback and all."""
+def _repeats(plan: InstructionPlan, failed: PlanStep) -> bool:
+    """Return whether a recovery plan starts with the step that has just failed."""
     first = plan.steps[0]
     return (first.description, first.tool, first.arguments) == (failed.description, failed.tool, failed.arguments)
 
 
-def _answered(plan: InstructionPlan, answer: Answer) -> tuple[InstructionPlan, bool, int | None]:
-    """The plan that an answer chooses: as it was, edited, or another way."""
+def _chosen_plan(plan: InstructionPlan, answer: Answer) -> tuple[InstructionPlan, bool, int | None]:
+    """Return the plan of an answer, whether the user edited it, and the index of the chosen alternative, if any."""
     data = answer.data or {}
-    choice = data.get("alternative")
-    if isinstance(choice, int) and 0 <= choice < len(plan.alternatives):
-        return plan, False, choice
+    alternative = data.get("alternative")
+    if isinstance(alternative, int) and 0 <= alternative < len(plan.alternatives):
+        return plan, False, alternative
     try:
         edited = msgspec.convert(data["plan"], InstructionPlan)
     except (KeyError, msgspec.ValidationError):
