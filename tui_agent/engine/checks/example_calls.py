@@ -1,4 +1,4 @@
-"""The calls in a request that can be tried: `f([1], 2)`, `Cart().total()`, `len(f("a"))` (E5)."""
+"""The calls in a request that can be evaluated: `f([1], 2)`, `Cart().total()`, `len(f("a"))` (E5)."""
 
 from __future__ import annotations
 
@@ -9,51 +9,54 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from tui_agent.engine.checks.name_checks import is_test
-from tui_agent.engine.checks.request_reading import number_in
+from tui_agent.engine.checks.request_reading import parse_count
 from tui_agent.protocols.python_source import module_name, parse_expression, python_trees, required_argument_count
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.engine.checks", "examples")
 
-REACH = 300
-"""Characters of a call, and of a value."""
+MAX_LITERAL = 300
+"""Characters of a call or a value."""
+MAX_PAIRS = 8
+"""Argument and value pairs that are read."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class ProjectCallable(msgspec.Struct, frozen=True):
     """A function or class of the project."""
 
     module: str
-    needs: bool
-    """It can't be called without arguments."""
     kind: str
+    requires_arguments: bool = False
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A place in a request where a function is called."""
+class RequestCall(msgspec.Struct, frozen=True):
+    """A call mentioned in a request."""
 
     start: int
     end: int
     text: str = ""
-    """The call, where it can be tried."""
+    """The call; empty if it can't be evaluated."""
     module: str = ""
     names: tuple[str, ...] = ()
+    """The functions and classes of the module that it uses."""
 
 
-STRING = re.compile(r"[rbuRBU]{0,2}(?:'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\")")
-_CALLABLE = (
+_STRING = re.compile(r"[rbuRBU]{0,2}(?:'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\")")
+_EVALUATED = (
     ast.Expression, ast.Call, ast.Attribute, ast.Subscript, ast.Slice, ast.keyword, ast.Constant, ast.List, ast.Tuple,
     ast.Dict, ast.Set, ast.UnaryOp, ast.USub, ast.UAdd, ast.Name, ast.Load,
 )  # fmt: skip
-STRAIGHT = str.maketrans("‘’“”−", "''\"\"-")
-"""Quotes and dashes of a text program → those of Python."""
+"""Nodes of calls that can be evaluated."""
+STRAIGHT_QUOTES = str.maketrans("‘’“”−", "''\"\"-")
+"""Typographic quotes and minus → those of Python."""
 
 
-def closed(text: str, at: int) -> int:
-    """The place behind the bracket that closes the one at `at`; -1 where none does within reach."""
-    depth, end = 0, min(len(text), at + REACH)
-    while at < end:
+def find_closing_bracket(text: str, start: int) -> int:
+    """Return the position after the bracket that closes the one at `start`; -1 if there is none within reach."""
+    depth, at, limit = 0, start, min(len(text), start + MAX_LITERAL)
+    while at < limit:
         if text[at] in "'\"":
-            string = STRING.match(text, at)
+            string = _STRING.match(text, at)
             if string is None:
                 return -1
             at = string.end()
@@ -65,192 +68,186 @@ def closed(text: str, at: int) -> int:
     return -1
 
 
-def _chained(text: str, at: int) -> int:
-    """The place behind a call that starts with the bracket at `at`, with the calls and parts that hang on to it."""
-    last = -1
+def read_literal(text: str, start: int, limit: int, number: re.Pattern[str]) -> str:
+    """Return the source of the Python literal at a position; empty if there is none. `number`: numbers and names."""
+    match = _STRING.match(text, start, limit) or number.match(text, start, limit)
+    end = match.end() if match else -1
+    if match is None and start < limit:
+        bracket = start + 3 if text.startswith("set()", start) else start
+        end = find_closing_bracket(text, bracket) if text[bracket] in "([{" else -1
+    source = text[start:end] if start < end <= limit else ""
+    try:
+        ast.literal_eval(source)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return ""
+    return source
+
+
+def _find_chain_end(text: str, at: int) -> int:
+    """Return the end of a call whose bracket opens at a position, with chained calls, attributes and subscripts."""
+    end = -1
     while at < len(text):
         if text[at] in "([":
-            at = last = closed(text, at)
+            at = end = find_closing_bracket(text, at)
             if at < 0:
                 return -1
-        elif (more := re.compile(r"\.[A-Za-z_]\w*").match(text, at)) is not None:
-            at = last = more.end()
+        elif (attribute := re.compile(r"\.[A-Za-z_]\w*").match(text, at)) is not None:
+            at = end = attribute.end()
         else:
             break
-    return last
+    return end
 
 
-def calls_in(text: str, known: Mapping[str, Known | None]) -> list[Call]:
-    """The calls in a text, in order: those that can be tried, and those that only end what is said of another."""
-    found: list[Call] = []
-    until = 0
-    for head in _RE.head.finditer(text):
-        prefix, name = head.group(1), head.group(2)
-        if head.start() < until:
+def find_calls(text: str, callables: Mapping[str, ProjectCallable | None]) -> list[RequestCall]:
+    """Return the calls in a text in order, including those that can't be evaluated but end what is said of another."""
+    found: list[RequestCall] = []
+    last_end = 0
+    for head in _RE.call_head.finditer(text):
+        prefix, name = head.groups()
+        if head.start() < last_end:
             continue
-        end = _chained(text, head.end() - 1)
+        end = _find_chain_end(text, head.end() - 1)
         if name in _RE.words("builtins") or prefix + name == "print":
-            inner = any(one.group(2) in known for one in _RE.head.finditer(text[head.end() : max(end, head.end())]))
-            if not inner:
+            inner = _RE.call_head.finditer(text[head.end() : max(end, head.end())])
+            if not any(match[2] in callables for match in inner):
                 continue
-        elif name not in known and name[:1].isupper():
-            until = max(until, end)
+        elif name not in callables and name[:1].isupper():
+            last_end = max(last_end, end)
             continue
         if end < 0:
-            found.append(Call(head.start(), head.end()))
+            found.append(RequestCall(head.start(), head.end()))
             continue
-        until = end
-        found.append(_tried(text, head, end, known) or Call(head.start(), end))
+        last_end = end
+        found.append(_evaluable_call(text, head, end, callables) or RequestCall(head.start(), end))
     return found
 
 
-def _tried(text: str, head: re.Match[str], end: int, known: Mapping[str, Known | None]) -> Call | None:
-    """A call that can be tried as it stands; None for any other."""
+def _evaluable_call(
+    text: str, head: re.Match[str], end: int, callables: Mapping[str, ProjectCallable | None]
+) -> RequestCall | None:
+    """Return a call that can be evaluated as written, or None."""
     before = text[max(0, head.start() - 40) : head.start()].rpartition("\n")[2].rstrip("`")
-    prefix = head.group(1)
-    if (_RE.joined_before.search(before) and not _RE.arrowed.search(before)) or _RE.joined_after.match(text, end):
+    is_operand = _RE.operator_before.search(before) and not _RE.arrow_before.search(before)
+    if is_operand or _RE.operator_after.match(text, end):
         return None
-    written = text[head.start() : end]
-    named = known.get(head.group(2))
-    if prefix:
-        if named is None or f".{named.module}".endswith(f".{prefix[:-1]}") is False:
-            return None
-        written = written[len(prefix) :]
-    tree = parse_expression(written)
+    prefix, name = head.groups()
+    source = text[head.start() + len(prefix) : end]
+    named = callables.get(name)
+    if prefix and (named is None or not f".{named.module}".endswith(f".{prefix[:-1]}")):
+        return None
+    tree = parse_expression(source)
     if tree is None:
         return None
-    every = list(ast.walk(ast.Expression(tree)))
-    names = tuple(
-        dict.fromkeys(one.id for one in every if isinstance(one, ast.Name) and one.id not in _RE.words("builtins"))
-    )
-    homes = [known.get(name) for name in names]
-    if not names or not all(isinstance(one, _CALLABLE) for one in every) or None in homes:
+    nodes = list(ast.walk(ast.Expression(tree)))
+    if not all(isinstance(node, _EVALUATED) for node in nodes) or not all(
+        _is_called(node, callables) for node in nodes
+    ):
         return None
-    if any(isinstance(one, ast.Constant) and one.value is ... for one in every):
+    if any(isinstance(node, ast.Constant) and node.value is ... for node in nodes):
         return None
-    modules = {one.module for one in homes if one is not None}
-    if len(modules) != 1 or not all(_complete(one, known) for one in every):
+    builtins = _RE.words("builtins")
+    names = dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and node.id not in builtins)
+    used = [callables.get(name) for name in names]
+    modules = {item.module if item else "" for item in used}
+    if len(modules) != 1 or "" in modules:
         return None
-    return Call(head.start(), end, written, modules.pop(), names)
+    return RequestCall(head.start(), end, source, modules.pop(), tuple(names))
 
 
-def _complete(node: ast.AST, known: Mapping[str, Known | None]) -> bool:
-    """Whether a name stands for its call, with arguments where it needs them, and not for the function as such."""
-    for inner in ast.iter_child_nodes(node):
-        if isinstance(inner, ast.Name) and inner.id in known:
-            home = known[inner.id]
-            if not isinstance(node, ast.Call) or node.func is not inner or home is None:
+def _is_called(node: ast.AST, callables: Mapping[str, ProjectCallable | None]) -> bool:
+    """Whether every callable among a node's children is called, with arguments if it requires them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name) and child.id in callables:
+            used = callables[child.id]
+            if not isinstance(node, ast.Call) or node.func is not child or used is None:
                 return False
-            if home.needs and not node.args and not node.keywords:
+            if used.requires_arguments and not node.args and not node.keywords:
                 return False
     return True
 
 
-def known_in(request: str, files: Mapping[str, str]) -> dict[str, Known | None]:
-    """The functions and classes of the project by name; None for a name that stands for several."""
-    found: dict[str, dict[str, Known]] = {}
+def index_callables(request: str, files: Mapping[str, str]) -> dict[str, ProjectCallable | None]:
+    """Return the functions and classes of the project by name; None for an ambiguous name."""
+    found: dict[str, dict[str, ProjectCallable]] = {}
     for path, tree in python_trees({path: text for path, text in files.items() if not is_test(path)}):
         module = module_name(path)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
                 needs = required_argument_count(node) > 0 or None in node.args.kw_defaults
-                found.setdefault(node.name, {})[path] = Known(module, needs, "function")
+                found.setdefault(node.name, {})[path] = ProjectCallable(module, "function", needs)
             elif isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, {})[path] = Known(module, False, "class")
-    known: dict[str, Known | None] = {}
-    for name, places in found.items():
-        asked = {path: one for path, one in places.items() if path in request} or places
-        known[name] = next(iter(asked.values())) if len(asked) == 1 else None
-    return known
+                found.setdefault(node.name, {})[path] = ProjectCallable(module, "class")
+    callables: dict[str, ProjectCallable | None] = {}
+    for name, by_path in found.items():
+        candidates = [item for path, item in by_path.items() if path in request] or list(by_path.values())
+        callables[name] = candidates[0] if len(candidates) == 1 else None
+    return callables
 
 
-_LISTED = tuple(f"item {number}" for number in range(1, 21))
+def counted_results(text: str, names: Collection[str]) -> list[tuple[str, str, str]]:
+    """Return function, call and number for each call of a named function whose number of results the request states.
 
-
-def counts_in(text: str, known: Collection[str]) -> list[tuple[str, str, str]]:
-    """Function, call and number of each call of a `known` function of which the request says how many things come out
-    of it. Names among its arguments stand for a list of twenty."""
+    A variable among its arguments is replaced by a list of twenty items.
+    """
     found = []
     for head in re.finditer(r"(?<![\w.])([A-Za-z_]\w*)\(", text):
-        end = closed(text, head.end() - 1) if head.group(1) in known else -1
-        said = _RE.count.match(text, end) if end > 0 else None
-        call = _filled(text[head.start() : end]) if said is not None else ""
-        if said is not None and call:
-            found.append((head.group(1), f"len({call})", str(number_in(said.group(1)))))
+        end = find_closing_bracket(text, head.end() - 1) if head[1] in names else -1
+        count = _RE.counted_result.match(text, end) if end > 0 else None
+        if count is not None and (call := _fill_argument(text[head.start() : end])):
+            found.append((head[1], f"len({call})", str(parse_count(count[1]))))
     return found
 
 
-def _filled(call: str) -> str:
-    """A call with a list for the one name among its arguments; empty where there is another number of them."""
+def _fill_argument(call: str) -> str:
+    """Replace the only variable among a call's arguments by a list; empty if there are several or none."""
     tree = parse_expression(call)
     if not isinstance(tree, ast.Call) or tree.keywords:
         return ""
-    names = [one for one in tree.args if isinstance(one, ast.Name)]
-    plain = all(isinstance(one, ast.Name | ast.Constant) for one in tree.args)
-    if len(names) != 1 or not plain or (_RE.text_name.match(names[0].id) and not names[0].id.endswith("s")):
+    names = [node.id for node in tree.args if isinstance(node, ast.Name)]
+    is_simple = all(isinstance(node, ast.Name | ast.Constant) for node in tree.args)
+    if len(names) != 1 or not is_simple or (_RE.text_name.match(names[0]) and not names[0].endswith("s")):
         return ""
-    tree.args = [_list() if isinstance(one, ast.Name) else one for one in tree.args]
+    items = ast.List([ast.Constant(f"item {number}") for number in range(1, 21)], ast.Load())
+    tree.args = [items if isinstance(node, ast.Name) else node for node in tree.args]
     return ast.unparse(tree)
 
 
-def _list() -> ast.List:
-    return ast.List(elts=[ast.Constant(one) for one in _LISTED], ctx=ast.Load())
+def mapped_values(text: str, files: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return function, call and value for each pair such as `"a" → 1`.
 
-
-LIMIT = 8
-"""Pairs that are read."""
-
-
-def pairs_in(text: str, files: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Function, call and value of each pair, as Python writes them; nothing where it is not plain which function is
-    meant, or that the values are those that are wanted."""
-    found = list(_pairs(text))[:LIMIT]
-    if not found or _RE.not_so.search(text):
+    Empty if the function is ambiguous or the values may be wrong ones that the request reports.
+    """
+    pairs = list(_pairs(text))[:MAX_PAIRS]
+    if not pairs or _RE.reports_fault.search(text):
         return []
-    meant = [name for name in _single_argument(files) if re.search(rf"(?<![\w.]){re.escape(name)}\b", text)]
-    return [(meant[0], f"{meant[0]}({given})", value) for given, value in found] if len(meant) == 1 else []
+    names = [
+        node.name
+        for _, tree in python_trees(files)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and required_argument_count(node) == 1
+        and None not in node.args.kw_defaults
+        and re.search(rf"(?<![\w.]){re.escape(node.name)}\b", text)
+    ]
+    return [(names[0], f"{names[0]}({argument})", value) for argument, value in pairs] if len(names) == 1 else []
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the literals before and after each arrow."""
     at = 0
     while (start := _RE.value_start.search(text, at)) is not None:
         at = start.start() + 1
-        given = _literal(text, start.start())
-        if given is None:
+        argument = _whole_literal(text, start.start())
+        if not argument:
             continue
-        at = given[1]
-        arrow = _RE.arrow.match(text, given[1])
-        value = _literal(text, arrow.end()) if arrow is not None else None
-        if value is not None:
-            at = value[1]
-            yield given[0], value[0]
+        at = start.start() + len(argument)
+        arrow = _RE.arrow.match(text, at)
+        value = _whole_literal(text, arrow.end()) if arrow is not None else ""
+        if arrow is not None and value:
+            at = arrow.end() + len(value)
+            yield argument, value
 
 
-def _literal(text: str, at: int) -> tuple[str, int] | None:
-    """A value as Python writes it, and where it ends."""
-    if at >= len(text):
-        return None
-    if text[at] in "([{":
-        end = closed(text, at)
-    else:
-        one = STRING.match(text, at) or _RE.plain.match(text, at)
-        end = one.end() if one is not None else -1
-    if end < 0 or re.match(r"\w|\.\d", text[end:]):
-        return None
-    try:
-        ast.literal_eval(text[at:end])
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
-    return text[at:end], end
-
-
-def _single_argument(files: Mapping[str, str]) -> Iterator[str]:
-    """The name of each function that can be called with one argument, and needs one."""
-    for _, tree in python_trees(files):
-        for node in tree.body:
-            if (
-                isinstance(node, ast.FunctionDef)
-                and required_argument_count(node) == 1
-                and None not in node.args.kw_defaults
-            ):
-                yield node.name
+def _whole_literal(text: str, start: int) -> str:
+    literal = read_literal(text, start, len(text), _RE.plain_literal)
+    return "" if re.compile(r"\w|\.\d").match(text, start + len(literal)) else literal

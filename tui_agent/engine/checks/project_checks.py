@@ -12,7 +12,7 @@ from typing import Any
 
 from tui_agent.checkpoints.survey import INCOMPLETE
 from tui_agent.common.domain import ToolCall, ToolResult
-from tui_agent.engine.checks.request_reading import RequestReading, runs_something
+from tui_agent.engine.checks.request_reading import RequestReading, is_check_command
 from tui_agent.events import CommandChangedFiles
 from tui_agent.text.patterns import Patterns
 
@@ -159,7 +159,7 @@ def only_tests(command: str) -> bool:
 def only_runs(command: str) -> bool:
     """Whether a command line runs something of the project, and does nothing else but look."""
     parts = _parts(command)
-    return bool(parts) and all(runs_something(one) or _RE.looking.match(one) for one in parts)
+    return bool(parts) and all(is_check_command(one) or _RE.looking.match(one) for one in parts)
 
 
 def _parts(command: str) -> list[str]:
@@ -197,7 +197,7 @@ def checks_of(done: Done, text: str = "") -> dict[str, ToolResult]:
             continue
         if _ends_as_asked(command, result, text):
             continue
-        if runs_something(_without_cd(command)) or command in found:
+        if is_check_command(_without_cd(command)) or command in found:
             found.pop(command, None)
             found[command] = result
     return found

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tui_agent.engine.checks.name_checks import Problem, file_of, is_path
+from tui_agent.engine.checks.name_checks import Problem, is_path, resolve_module
 from tui_agent.engine.checks.request_reading import RequestReading, request_prose
 from tui_agent.protocols.python_source import defined_names, parse_module, python_trees
 from tui_agent.text.patterns import Patterns
@@ -150,7 +150,7 @@ def _new(tokens: Sequence[_Token], at: int) -> tuple[str, int]:
     if at >= len(tokens) or tokens[at].stop:
         return "", at
     one = tokens[at]
-    name = "" if is_path(one.text) or _NAMES.styles.match(one.text) else one.text.rsplit(".", 1)[-1]
+    name = "" if is_path(one.text) or _NAMES.name_styles.match(one.text) else one.text.rsplit(".", 1)[-1]
     if not _is_name(name) or (one.low in _RE.words("no_name") and not one.quoted):
         return "", at
     after = tokens[at + 1] if at + 1 < len(tokens) else None
@@ -369,7 +369,7 @@ class _RenameTraces:
         return carriers
 
     def _passes_on(self, node: ast.ImportFrom, name: str, carriers: set[str]) -> bool:
-        source = file_of("." * node.level + (node.module or ""), name, self._before)
+        source = resolve_module("." * node.level + (node.module or ""), name, self._before)
         if source not in carriers:
             return False
         now = self._after[name]
@@ -399,13 +399,13 @@ class _RenameTraces:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 for one in node.names:
-                    if file_of(one.name, name, self._after) in carriers:
+                    if resolve_module(one.name, name, self._after) in carriers:
                         found.add(one.asname or one.name)
             elif isinstance(node, ast.ImportFrom):
                 module = "." * node.level + (node.module or "")
                 for one in node.names:
                     full = f"{module}{one.name}" if module.endswith(".") else f"{module}.{one.name}"
-                    if file_of(full, name, self._after) in carriers:
+                    if resolve_module(full, name, self._after) in carriers:
                         found.add(one.asname or one.name)
         return found
 

@@ -1,12 +1,13 @@
-"""What a request says by its words alone: whether something has to change, what is named, what can be tried.
+"""What the wording of a request says: whether to change something, which names and commands it mentions.
 
-No model is asked for this. What the words leave open is `unclear`, and the reply decides.
+No model is involved. A request whose wording leaves its kind open is `unclear`; then the reply decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -16,283 +17,273 @@ from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.engine.checks", "request")
 
-NUMBERS = {
-    name: at
-    for at, name in enumerate(("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"))
-}
-"""Small numbers that are written as words."""
+_NUMBER_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-def number_in(text: str) -> int:
-    """A number in digits, or one of those words in capitals or not."""
-    return int(text) if text.isdecimal() else NUMBERS[text.lower()]
+def parse_count(text: str) -> int:
+    """Parse digits or an English number word up to ten."""
+    return int(text) if text.isdecimal() else _NUMBER_WORDS.index(text.lower())
 
 
-Kind = Literal["question", "change", "command", "unclear"]
-Sign = Literal["change", "question", "command", "wish", ""]
-"""What a sentence asks for; a wish is a fault or a demand that is only stated, and asks for a change unless a question
-follows."""
+RequestKind = Literal["question", "change", "command", "unclear"]
+SentenceKind = Literal["change", "question", "command", "wish", ""]
+"""What a sentence asks for. A wish only states a fault or a demand: a change, unless the request asks a question."""
 
-SHORT = 400
-"""Characters of a request that may be small enough to need no plan (E8)."""
-SENTENCES = 3
-READ = 6_000
-"""Characters of a request in which its names and limits are looked for."""
-LONGEST = 20_000
+MAX_SMALL_LENGTH = 400
+"""Characters of a request that may need no plan (E8)."""
+MAX_SMALL_SENTENCES = 3
+MAX_PROSE = 6_000
+"""Characters of prose searched for names and restrictions."""
+MAX_LENGTH = 20_000
 """Characters of a request that are read."""
 
-
-# --- names --------------------------------------------------------------------------------------
-
-_NO_NAMES = frozenset(("KeyboardInterrupt", "StopIteration", "SystemExit", "GeneratorExit", "O"))
-
-
-# --- commands -----------------------------------------------------------------------------------
+_BUILT_IN_NAMES = frozenset(("KeyboardInterrupt", "StopIteration", "SystemExit", "GeneratorExit", "O"))
 
 
 class RequestReading(msgspec.Struct, frozen=True):
-    """A request as its words can be read."""
+    """What the wording of a request says."""
 
     text: str
-    kind: Kind
+    kind: RequestKind
     paths: tuple[str, ...] = ()
-    """Relative paths of files that it names."""
+    """Relative paths of the files it mentions."""
     names: tuple[str, ...] = ()
-    """Functions, options and other identifiers that it names and that have to be there when it is done."""
+    """Functions, options and other identifiers that must exist when the work is done."""
     commands: tuple[str, ...] = ()
-    """Commands that it names to be run: each must succeed when the work is done."""
+    """Commands that must succeed when the work is done."""
     small: bool = False
-    """It names one small thing: no plan is needed (E8)."""
+    """It asks for one small thing and needs no plan (E8)."""
 
 
 def read_request(text: str) -> RequestReading:
-    """Read a request. Takes time in proportion to its length; never raises."""
-    prose = _prose(text)
+    """Read a request in linear time; never raises."""
+    prose = _full_prose(text)
     paths = named_paths(prose)
     return RequestReading(
         text=text,
         kind=_kind(prose),
         paths=tuple(paths),
-        names=tuple(_names(prose, paths)),
-        commands=tuple(_commands(prose)),
+        names=tuple(_wanted_names(prose, paths)),
+        commands=tuple(_wanted_commands(prose)),
         small=is_small(text),
     )
 
 
-def request_prose(text: str, most: int = READ, *, of: int = 3 * READ) -> str:
-    """A request without the code that it shows: at most so many characters, out of the first `of`."""
-    return _RE.code.sub(" ", text[:of])[:most]
+@lru_cache(maxsize=8)
+def request_prose(text: str) -> str:
+    """Return the beginning of a request without its code blocks."""
+    return _RE.code_block.sub(" ", text[: 3 * MAX_PROSE])[:MAX_PROSE]
 
 
-def _prose(text: str) -> str:
-    return request_prose(text, LONGEST, of=LONGEST).replace("’", "'")
+def _full_prose(text: str) -> str:
+    return _RE.code_block.sub(" ", text[:MAX_LENGTH]).replace("’", "'")
 
 
 # --- kind ---------------------------------------------------------------------------------------
 
 
-def request_kind(text: str) -> Kind:
-    """Whether a request wants an answer, a change, or a command to be run, as far as its words tell."""
-    return _kind(_prose(text))
+def request_kind(text: str) -> RequestKind:
+    """Return whether a request wants an answer, a change or a command, as far as its wording tells."""
+    return _kind(_full_prose(text))
 
 
-def _kind(prose: str) -> Kind:
-    plain = _RE.masked.sub(_mask, prose)
-    about = _is_about_code(plain)
-    found: set[Sign] = set()
-    for sentence in _sentences(_joined(plain)):
-        asked = "question" in found and "change" not in found
-        sign = _sign(sentence.strip(), about)
-        if sign == "change" and asked and _RE.style.match(_bare(sentence)):
+def _kind(prose: str) -> RequestKind:
+    masked = _RE.quoted_phrase.sub(_mask_quoted, prose)
+    about_code = _is_about_code(masked)
+    kinds: set[SentenceKind] = set()
+    for sentence in _sentences(_unwrap(masked)):
+        follows_question = "question" in kinds and "change" not in kinds
+        kind = _sentence_kind(sentence.strip(), about_code)
+        if kind == "change" and follows_question and _RE.answer_style.match(_strip_preamble(sentence)):
             continue
-        found.add(sign)
-    if "change" in found:
+        kinds.add(kind)
+    if "change" in kinds:
         return "change"
-    if _RE.nothing.search(plain):
+    if _RE.no_changes.search(masked):
         return "question"
-    if "command" in found:
+    if "command" in kinds:
         return "command"
-    if "question" in found:
+    if "question" in kinds:
         return "question"
-    return "change" if "wish" in found else "unclear"
+    return "change" if "wish" in kinds else "unclear"
 
 
-def _mask(quoted: re.Match[str]) -> str:
-    text = quoted.group(0)
+def _mask_quoted(match: re.Match[str]) -> str:
+    text = match[0]
     return f"{text[0]}{' '.join(named_paths(text)) or '…'}{text[-1]}"
 
 
-def _joined(text: str) -> str:
-    """A text without the ends of lines that only wrap a sentence."""
+def _unwrap(text: str) -> str:
+    """Join lines that were wrapped within a sentence."""
     return re.sub(r"(?<=[\w,])[ \t]*\n[ \t]*(?=[a-z])", " ", text)
 
 
-def _bare(sentence: str) -> str:
-    """A sentence without what may stand before its verb."""
-    return _RE.head.sub("", sentence, count=1) if _RE.head.match(sentence) else sentence
+def _strip_preamble(sentence: str, pattern: re.Pattern[str] | None = None) -> str:
+    """Remove polite forms and the like from before the verb."""
+    match = (pattern or _RE.preamble).match(sentence)
+    return sentence[match.end() :] if match else sentence
 
 
-def _sign(sentence: str, about: bool) -> Sign:
-    """What one sentence asks for; `about`: the request names a file or a part of a program."""
-    if _RE.tag.match(sentence) or _RE.restriction.match(sentence):
-        return _later(sentence, about) if _RE.restriction.match(sentence) else ""
-    other = _other_sign(sentence)
-    if other:
-        return other
-    bare = _bare(sentence)
-    modal = bare != sentence and _RE.modal.match(sentence) is not None
-    if _is_answer(bare) or _is_answer(sentence):
+def _sentence_kind(sentence: str, about_code: bool) -> SentenceKind:
+    if _RE.restriction.match(sentence):
+        return _later_change(sentence, about_code)
+    if _RE.tag_question.match(sentence):
+        return ""
+    if kind := _foreign_kind(sentence):
+        return kind
+    core = _strip_preamble(sentence)
+    has_modal = core != sentence and _RE.modal.match(sentence) is not None
+    if _asks_for_text(core) or _asks_for_text(sentence):
         return "question"
     if gerund := _RE.gerund.match(sentence):
-        return "question" if _RE.asking.match(_infinitive(gerund.group(1))) else "change"
-    asks = sentence.endswith("?")
-    if _is_run(bare) and (modal or not asks):
-        return _later(sentence, about) or "command"
-    if _RE.asking.match(bare) and not _RE.not_asking.match(bare) and not (about and _RE.by_its_object.match(bare)):
-        return _later(sentence, about, asking=True) or "question"
-    if _commands_change(bare, about) and (
-        modal or not asks or not re.search(rf"\b(?:{_RE.source('word')}|is|are)\b", bare)
+        return "question" if _RE.inquiry.match(_infinitive(gerund[1])) else "change"
+    is_question = sentence.endswith("?")
+    if _asks_for_run(core) and (has_modal or not is_question):
+        return _later_change(sentence, about_code) or "command"
+    is_change_by_object = about_code and _RE.change_by_object.match(core)
+    if _RE.inquiry.match(core) and not _RE.not_inquiry.match(core) and not is_change_by_object:
+        return _later_change(sentence, about_code, after_inquiry=True) or "question"
+    if _commands_change(core, about_code) and (
+        has_modal or not is_question or not re.search(rf"\b(?:{_RE.source('question_word')}|is|are)\b", core)
     ):
         return "change"
-    if asks and not modal:
-        return _later(sentence, about, asking=True) or ("wish" if _RE.wish_head.match(sentence) else "question")
-    if asks:
-        return "wish" if _RE.wish_head.match(sentence) and about else "question"
-    return _later(sentence, about) or _stated(sentence, about)
+    if not is_question:
+        return _later_change(sentence, about_code) or _statement_kind(sentence, about_code)
+    is_wish = _RE.wish_start.match(sentence) and (about_code or not has_modal)
+    later = "" if has_modal else _later_change(sentence, about_code, after_inquiry=True)
+    return later or ("wish" if is_wish else "question")
 
 
-def _is_answer(bare: str) -> bool:
-    """Whether a summary, a list or the like is asked for, and no file that should hold it."""
-    found = _RE.answer.match(bare)
-    if found is None or _RE.target.search(bare):
+def _asks_for_text(core: str) -> bool:
+    """Whether a summary, a list or the like is requested as a reply and not as a file."""
+    match = _RE.text_request.match(core)
+    if match is None or _RE.output_target.search(core):
         return False
-    return found.group("given") is not None or not _RE.prose_file.search(bare)
+    return match["conversational"] is not None or not _RE.prose_file.search(core)
 
 
-def _is_run(bare: str) -> bool:
-    """Whether a command, tests or a program are to be run."""
-    if _RE.verified.match(bare):
-        return re.search(r"\b(?:pass|succeed|work|green|run)", bare) is not None
-    return _RE.no_run.match(bare) is None and _RE.run.match(bare) is not None
+def _asks_for_run(core: str) -> bool:
+    """Whether a command, a program or tests should be run."""
+    if _RE.verify_tests.match(core):
+        return re.search(r"\b(?:pass|succeed|work|green|run)", core) is not None
+    return _RE.not_run.match(core) is None and _RE.run_verb.match(core) is not None
 
 
-def _commands_change(bare: str, about: bool) -> bool:
-    """Whether a sentence begins with a verb in the imperative that asks for a change."""
-    if _RE.restriction.match(bare):
+def _commands_change(core: str, about_code: bool) -> bool:
+    """Whether a sentence begins with an imperative that requests a change."""
+    if _RE.restriction.match(core):
         return False
-    if _RE.strong.match(bare):
-        return about or not _RE.wording.match(bare)
-    if not about:
+    if _RE.change_verb.match(core):
+        return about_code or not _RE.text_verb.match(core)
+    if not about_code:
         return False
-    if _RE.dealing.match(bare):
-        return _is_exact(bare)
-    if _RE.verb.match(bare) or _RE.not_asking.match(bare):
+    if _RE.data_verb.match(core):
+        return _names_code(core)
+    if any(pattern.match(core) for pattern in (_RE.any_change_verb, _RE.not_inquiry, _RE.change_by_object)):
         return True
-    if _RE.by_its_object.match(bare):
-        return True
-    verb = _RE.article.match(bare)
+    verb = _RE.verb_before_article.match(core)
     return (
         verb is not None
-        and not _RE.no_verb.fullmatch(verb.group(1))
-        and _RE.asking.match(bare) is None
-        and _is_exact(bare)
+        and not _RE.not_a_verb.fullmatch(verb[1])
+        and _RE.inquiry.match(core) is None
+        and _names_code(core)
     )
 
 
-def _later(sentence: str, about: bool, *, asking: bool = False) -> Sign:
-    """What a clause behind the first one asks for: only a change, else nothing."""
-    parts = _RE.joints.split(sentence)
+def _later_change(sentence: str, about_code: bool, *, after_inquiry: bool = False) -> Literal["change", ""]:
+    """Return "change" if a clause after the first one requests it."""
+    parts = _RE.clause_joints.split(sentence)
     before = parts[0]
     for joint, clause in zip(parts[1::2], parts[2::2], strict=True):
-        if _clause_changes(before[-300:], joint, clause.strip(), about, asking):
+        if _clause_changes(before[-300:], joint, clause.strip(), about_code, after_inquiry):
             return "change"
         before += joint + clause
     return ""
 
 
-def _clause_changes(before: str, joint: str, clause: str, about: bool, asking: bool) -> bool:
-    bare = _bare(clause)
-    if _RE.restriction.match(clause) or _is_answer(bare) or _RE.asking.match(bare):
+def _clause_changes(before: str, joint: str, clause: str, about_code: bool, after_inquiry: bool) -> bool:
+    core = _strip_preamble(clause)
+    if _RE.restriction.match(clause) or _asks_for_text(core) or _RE.inquiry.match(core):
         return False
-    if bare != clause and _RE.modal.search(clause) and _commands_change(bare, about):
+    if core != clause and _RE.modal.search(clause) and _commands_change(core, about_code):
         return True
-    if _RE.mend.match(bare) and (_RE.object.match(bare) or len(bare.split()) < 3):
+    if _RE.repair_verb.match(core) and (_RE.verb_with_object.match(core) or len(core.split()) < 3):
         return "how to" not in before
-    if not _RE.verb.match(bare) or not (about or _RE.strong.match(bare)):
+    if not _RE.any_change_verb.match(core) or not (about_code or _RE.change_verb.match(core)):
         return False
-    first = joint[0] == "," and _RE.condition.match(before) is not None
-    if not _RE.object.match(bare) and not (first and re.match(r"\S+ (?!and |or |functions|methods)\w", bare)):
+    if not _RE.verb_with_object.match(core):
+        follows_condition = joint[0] == "," and _RE.condition.match(before)
+        if not (follows_condition and re.match(r"\S+ (?!and |or |functions|methods)\w", core)):
+            return False
+    if after_inquiry and _RE.answer_style.match(core) and joint[0] in ",;:":
         return False
-    if asking and _RE.style.match(bare) and joint[0] in ",;:":
-        return False
-    bound = ((asking and joint[0] != ";") or joint.strip() == "and") and "then" not in joint
-    return not (bound and _RE.parallel.search(before))
+    is_coordinated = ((after_inquiry and joint[0] != ";") or joint.strip() == "and") and "then" not in joint
+    return not (is_coordinated and _RE.parallel_verbs.search(before))
 
 
-def _stated(sentence: str, about: bool) -> Sign:
-    """Whether a sentence states a demand or a fault."""
-    if _RE.stays.search(sentence) and _RE.the_rest.match(sentence):
+def _statement_kind(sentence: str, about_code: bool) -> SentenceKind:
+    """Return "wish" if a sentence states a demand or a fault."""
+    if _RE.stays_same.search(sentence) and _RE.other_code.match(sentence):
         return ""
-    if _RE.demand.search(sentence) or (_RE.lack.search(sentence) and _is_exact(sentence)):
+    if _RE.demand.search(sentence) or (_RE.negated.search(sentence) and _names_code(sentence)):
         return "wish"
-    named = about or re.search(r"\bthe \w", sentence, re.IGNORECASE) is not None
-    faulty = _RE.fault.search(sentence) and (named or named_paths(sentence))
-    return "wish" if faulty or _RE.other_wish.search(sentence) else ""
+    is_specific = about_code or re.search(r"\bthe \w", sentence, re.IGNORECASE) is not None
+    is_faulty = _RE.fault.search(sentence) and (is_specific or named_paths(sentence))
+    return "wish" if is_faulty or _RE.foreign_wish.search(sentence) else ""
 
 
-def _other_sign(sentence: str) -> Sign:
-    """What a sentence in German, French, Spanish, Italian or Portuguese asks for, by its first word."""
-    if _RE.nothing.match(sentence) or _RE.other_restriction.match(sentence):
+def _foreign_kind(sentence: str) -> SentenceKind:
+    """Classify a German, French, Spanish, Italian or Portuguese sentence by its first words."""
+    if _RE.no_changes.match(sentence) or _RE.foreign_restriction.match(sentence):
         return ""
-    bare = _RE.other_head.sub("", sentence, count=1) if _RE.other_head.match(sentence) else sentence
-    if _RE.other_asking.match(bare):
-        ordered = re.search(r"(?:,| und| et| y| e) (?:dann |puis |luego |poi |depois )?(.+)$", bare, re.IGNORECASE)
-        return "change" if ordered and _RE.other_verb.match(ordered.group(1)) else "question"
-    if _RE.other_verb.match(bare) and not _RE.strong.match(bare):
+    core = _strip_preamble(sentence, _RE.foreign_preamble)
+    if _RE.foreign_inquiry.match(core):
+        clause = re.search(r"(?:,| und| et| y| e) (?:dann |puis |luego |poi |depois )?(.+)$", core, re.IGNORECASE)
+        return "change" if clause and _RE.foreign_change_verb.match(clause[1]) else "question"
+    if _RE.foreign_change_verb.match(core) and not _RE.change_verb.match(core):
         return "change"
-    if _RE.other_command.match(bare) and not re.match(r"(?:start|execute) ", bare, re.IGNORECASE):
+    if _RE.foreign_run.match(core) and not re.match(r"(?:start|execute) ", core, re.IGNORECASE):
         return "command"
-    if _RE.other_modal.match(sentence) or bare != sentence:
-        if _RE.other_telling.search(bare):
+    if _RE.foreign_modal.match(sentence) or core != sentence:
+        if _RE.foreign_tell_verb.search(core):
             return "question"
-        return "change" if _RE.other_doing.search(bare) else ""
+        return "change" if _RE.foreign_infinitive.search(core) else ""
     return ""
 
 
 def _infinitive(stem: str) -> str:
-    """The verb of an "…ing" without its ending, as far as the verbs of questions need it."""
+    """Complete the stem of an "-ing" form, for the verbs of inquiries."""
     return {"mak": "make", "describ": "describe", "summariz": "summarize", "analyz": "analyze"}.get(stem.lower(), stem)
 
 
 def _is_about_code(text: str) -> bool:
-    """Whether a request names a file, an identifier, or a part of a program."""
-    return _is_exact(text) or _RE.part.search(text) is not None
+    """Whether a text mentions a file, an identifier or a part of a program."""
+    return _names_code(text) or _RE.program_part.search(text) is not None
 
 
-def _is_exact(text: str) -> bool:
-    """Whether a text names a file or an identifier."""
-    return bool("`" in text or _RE.called.search(text) or _RE.name.search(text) or named_paths(text))
+def _names_code(text: str) -> bool:
+    """Whether a text mentions a file or an identifier."""
+    return bool("`" in text or _RE.called_name.search(text) or _RE.identifier.search(text) or named_paths(text))
 
 
 def is_small(text: str) -> bool:
-    """Whether a request is short and names one thing to do: no list, few sentences."""
+    """Return whether a request is short and has no list and few sentences."""
     stripped = text.strip()
-    if len(stripped) > SHORT or len(_RE.list.findall(stripped)) > 1 or "\n\n" in stripped:
+    if len(stripped) > MAX_SMALL_LENGTH or len(_RE.list_item.findall(stripped)) > 1 or "\n\n" in stripped:
         return False
-    return len(_sentences(stripped)) <= SENTENCES
+    return len(_sentences(stripped)) <= MAX_SMALL_SENTENCES
 
 
 def list_items(text: str) -> list[str]:
-    """The items of a request that is a list of things to do; empty where it is none."""
-    items = [line.strip() for line in text.splitlines() if _RE.list.match(line)]
-    items = [re.sub(r"^(?:[-*•]|\d+[.)])\s+", "", item) for item in items]
-    doing = [item for item in items if _is_to_do(item)]
-    return items if len(items) > 1 and len(doing) == len(items) else []
+    """Return the items of a request that is a list of tasks; empty for any other request."""
+    lines = [line.strip() for line in text.splitlines() if _RE.list_item.match(line)]
+    items = [re.sub(r"^(?:[-*•]|\d+[.)])\s+", "", line) for line in lines]
+    return items if len(items) > 1 and all(map(_is_task, items)) else []
 
 
-def _is_to_do(item: str) -> bool:
-    bare = _bare(item)
-    return _commands_change(bare, True) or _is_run(bare) or _RE.demand.search(item) is not None
+def _is_task(item: str) -> bool:
+    core = _strip_preamble(item)
+    return _commands_change(core, True) or _asks_for_run(core) or _RE.demand.search(item) is not None
 
 
 def _sentences(text: str) -> list[str]:
@@ -304,83 +295,90 @@ def _sentences(text: str) -> list[str]:
 # --- names --------------------------------------------------------------------------------------
 
 
-def _names(prose: str, paths: Collection[str]) -> list[str]:
-    """Identifiers that a request names, without those that are examples or must not be there."""
+def _wanted_names(prose: str, paths: Collection[str]) -> list[str]:
+    """Return the identifiers mentioned, except examples and those that must not exist."""
     stems = {path.rsplit("/", 1)[-1].partition(".")[0] for path in paths}
-    bare = _RE.tools.sub(lambda one: " " * len(one.group(0)), prose)
-    plain = _RE.strings.sub(lambda one: " " * len(one.group(0)), bare)
-    called = [(one.start(1), one.group(1)) for pattern in (_RE.called, _RE.constant) for one in pattern.finditer(bare)]
-    named = [
-        (one.start(1), one.group(1))
-        for one in _RE.name.finditer(plain)
-        if not _RE.cases.fullmatch(one.group(1))
-        or re.search(rf"\b{_RE.source('naming')}\s+[`'\"]?$", plain[max(0, one.start() - 30) : one.start()])
+    code = _RE.tool_options.sub(_blank, prose)
+    unquoted = _RE.string_literals.sub(_blank, code)
+    matches = [match for pattern in (_RE.called_name, _RE.named_constant) for match in pattern.finditer(code)]
+    matches += [
+        match
+        for match in _RE.identifier.finditer(unquoted)
+        if not _RE.not_identifier.fullmatch(match[1])
+        or re.search(
+            rf"\b{_RE.source('naming_words')}\s+[`'\"]?$", unquoted[max(0, match.start() - 30) : match.start()]
+        )
     ]
     wanted = [
-        name
-        for at, name in (*called, *named)
-        if not _RE.aside.search(prose[max(0, at - 80) : at])
-        and not name.endswith(("Error", "Exception"))
-        and name not in stems
-        and name not in _NO_NAMES
+        match[1]
+        for match in matches
+        if not _RE.not_wanted.search(prose[max(0, match.start(1) - 80) : match.start(1)])
+        and not match[1].endswith(("Error", "Exception"))
+        and match[1] not in stems
+        and match[1] not in _BUILT_IN_NAMES
     ]
     return list(dict.fromkeys(wanted))
 
 
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
 def removable_names(text: str) -> frozenset[str]:
-    """Names that a request lets go: all that it mentions where it removes, renames, merges or moves something."""
-    for one in _RE.going.finditer(text):
-        if not _RE.what_it_does.search(text[max(0, one.start() - 40) : one.start()]):
+    """Return all identifiers of a request that removes, renames, merges or moves something; empty for any other."""
+    for match in _RE.removal.finditer(text):
+        if not _RE.purpose_clause.search(text[max(0, match.start() - 40) : match.start()]):
             return frozenset(re.findall(r"[A-Za-z_]\w*", text))
     return frozenset()
 
 
 def mentions_any(text: str, stems: Collection[str]) -> bool:
-    """Whether one of the words, or a form of it, stands in a text."""
+    """Return whether a word of the text begins with one of the stems."""
     return re.search(rf"\b(?:{'|'.join(stems)})", text, re.IGNORECASE) is not None
 
 
 # --- commands -----------------------------------------------------------------------------------
 
 
-def runs_something(command: str) -> bool:
-    """Whether a command line shows that something works: tests, builds, checks, a script of the project."""
+def is_check_command(command: str) -> bool:
+    """Return whether a command line can show that something works: tests, a build, a linter, a project script."""
     stripped = command.strip()
-    return any(_RE.runs.match(one) for one in (stripped, _RE.before.sub("", stripped, count=1)))
+    return any(_RE.check_command.match(text) for text in (stripped, _RE.command_prefix.sub("", stripped, count=1)))
 
 
-def _commands(text: str) -> list[str]:
-    """The commands that a request wants to be run and to succeed, in no case one that it forbids or only mentions."""
-    quoted = [(one, one.group(1).strip()) for one in _RE.quoted.finditer(text) if runs_something(one.group(1))]
-    spared = _RE.quoted.sub(lambda one: f"`{'·' * (len(one.group(0)) - 2)}`", text)
-    bare = [(one, one.group(1)) for one in _RE.bare_run.finditer(spared) if _RE.follows.match(spared[one.end() :][:40])]
-    found = [command for one, command in (*quoted, *bare) if _is_to_be_run(*_around(spared, one), command, text)]
-    return list(dict.fromkeys(found))
+def _wanted_commands(prose: str) -> list[str]:
+    """Return the commands to run; not those that are forbidden or only mentioned."""
+    found = [(match, match[1].strip()) for match in _RE.code_span.finditer(prose) if is_check_command(match[1])]
+    masked = _RE.code_span.sub(lambda match: f"`{'·' * (len(match[0]) - 2)}`", prose)
+    for match in _RE.unquoted_command.finditer(masked):
+        if _RE.command_end.match(masked[match.end() :][:40]):
+            found.append((match, match[1]))
+    wanted = [command for match, command in found if _should_run(*_surroundings(masked, match), command, prose)]
+    return list(dict.fromkeys(wanted))
 
 
-def _around(text: str, one: re.Match[str]) -> tuple[str, str]:
-    """What stands before and behind a command in its sentence; of commands in a row, before them all."""
-    before = re.split(r"(?:[.!?;]\s|\n)", text[max(0, one.start() - 300) : one.start()])[-1]
+def _surroundings(masked: str, match: re.Match[str]) -> tuple[str, str]:
+    """Return the parts of a command's sentence before and after it; before the first of several joined commands."""
+    before = re.split(r"(?:[.!?;]\s|\n)", masked[max(0, match.start() - 300) : match.start()])[-1]
     before = re.sub(r"(?:`·*`\s*(?:,|,?\s*(?:and|or|nor|und))\s*)+$", "", before)
-    after = re.split(r"(?:[.!?;]\s|\n)", text[one.end() : one.end() + 200])[0]
+    after = re.split(r"(?:[.!?;]\s|\n)", masked[match.end() : match.end() + 200])[0]
     return before.lstrip(" \t-*•>0123456789.)"), after.rstrip(" .!?")
 
 
-def _is_to_be_run(before: str, after: str, command: str, text: str) -> bool:
-    if _RE.forbidden.search(before) or re.match(r"\s*(?:nicht|pas)\b", after):
+def _should_run(before: str, after: str, command: str, prose: str) -> bool:
+    if _RE.forbidden_before.search(before) or re.match(r"\s*(?:nicht|pas)\b", after):
         return False
-    told = _RE.told.search(before)
-    if told is not None and not _RE.checked_with.search(before[told.end() :]):
+    documented = _RE.documented_before.search(before)
+    if documented is not None and not _RE.run_clause.search(before[documented.end() :]):
         return False
-    passes = _RE.passes.match(after) is not None
-    if _RE.made.search(before) and not passes:
-        failing = re.search(r"\b(?:when|if)\b.{0,20}$", before, re.IGNORECASE) is not None
-        if not failing:
-            return False
-    if _RE.ends_otherwise.search(after) or (_RE.demanded.match(after) and not passes):
+    passes = _RE.passes_after.match(after) is not None
+    is_failure_report = re.search(r"\b(?:when|if)\b.{0,20}$", before, re.IGNORECASE)
+    if _RE.result_before.search(before) and not passes and not is_failure_report:
         return False
-    if passes or _RE.testing.match(_RE.before.sub("", command, count=1)):
+    if _RE.fails_on_purpose.search(after) or (_RE.demand_after.match(after) and not passes):
+        return False
+    if passes or _RE.test_program.match(_RE.command_prefix.sub("", command, count=1)):
         return True
-    if _RE.failing.match(after):
-        return not _RE.ends_otherwise.search(text)
-    return _RE.to_run.search(before) is not None
+    if _RE.fails_after.match(after):
+        return not _RE.fails_on_purpose.search(prose)
+    return _RE.run_before.search(before) is not None

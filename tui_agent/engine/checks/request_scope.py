@@ -1,4 +1,4 @@
-"""What a request lets change: files that are to stay as they are, new tests, and tests that may become others."""
+"""The limits of a request: files that must not change, new tests to write, and whether existing tests may change."""
 
 from __future__ import annotations
 
@@ -7,118 +7,120 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from tui_agent.engine.checks.name_checks import is_test
-from tui_agent.engine.checks.request_reading import number_in, request_prose
+from tui_agent.engine.checks.request_reading import parse_count, request_prose
 from tui_agent.protocols.file_blocks import PATH
 from tui_agent.protocols.file_reply import named_paths
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.engine.checks", "scope")
 
-_OTHERS = "\x01"
-"""Stands for words that mean all files but those that the request names."""
+_OTHER_FILES = "\x01"
+"""Placeholder for a phrase that means all files except those mentioned."""
 _TESTS = "\x02"
-"""Stands for words that mean the tests."""
+"""Placeholder for a phrase that means the tests."""
 _FILE = "\x03"
-"""Stands before and behind the number of a file that is named."""
+"""Encloses the index of a mentioned file."""
 
 
 def protected_files(request: str, files: Collection[str]) -> frozenset[str]:
-    """Those of `files` (relative paths) that a request says are not to be changed."""
-    text = request_prose(request).replace("’", "'")
-    named: list[str] = []
+    """Return those of `files` (relative paths) that the request forbids to change."""
+    prose = request_prose(request).replace("’", "'")
+    paths: list[str] = []
 
-    def numbered(one: re.Match[str]) -> str:
-        named.append(one.group(0).removeprefix("./"))
-        return f"{_FILE}{len(named) - 1}{_FILE}"
+    def enter_path(match: re.Match[str]) -> str:
+        paths.append(match[0].removeprefix("./"))
+        return f"{_FILE}{len(paths) - 1}{_FILE}"
 
-    masked = PATH.sub(numbered, text)
-    masked = _RE.all_tests.sub(_TESTS, _RE.other_files.sub(_OTHERS, masked))
-    found = (one for pattern in (_RE.forbidden, _RE.left, _RE.stays) for one in pattern.finditer(masked))
-    said = [what for one in found for what in one.groups() if what]
-    left = {path for what in said for path in _matching(_named_in(what, named), files)}
-    if any(_TESTS in what for what in said):
-        left |= {path for path in files if is_test(path)}
-    only = [one.group("first") or one.group("last") for one in _RE.only.finditer(masked)]
-    if (only or any(_OTHERS in what for what in said)) and not _RE.everywhere.search(text):
-        meant = [name for what in only for name in _named_in(what, named)] or [
-            name for name in named_paths(text) if name not in left
-        ]
-        spoken_of = set(_matching(meant, files))
-        if spoken_of:
-            left |= set(files) - spoken_of
-    return frozenset(left)
+    masked = PATH.sub(enter_path, prose)
+    masked = _RE.all_tests.sub(_TESTS, _RE.other_files.sub(_OTHER_FILES, masked))
+    patterns = (_RE.change_forbidden, _RE.kept_as_is, _RE.stays_same)
+    matches = (match for pattern in patterns for match in pattern.finditer(masked))
+    targets = " ".join(target for match in matches for target in match.groups() if target)
+    protected = set(_matching_files(_listed_paths(targets, paths), files))
+    if _TESTS in targets:
+        protected |= set(filter(is_test, files))
+    allowed = " ".join(match["first"] or match["last"] for match in _RE.only_change.finditer(masked))
+    if (allowed or _OTHER_FILES in targets) and not _RE.everywhere.search(prose):
+        names = _listed_paths(allowed, paths) or [name for name in named_paths(prose) if name not in protected]
+        if in_scope := set(_matching_files(names, files)):
+            protected |= set(files) - in_scope
+    return frozenset(protected)
 
 
-def _named_in(what: str, named: list[str]) -> list[str]:
-    return [named[int(number)] for number in re.findall(f"{_FILE}(\\d+){_FILE}", what)]
+def _listed_paths(targets: str, paths: list[str]) -> list[str]:
+    return [paths[int(index)] for index in re.findall(f"{_FILE}(\\d+){_FILE}", targets)]
 
 
-def _matching(names: Iterable[str], files: Collection[str]) -> list[str]:
-    """The files that are meant by names, which may be the ends of paths."""
+def _matching_files(names: Iterable[str], files: Collection[str]) -> list[str]:
+    """Return the files whose path is one of the names or ends with it."""
     return [path for path in files for name in names if path == name or path.endswith(f"/{name}")]
 
 
-def wanted_tests(text: str) -> tuple[int, bool]:
-    """How many new tests a request wants at least, 0 where it says no number; whether each is to be a function."""
-    said = request_prose(text)
-    if not (_RE.new.search(said) or _RE.says_so.search(said)):
+def wanted_tests(request: str) -> tuple[int, bool]:
+    """Return the minimum number of new tests, 0 if not stated, and whether each must be a function."""
+    prose = request_prose(request)
+    if not (_RE.adds_test.search(prose) or _RE.tests_missing.search(prose)):
         return 0, False
-    found = _RE.how_many.search(said)
-    if found is None or _RE.counted_others.search(said[: found.start()]):
+    count = _RE.test_count.search(prose)
+    if count is None or _RE.counts_existing.search(prose[: count.start()]):
         return 0, False
-    each = (found["each"] or "").lower()
-    return number_in(found["number"] or found["bare"]), each not in ("", "test", "tests")
+    unit = (count["unit"] or "").lower()
+    return parse_count(count["number"] or count["minimum"]), unit not in ("", "test", "tests")
 
 
-def test_change_rule(text: str, *, renames: bool = False) -> Literal["free", "soft", "hard"]:
-    """How a change of what a test demands is to be taken. `renames`: the request gives something another name.
+def test_change_rule(request: str, *, renames: bool = False) -> Literal["free", "soft", "hard"]:
+    """Return how strictly existing tests are protected. `renames`: the request renames something.
 
-    `hard`: the code is to be mended so that a test passes, or tests are to stay. `free`: they may be changed.
+    `hard`: the code must be changed to make a test pass, or tests are protected. `free`: tests may change.
     """
-    said = request_prose(text)
-    if _RE.left_alone.search(said):
+    prose = request_prose(request)
+    if _RE.tests_protected.search(prose):
         return "hard"
-    if _RE.wrong.search(said) or _RE.new.search(said) or renames or _reshapes(said):
+    if _RE.test_is_wrong.search(prose) or _RE.adds_test.search(prose) or renames or _restructures(prose):
         return "free"
-    mends = to_pass(said)
-    if _RE.edited.search(said):
-        return "soft" if mends else "free"
-    return "hard" if mends else "soft"
+    must_pass = _must_make_pass(prose)
+    if _RE.edits_test.search(prose):
+        return "soft" if must_pass else "free"
+    return "hard" if must_pass else "soft"
 
 
-def asks_for_tests_only(text: str) -> bool:
-    """Whether a request wants new tests, or a test to be changed, and no other code to become another."""
-    said = request_prose(text)
-    wrong = _RE.wrong.search(said) is not None
-    if _RE.left_alone.search(said) or _RE.inside.search(said):
+def asks_for_tests_only(request: str) -> bool:
+    """Return whether a request is only to add or change tests, not other code."""
+    prose = request_prose(request)
+    test_is_wrong = _RE.test_is_wrong.search(prose) is not None
+    if _RE.tests_protected.search(prose) or _RE.tests_in_code.search(prose):
         return False
-    if any(_RE.other_language.search(path) for path in named_paths(said)) or (to_pass(said, new=True) and not wrong):
+    if any(map(_RE.other_language.search, named_paths(prose))):
         return False
-    wanted = wrong or _RE.says_so.search(said) is not None
-    for clause in _RE.clause.split(said):
-        doing = _RE.doing.match(clause.strip())
-        if doing is None or re.match(r"make\s+sure\b", doing["verb"] + clause.strip()[doing.end() :], re.IGNORECASE):
+    if not test_is_wrong and _must_make_pass(prose, ignore_new=True):
+        return False
+    about_tests = test_is_wrong or _RE.tests_missing.search(prose) is not None
+    for clause in map(str.strip, _RE.clause_break.split(prose)):
+        verb = _RE.work_verb.match(clause)
+        rest = clause[verb.end() :] if verb else ""
+        if verb is None or re.match(r"make\s+sure\b", verb["verb"] + rest, re.IGNORECASE):
             continue
-        rest = clause.strip()[doing.end() :]
-        if _RE.object.match(rest):
-            wanted = True
-        elif not (wanted and _RE.pronoun.match(rest)):
+        if _RE.test_object.match(rest):
+            about_tests = True
+        elif not (about_tests and _RE.pronoun.match(rest)):
             return False
-    return wanted
+    return about_tests
 
 
-def _reshapes(said: str) -> bool:
-    """Whether a sentence of a request begins with a verb that gives the code another shape, or says it has one."""
-    return any(_RE.reshaping.match(_RE.begin.sub("", one.strip(), count=1)) for one in _RE.clause.split(said))
+def _restructures(prose: str) -> bool:
+    """Whether a clause begins with a verb that restructures code, or says that something was moved or renamed."""
+    clauses = (_RE.clause_start.sub("", clause.strip(), count=1) for clause in _RE.clause_break.split(prose))
+    return any(map(_RE.restructures.match, clauses))
 
 
-def to_pass(text: str, *, new: bool = False) -> bool:
-    """Whether code is to be mended because a test fails. `new`: what new tests should do does not count."""
-    said = request_prose(text)
-    if _RE.make_pass.search(said):
+def _must_make_pass(prose: str, *, ignore_new: bool = False) -> bool:
+    """Whether code must change because a test fails. `ignore_new`: ignore what is said of new tests."""
+    if _RE.make_pass.search(prose):
         return True
-    for sentence in re.split(r"(?<=[.!?;])\s+|\n+", said):
-        said_so = re.search(_RE.source("test"), sentence, re.IGNORECASE) and _RE.outcome.search(sentence)
-        if said_so and not (new and (_RE.sure.search(sentence) or _RE.new.search(sentence))):
+    for sentence in re.split(r"(?<=[.!?;])\s+|\n+", prose):
+        is_about_outcome = re.search(_RE.source("test"), sentence, re.IGNORECASE) and _RE.test_outcome.search(sentence)
+        if is_about_outcome and not (
+            ignore_new and (_RE.check_phrase.search(sentence) or _RE.adds_test.search(sentence))
+        ):
             return True
     return False

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tui_agent.engine.checks.name_checks import Problem, file_of, is_test, missing_names
+from tui_agent.engine.checks.name_checks import Problem, is_test, missing_names, resolve_module
 from tui_agent.engine.checks.renames import unfinished_renames, wanted_renames
 from tui_agent.engine.checks.request_reading import RequestReading, mentions_any, removable_names, request_prose
 from tui_agent.engine.checks.request_scope import protected_files, test_change_rule, wanted_tests
@@ -383,13 +383,13 @@ def _dangling(files: Mapping[str, str]) -> dict[tuple[str, str, str], _Import]:
     found = {}
     for name, text in files.items():
         for given, wanted, line in imported_names(text) if name.endswith(".py") else ():
-            source = file_of(given, name, files)
+            source = resolve_module(given, name, files)
             if not source or wanted in defined[source] or {"*", "__getattr__"} & defined[source]:
                 continue
             if wanted == "*" or parse_module(files[source]) is None or "globals()" in files[source]:
                 continue
             inner = f".{wanted}" if given.strip(".") else wanted
-            if file_of(given + inner, name, files):
+            if resolve_module(given + inner, name, files):
                 continue
             module = _absolute(given, name)
             certain = module_name(source) == module and not source.endswith("__init__.py")
