@@ -54,7 +54,7 @@ def check_path(workspace: str, path: str, op: str) -> dict[str, bool | None]:
 
 def match_patterns(patterns: list[list[object]], path: str) -> bool:
     """Whether the last pattern that matches asks."""
-    return globs.GlobList([(str(glob), bool(safe)) for glob, safe in patterns]).ask(path)
+    return globs.GlobList([(str(glob), bool(safe)) for glob, safe in patterns]).needs_approval(path)
 
 
 def plan_parse(text: str) -> dict[str, object]:

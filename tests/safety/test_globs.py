@@ -88,7 +88,7 @@ def test_matches(pattern, path, expected):
     ],
 )
 def test_asks(patterns, path, expected):
-    assert globs.GlobList(patterns).ask(path) is expected
+    assert globs.GlobList(patterns).needs_approval(path) is expected
 
 
 names = st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=12).filter(
@@ -108,13 +108,13 @@ def test_a_literal_matches_its_path_only(path):
 @given(st.text(alphabet="ab*?[]{},/\\!-.", max_size=20), st.text(alphabet="ab/.{},", max_size=12))
 def test_any_pattern_can_be_matched(pattern, path):
     assert globs.matches(pattern, path) in (True, False)
-    assert globs.GlobList([(pattern, False)]).ask(path) >= globs.matches(pattern, path)
+    assert globs.GlobList([(pattern, False)]).needs_approval(path) >= globs.matches(pattern, path)
 
 
 def test_braces_with_a_thousand_alternatives() -> None:
-    assert globs.GlobList([("{a,b}" * 10, False)]).ask("ab" * 5)
+    assert globs.GlobList([("{a,b}" * 10, False)]).needs_approval("ab" * 5)
 
 
 @pytest.mark.parametrize("path", [".git./config", "a/.env. ", ".ssh ./id"])
 def test_dots_and_blanks_at_the_end_of_a_name_are_ignored(path: str) -> None:
-    assert globs.GlobList([("**/.git/**", False), ("**/.env", False), ("**/.ssh/**", False)]).ask(path)
+    assert globs.GlobList([("**/.git/**", False), ("**/.env", False), ("**/.ssh/**", False)]).needs_approval(path)

@@ -1,34 +1,31 @@
 """Globs for paths: `*` matches within a name, `**` any number of names including none.
 
 Braces, classes and `?` are supported; a leading dot is not special. The time of a match is at most the product of the
-lengths for every pattern, as no regular expression is used.
+lengths for every pattern, as the regular expressions never backtrack into a text between two stars.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
-from typing import TypeAlias, TypeVar
 
 _MAX_ALTERNATIVES = 4096
 """A pattern whose braces expand to more alternatives is taken literally."""
 
-Class: TypeAlias = tuple[bool, tuple[tuple[str, str], ...]]
-"""(negated, ranges)."""
-
-Token: TypeAlias = str | Class | None
-"""A character, a class, or None for a star; `?` is the negated empty class."""
-
-Parts: TypeAlias = tuple[tuple[Token, ...] | None, ...]
-"""The names of a pattern without braces; None is `**`."""
-
-_ANY_CHARACTER: Class = (True, ())
-W = TypeVar("W")
+_TOKEN = re.compile(
+    r"(?P<star>\*+)|(?P<any>\?)|\[(?P<negation>[!^]?+)(?P<ranges>.[^]]*)\]|\\(?P<escaped>.)|(?P<literal>.)", re.DOTALL
+)
+_BRACE_TOKEN = re.compile(r"\\.?|\[[!^]?+[^/][^]/]*\]|[{},]", re.DOTALL)
+_NOT_LITERAL = re.compile(r"\\.?|\[[!^]?+[^/][^]/]*\]|[\[*?/]", re.DOTALL)
+_COMMON_KIND = re.compile(
+    r"\*\*/(?:\*(?P<suffix>[^*?\[\\/]+)|(?!\.(?:/|$))(?P<name>[^*?\[\\/]+)(?P<below>/(?:\*\*)?)?)", re.DOTALL
+)
 
 
-def normalise(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return `path` without `.`, empty and inner `..` names, and without a slash at either end."""
     names: list[str] = []
     for name in path.split("/"):
@@ -49,8 +46,8 @@ def fold_case(path: str) -> str:
 
 def matches(pattern: str, path: str) -> bool:
     """Return whether `pattern` matches all of `path`, both relative to the same folder."""
-    names = tuple(normalise(path).split("/"))
-    return any(_match_names(parts, names) for parts in _compiled(pattern))
+    path = normalize_path(path)
+    return any(_matches_alternative(alternative, path) for alternative in _expand_braces(pattern))
 
 
 class GlobList:
@@ -70,12 +67,12 @@ class GlobList:
             if not safe:
                 self._folded.add(number, fold_case(pattern))
 
-    def ask(self, path: str) -> bool:
+    def needs_approval(self, path: str) -> bool:
         """Return whether `path` needs approval by its last match; False without a match."""
-        return any(self._asks(spelling) for spelling in {path, path.replace("\\", "/")})
+        return any(self._needs_approval(spelling) for spelling in {path, path.replace("\\", "/")})
 
-    def _asks(self, path: str) -> bool:
-        exact = normalise(path)
+    def _needs_approval(self, path: str) -> bool:
+        exact = normalize_path(path)
         folded = tuple(name for name in fold_case(exact).split("/") if name) or ("",)
         last = max(self._exact.last(tuple(exact.split("/"))), self._folded.last(folded))
         stripped = tuple(name.rstrip(". ") or name for name in folded)
@@ -94,21 +91,20 @@ class _Index:
         """Any name in a path → number."""
         self._suffixes: dict[str, int] = {}
         """End of the last name → number."""
-        self._others: list[tuple[int, str, Parts]] = []
+        self._uncommon: list[tuple[int, str, str]] = []
         """Number, a text that every match contains, pattern."""
 
     def add(self, number: int, pattern: str) -> None:
         """Add a pattern; the numbers must increase."""
-        for parts in _compiled(pattern):
-            name = _literal_name(parts[1]) if len(parts) > 1 and parts[0] is None else None
-            if name is None or parts[2:] not in ((), (None,)) or (len(parts) == 3 and name.startswith("*")):
-                self._others.append((number, _longest_literal(parts), parts))
-            elif len(parts) == 3:
-                self._folders[name] = number
-            elif name.startswith("*"):
-                self._suffixes[name[1:]] = number
+        for alternative in _expand_braces(pattern):
+            common = _COMMON_KIND.fullmatch(alternative)
+            if common is None:
+                literal = max(_NOT_LITERAL.split(alternative), key=len)
+                self._uncommon.append((number, "" if literal == "." else literal, alternative))
+            elif common["suffix"]:
+                self._suffixes[common["suffix"]] = number
             else:
-                self._names[name] = number
+                (self._folders if common["below"] else self._names)[common["name"]] = number
 
     def last(self, names: tuple[str, ...]) -> int:
         """Return the highest number of a matching pattern; -1 if none matches."""
@@ -118,143 +114,63 @@ class _Index:
             if number > best and name.endswith(suffix):
                 best = number
         path = "/".join(names)
-        for number, literal, parts in reversed(self._others):
+        for number, literal, pattern in reversed(self._uncommon):
             if number <= best:
                 break
-            if literal in path and _match_names(parts, names):
+            if literal in path and _matches_alternative(pattern, path):
                 return number
         return best
 
 
-def _longest_literal(parts: Parts) -> str:
-    """Return the longest text that every match of a pattern contains."""
-    runs = [""]
-    for tokens in parts:
-        runs.append("")
-        for token in tokens or ():
-            if isinstance(token, str):
-                runs[-1] += token
-            else:
-                runs.append("")
-    return max(runs, key=len)
-
-
-def _literal_name(tokens: tuple[Token, ...] | None) -> str | None:
-    """Return a name, or `*` and the end of a name; None for anything else."""
-    if not tokens:
-        return None
-    characters = tokens[1:] if tokens[0] is None else tokens
-    text = "".join(token for token in characters if isinstance(token, str))
-    if len(text) != len(characters):
-        return None
-    return f"*{text}" if tokens[0] is None else None if text.startswith("*") else text
+def _matches_alternative(pattern: str, path: str) -> bool:
+    return _compile(pattern).fullmatch(path + "/") is not None
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> tuple[Parts, ...]:
-    """Return the alternatives of `pattern`."""
-    return tuple(map(_compile, _expand(pattern)))
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern without braces, for paths with a slash at the end.
 
-
-def _compile(pattern: str) -> Parts:
-    parts: list[tuple[Token, ...] | None] = []
-    if pattern.endswith("/"):
-        pattern += "**"
-    for name in pattern.split("/"):
-        if name in ("", "."):
-            continue
-        if name == "**":
-            if not parts or parts[-1] is not None:
-                parts.append(None)
-        else:
-            parts.append(_tokens(name))
-    return tuple(parts)
-
-
-def _tokens(name: str) -> tuple[Token, ...]:
-    tokens: list[Token] = []
-    at = 0
-    while at < len(name):
-        character = name[at]
-        at += 1
-        if character == "*":
-            if not tokens or tokens[-1] is not None:
-                tokens.append(None)
-        elif character == "?":
-            tokens.append(_ANY_CHARACTER)
-        elif character == "\\" and at < len(name):
-            tokens.append(name[at])
-            at += 1
-        elif character == "[" and (end := _class_end(name, at)):
-            tokens.append(_class(name[at:end]))
-            at = end + 1
-        else:
-            tokens.append(character)
-    return tuple(tokens)
-
-
-def _class_end(name: str, at: int) -> int:
-    """Return the end of the class that begins before `at`; 0 if there is none. A `]` in first place belongs to it."""
-    first = at + 1 if name[at : at + 1] in ("!", "^") else at
-    return max(0, name.find("]", first + 1))
-
-
-def _class(body: str) -> Class:
-    negated = body[:1] in ("!", "^")
-    body = body[1:] if negated else body
-    ranges: list[tuple[str, str]] = []
-    at = 0
-    while at < len(body):
-        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
-            ranges.append((body[at], body[at + 2]))
-            at += 3
-        else:
-            ranges.append((body[at], body[at]))
-            at += 1
-    return negated, tuple(ranges)
-
-
-def _match_names(parts: Parts, names: tuple[str, ...]) -> bool:
-    return _match_sequence(parts, names, _match_name)
-
-
-def _match_name(tokens: tuple[Token, ...] | None, name: str) -> bool:
-    return _match_sequence(tokens or (), name, _match_character)
-
-
-def _match_sequence(pattern: Sequence[W], items: Sequence[str], matches_item: Callable[[W, str], bool]) -> bool:
-    """Return whether the pattern matches all items; None in it matches any number.
-
-    One position to backtrack to is enough, as the last None can always match more.
+    The names between two `**`, and the characters between two `*`, match where they first can, in an atomic group.
     """
-    place = index = 0
-    back: tuple[int, int] | None = None
-    while index < len(items):
-        if place < len(pattern):
-            element = pattern[place]
-            if element is None:
-                back = (place, index)
-                place += 1
-                continue
-            if matches_item(element, items[index]):
-                place += 1
-                index += 1
-                continue
-        if back is None:
-            return False
-        place, index = back[0] + 1, back[1] + 1
-        back = (back[0], index)
-    return all(element is None for element in pattern[place:])
+    groups = [""]
+    for name in (pattern + "**" if pattern.endswith("/") else pattern).split("/"):
+        if name == "**":
+            groups.append("")
+        elif name not in ("", "."):
+            groups[-1] += _name_expression(name) + "/"
+    return re.compile(_join_lazily(groups, "(?:[^/]*/)"))
 
 
-def _match_character(token: Token, character: str) -> bool:
-    if isinstance(token, str):
-        return token == character
-    negated, ranges = token or _ANY_CHARACTER
-    return negated != any(first <= character <= last for first, last in ranges)
+def _name_expression(name: str) -> str:
+    groups = [""]
+    for token in _TOKEN.finditer(name):
+        if token["star"]:
+            groups.append("")
+        elif token["any"]:
+            groups[-1] += "[^/]"
+        elif token["ranges"]:
+            groups[-1] += _class_expression(token["negation"], token["ranges"])
+        else:
+            groups[-1] += re.escape(token["escaped"] or token["literal"])
+    return _join_lazily(groups, "[^/]")
 
 
-def _expand(pattern: str) -> list[str]:
+def _join_lazily(groups: list[str], gap: str) -> str:
+    first, *middle, last = groups if len(groups) > 1 else [*groups, ""]
+    atomic = "".join(f"(?>{gap}*?{group})" for group in middle if group)
+    return f"{first}{atomic}" + (f"{gap}*{last}" if len(groups) > 1 else "")
+
+
+def _class_expression(negation: str, text: str) -> str:
+    ranges = [(part[0], part[-1]) for part in re.findall(r".-.|.", text, re.DOTALL)]
+    expression = "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in ranges if first <= last)
+    if negation:
+        return f"[^/{expression}]"
+    return f"(?!/)[{expression}]" if expression else "(?!)"
+
+
+@lru_cache(maxsize=1024)
+def _expand_braces(pattern: str) -> list[str]:
     """Expand braces, outermost first; a brace that is not closed or contains no comma is literal."""
     expanded: list[str] = []
     remaining = [(pattern, 0)]
@@ -265,11 +181,11 @@ def _expand(pattern: str) -> list[str]:
             expanded.append(text)
             continue
         opened, commas, closed = brace
-        edges = [opened, *commas, closed]
-        if len(commas) == 0:
+        if not commas:
             remaining.append((text, closed + 1 if "{" not in text[opened + 1 : closed] else opened + 1))
             continue
-        remaining += [(text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in pairwise(edges)]
+        edges = pairwise((opened, *commas, closed))
+        remaining += [(text[:opened] + text[a + 1 : b] + text[closed + 1 :], opened) for a, b in edges]
         if len(expanded) + len(remaining) > _MAX_ALTERNATIVES:
             return [pattern]
     return expanded
@@ -279,21 +195,13 @@ def _first_brace(text: str, start: int) -> tuple[int, list[int], int] | None:
     """Return the first closed brace at or after `start`: where it opens, its own commas, where it closes."""
     opened: list[tuple[int, list[int]]] = []
     braces: list[tuple[int, list[int], int]] = []
-    at = start
-    while at < len(text):
-        character = text[at]
-        if character == "\\":
-            at += 1
-        elif character == "[" and (end := _class_end(text, at + 1)) and "/" not in text[at:end]:
-            at = end
-        elif character == "{":
-            opened.append((at, []))
-        elif character == "," and opened:
-            opened[-1][1].append(at)
-        elif character == "}" and opened:
-            begin, commas = opened.pop()
-            braces.append((begin, commas, at))
+    for token in _BRACE_TOKEN.finditer(text, start):
+        if token[0] == "{":
+            opened.append((token.start(), []))
+        elif token[0] == "," and opened:
+            opened[-1][1].append(token.start())
+        elif token[0] == "}" and opened:
+            braces.append((*opened.pop(), token.start()))
             if not opened:
                 break
-        at += 1
     return min(braces, default=None)

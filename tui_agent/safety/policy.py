@@ -30,37 +30,10 @@ from tui_agent.safety.roots import safety_table
 from tui_agent.settings import Settings
 
 Decision: TypeAlias = Literal["run", "ask", "refuse"]
-Row: TypeAlias = Literal[
-    "reading",
-    "reading_more",
-    "edit",
-    "sensitive",
-    "protected",
-    "outside",
-    "unasked",
-    "command",
-    "high",
-    "critical",
-    "always_ask",
-]
 
 _COLUMNS = (ApprovalMode.ASK, ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO, ApprovalMode.READ_ONLY)
-_MATRIX: dict[Row, tuple[Decision, Decision, Decision, Decision]] = {
-    "reading": ("run", "run", "run", "run"),
-    "reading_more": ("ask", "ask", "ask", "refuse"),
-    "edit": ("ask", "run", "run", "refuse"),
-    "sensitive": ("ask", "ask", "ask", "refuse"),
-    "protected": ("ask", "ask", "ask", "refuse"),
-    "outside": ("ask", "ask", "ask", "refuse"),
-    "unasked": ("run", "run", "run", "run"),
-    "command": ("ask", "ask", "run", "refuse"),
-    "high": ("ask", "ask", "ask", "refuse"),
-    "critical": ("ask", "ask", "ask", "refuse"),
-    "always_ask": ("ask", "ask", "ask", "refuse"),
-}
-_UNGRANTABLE: frozenset[Row] = frozenset({"protected", "critical", "always_ask"})
-"""Rows that no grant covers."""
-
+_UNGRANTABLE = frozenset(("protected", "critical", "always_ask"))
+"""Rows of the matrix that no grant covers."""
 _STRICTNESS: tuple[Decision, ...] = ("run", "ask", "refuse")
 
 
@@ -93,7 +66,10 @@ def judge(
         return Verdict(decision="ask", rule="A folder is interpreted only once you trust it")
     row = _row(action)
     decision = _decide(row, approval_mode, settings, sandboxed)
-    reason = _reason(row, action, approval_mode)
+    if approval_mode is ApprovalMode.READ_ONLY and decision == "refuse":
+        reason = _refusal("Approval mode read-only", action)
+    else:
+        reason = safety_table()["matrix"][row][-1].format(approval_mode=approval_mode)
     if mode.reads_only and not isinstance(action, ReadAction):
         mode_decision = _read_only_decision(row, action, mode)
         if _STRICTNESS.index(mode_decision) > _STRICTNESS.index(decision):
@@ -107,92 +83,54 @@ def judge(
     return Verdict(decision=decision, rule=reason)
 
 
-def _row(action: ReadAction | EditAction | RunAction) -> Row:
-    """Return the strictest row of A4 that applies."""
+def _row(action: ReadAction | EditAction | RunAction) -> str:
+    """Return the strictest row of A4's matrix that applies."""
     match action:
         case ReadAction():
-            return "reading_more" if action.outside or action.credentials else "reading"
-        case EditAction(protected=True):
-            return "protected"
-        case EditAction(outside=True):
-            return "outside"
+            return "reading_credentials" if action.credentials else "reading_outside" if action.outside else "reading"
         case EditAction():
-            return "sensitive" if action.sensitive else "edit"
+            return next((name for name in ("protected", "outside", "sensitive") if getattr(action, name)), "edit")
         case RunAction(always_ask=True):
             return "always_ask"
-        case RunAction(severity=Severity.CRITICAL):
-            return "critical"
-        case RunAction(severity=Severity.HIGH):
-            return "high"
+        case RunAction(severity=Severity.NONE):
+            return "safe_command" if action.safe else "command"
         case RunAction():
-            return "unasked" if action.safe and action.severity is Severity.NONE else "command"
+            return str(action.severity)
 
 
-def _decide(row: Row, approval_mode: ApprovalMode, settings: Settings, sandboxed: bool) -> Decision:
+def _cell(row: str, approval_mode: ApprovalMode) -> Decision:
+    decision: Decision = safety_table()["matrix"][row][_COLUMNS.index(approval_mode)]
+    return decision
+
+
+def _decide(row: str, approval_mode: ApprovalMode, settings: Settings, sandboxed: bool) -> Decision:
     """Return the cell of the matrix, as changed by the settings."""
-    decision = _MATRIX[row][_COLUMNS.index(approval_mode)]
     match row, approval_mode:
-        case "unasked", ApprovalMode.ASK if not settings.auto_run:
+        case "safe_command", ApprovalMode.ASK if not settings.auto_run:
             return "ask"
         case "sensitive", (ApprovalMode.AUTO_EDIT | ApprovalMode.AUTO) if settings.auto_approve_sensitive_edits:
             return "run"
         case "high", ApprovalMode.AUTO if settings.auto_approve_high and sandboxed:
             return "run"
-    return decision
+    return _cell(row, approval_mode)
 
 
-def _read_only_decision(row: Row, action: EditAction | RunAction, mode: Mode) -> Decision:
+def _read_only_decision(row: str, action: EditAction | RunAction, mode: Mode) -> Decision:
     """Return what a read-only mode allows: safe commands only in review mode (W11)."""
     if isinstance(action, RunAction) and mode is not Mode.REVIEW:
         return "refuse"
-    return _MATRIX[row][_COLUMNS.index(ApprovalMode.READ_ONLY)]
-
-
-def _reason(row: Row, action: ReadAction | EditAction | RunAction, approval_mode: ApprovalMode) -> str:
-    if approval_mode is ApprovalMode.READ_ONLY and _MATRIX[row][-1] == "refuse":
-        return _refusal("Approval mode read-only", action)
-    return {
-        "reading": "Reading inside the workspace needs no leave",
-        "reading_more": _reading_reason(action),
-        "edit": f"Approval mode {approval_mode}: edits inside the workspace",
-        "sensitive": "This file is on the list of sensitive files",
-        "protected": "This file is protected: its change is always asked for",
-        "outside": "This file lies outside the workspace",
-        "unasked": "This command can only read and print",
-        "command": f"Approval mode {approval_mode}: {_command_kind(action)}",
-        "high": "This command can do lasting harm (high severity)",
-        "critical": "This command can destroy data beyond repair (critical severity)",
-        "always_ask": "This kind of command is always asked for",
-    }[row]
-
-
-def _reading_reason(action: ReadAction | EditAction | RunAction) -> str:
-    if isinstance(action, ReadAction) and action.credentials:
-        return "This file holds credentials"
-    return "This lies outside the workspace"
-
-
-def _command_kind(action: ReadAction | EditAction | RunAction) -> str:
-    if not isinstance(action, RunAction):
-        return ""
-    if action.severity is Severity.NONE:
-        return "commands that may do more than read and print"
-    return f"commands of {action.severity} severity"
+    return _cell(row, ApprovalMode.READ_ONLY)
 
 
 def _refusal(mode: str, action: ReadAction | EditAction | RunAction) -> str:
     """Return why a read-only mode refuses an action, and what the model can do instead (W11)."""
     if isinstance(action, ReadAction):
-        return f"{mode} keeps to the workspace and to files without credentials; go on without this file"
-    if isinstance(action, EditAction) and mode == f"{Mode.PLAN} mode":
-        return (
-            f"{mode} changes no file: propose the change in your reply, and what it means for the plan by update_plan"
-        )
-    if isinstance(action, EditAction):
-        return f"{mode} changes no file; describe the change in your reply, the user can switch modes to have it made"
-    if mode.endswith(" mode") and mode != f"{Mode.REVIEW} mode":
-        return f"{mode} runs no commands; use the tools that read and search, or tell the user what to run"
-    return f"{mode} runs only commands that read and print; use the reading tools, or tell the user what to run"
+        kind = "reading"
+    elif isinstance(action, EditAction):
+        kind = "edit_in_plan_mode" if mode == f"{Mode.PLAN} mode" else "edit"
+    else:
+        kind = "any_command" if mode.endswith(" mode") and mode != f"{Mode.REVIEW} mode" else "command"
+    return str(safety_table()["refusals"][kind].format(mode=mode))
 
 
 # --- grants ---

@@ -24,7 +24,7 @@ from tui_agent.text import make_visible
 safety_table = partial(read_table, __file__, "tables.toml")
 
 
-def _asking(name: str) -> tuple[tuple[str, bool], ...]:
+def _approval_patterns(name: str) -> tuple[tuple[str, bool], ...]:
     """Return a list of the table as patterns that need approval."""
     return tuple((glob, False) for glob in safety_table()[name])
 
@@ -63,7 +63,7 @@ class Roots:
         """Unique names of the folders (T6)."""
         self.scratch: Path | None = _real(scratch) if scratch else None
         self._own_folders = _own_folders()
-        self._sensitive = globs.GlobList((*_asking("sensitive"), *(sensitive or {}).items()))
+        self._sensitive = globs.GlobList((*_approval_patterns("sensitive"), *(sensitive or {}).items()))
         self._protected = globs.GlobList((glob, False) for glob in protected)
 
     def resolve(self, path: str) -> Target:
@@ -73,14 +73,14 @@ class Roots:
         that contains it. Does file IO, but reads only `.git` files. Raises PathError.
         """
         _check(path)
-        end, passed = follow(self._absolute(path))
-        root = self._root_of(end)
-        flags = [self._flags(step) for step in passed]
+        real, visited = follow_links(self._absolute(path))
+        root = self._root_of(real)
+        flags = [self._flags(location) for location in visited]
         return Target(
-            path=Path(end),
-            display=self._display(end, root),
+            path=Path(real),
+            display=self._display(real, root),
             outside=root is None,
-            protected=any(protected for protected, _, _ in flags) or self._is_git_data(end),
+            protected=any(protected for protected, _, _ in flags) or self._is_git_data(real),
             sensitive=any(sensitive for _, sensitive, _ in flags),
             credentials=any(credentials for _, _, credentials in flags),
         )
@@ -141,8 +141,8 @@ class Roots:
     def _root_of(self, path: str) -> Path | None:
         """Return the innermost root, or the scratch folder, that contains `path`."""
         folders = (*self.folders, *([self.scratch] if self.scratch else ()))
-        around = [folder for folder in folders if _is_within(Path(path), folder)]
-        return max(around, key=lambda folder: len(folder.parts), default=None)
+        containing = [folder for folder in folders if _is_within(Path(path), folder)]
+        return max(containing, key=lambda folder: len(folder.parts), default=None)
 
     def _is_own(self, path: str, root: Path | None) -> bool:
         """Return whether the path is in our settings or sessions, but not in a root there (the demo workspace)."""
@@ -165,13 +165,13 @@ class Roots:
         root = self._root_of(path)
         inner = path if root is None else os.path.relpath(path, root)
         matched = inner if root is not None and root == self.scratch else path
-        return self._matches_protected(path, matched), self._sensitive.ask(inner), credentials_at(matched)
+        return self._matches_protected(path, matched), self._sensitive.needs_approval(inner), credentials_at(matched)
 
     def _matches_protected(self, path: str, matched: str) -> bool:
         """Match the built-in patterns against `matched`, the user's against the path below its root."""
         root = self._root_of(path)
         inner = path if root is None else os.path.relpath(path, root)
-        return _protected().ask(matched) or self._protected.ask(inner) or self._is_own(path, root)
+        return _protected().needs_approval(matched) or self._protected.needs_approval(inner) or self._is_own(path, root)
 
     def _is_git_data(self, path: str) -> bool:
         """Return whether the path is in a repository's data: behind a `.git` link or file, or in a bare repository."""
@@ -184,48 +184,50 @@ class Roots:
 
 @cache
 def _protected() -> globs.GlobList:
-    return globs.GlobList(_asking("protected"))
+    return globs.GlobList(_approval_patterns("protected"))
 
 
 @cache
 def _credentials() -> globs.GlobList:
-    return globs.GlobList((*_asking("credentials"), *((glob, True) for glob in safety_table()["no_credentials"])))
+    return globs.GlobList(
+        (*_approval_patterns("credentials"), *((glob, True) for glob in safety_table()["no_credentials"]))
+    )
 
 
 def credentials_at(path: str) -> bool:
     """Return whether a file with this resolved path contains credentials, so that reading it needs approval (A2)."""
-    return _credentials().ask(path)
+    return _credentials().needs_approval(path)
 
 
-def follow(path: str) -> tuple[str, list[str]]:
+def follow_links(path: str) -> tuple[str, list[str]]:
     """Return the real path of an absolute path, and all paths that links lead through, including the real one.
 
     Missing components are taken literally. Raises PathError for a loop of links.
     """
     remaining = [name for name in reversed(path.split("/")) if name not in ("", ".")]
-    passed = [path]
-    real: list[str] = []
+    visited = [path]
+    resolved: list[str] = []
     links = 0
     while remaining:
         name = remaining.pop()
         if name == "..":
-            if real:
-                real.pop()
+            if resolved:
+                resolved.pop()
             continue
-        current = "/" + "/".join((*real, name))
+        current = "/" + "/".join((*resolved, name))
         target = _link_target(current)
         if target is None:
-            real.append(name)
+            resolved.append(name)
             continue
         links += 1
         if links > MAX_LINKS:
             raise PathError("This path goes round in a circle of symbolic links.", "loop")
-        passed.append("/".join((current, *reversed(remaining))))
+        visited.append("/".join((current, *reversed(remaining))))
         if target.startswith("/"):
-            real = []
+            resolved = []
         remaining += [part for part in reversed(target.split("/")) if part not in ("", ".")]
-    end = "/" + "/".join(real)
-    return end, [*passed, end]
+    real = "/" + "/".join(resolved)
+    return real, [*visited, real]
 
 
 def _check(path: str) -> None:
@@ -262,7 +264,7 @@ def _expand_home(path: str) -> str | None:
 
 
 def _real(folder: Path) -> Path:
-    return Path(follow(os.path.abspath(folder))[0])
+    return Path(follow_links(os.path.abspath(folder))[0])
 
 
 def _names(folders: Sequence[Path]) -> tuple[str, ...]:
@@ -300,16 +302,16 @@ def _git_data(folder: str) -> Iterable[Path]:
     try:
         if not os.path.lexists(link):
             return
-        real = follow(link)[0]
+        real = follow_links(link)[0]
         yield Path(real)
         line = _read_line(real)
         if line is None or not line.startswith("gitdir:"):
             return
-        data = follow(os.path.join(folder, line.removeprefix("gitdir:").strip()))[0]
+        data = follow_links(os.path.join(folder, line.removeprefix("gitdir:").strip()))[0]
         yield Path(data)
         shared = _read_line(f"{data}/commondir")
         if shared:
-            yield Path(follow(os.path.join(data, shared))[0])
+            yield Path(follow_links(os.path.join(data, shared))[0])
     except PathError:
         return
 

@@ -41,6 +41,7 @@ from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue
 from tui_agent.platform import landlock
 from tui_agent.platform.proc import SandboxSpec, Stage
+from tui_agent.platform.programs import find_program
 from tui_agent.safety.roots import Roots
 
 Kind: TypeAlias = Literal["bwrap", "landlock", "none"]
@@ -118,16 +119,10 @@ def find_sandbox(workspace: Path | None = None) -> Sandbox:
 
 
 def _find_bwrap(workspace: Path | None) -> str:
-    """Return the absolute path of a working bubblewrap; empty if there is none, as in many containers."""
-    for folder in os.environ.get("PATH", "").split(":"):
-        path = os.path.realpath(os.path.join(folder, "bwrap"))
-        if not os.path.isabs(folder) or not os.access(path, os.X_OK):
-            continue
-        if workspace is not None and Path(path).is_relative_to(workspace):
-            continue
-        if _works([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/true"]):
-            return path
-    return ""
+    """Return the absolute path of bubblewrap; empty if it is missing or does not work, as in many containers."""
+    program = find_program("bwrap", [workspace] if workspace else [])
+    works = program and _works([str(program), *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/true"])
+    return str(program) if works else ""
 
 
 def _works(command: Sequence[str]) -> bool:
@@ -135,8 +130,7 @@ def _works(command: Sequence[str]) -> bool:
         process = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             cwd="/",
             env={"PATH": "/usr/bin:/bin"},
             timeout=PROBE_TIMEOUT,
