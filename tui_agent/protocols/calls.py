@@ -12,6 +12,7 @@ import msgspec
 
 from tui_agent.common.domain import ToolCall, ToolSpec
 from tui_agent.protocols.offer import METADATA_KEYS, OfferedTools, clean_tool_name
+from tui_agent.protocols.python_source import PARSE_ERRORS
 from tui_agent.protocols.repair import TruncatedString, UnreadableJson, repair_json
 from tui_agent.text.patterns import Patterns
 
@@ -130,8 +131,7 @@ def _interpret_wrapper(key: str, value: dict[str, Any], cut: str, raw: str, offe
     if answer:
         reason = "A reply holds either tool_calls or a response, not both; none of its calls was run."
         return Interpretation(kind="calls", error=reason, answer=answer, key=key)
-    found = _interpret_list(items, cut, raw, offer, True)
-    return Interpretation(kind="calls", calls=found.calls, error=found.error, key=key)
+    return msgspec.structs.replace(_interpret_list(items, cut, raw, offer, True), key=key)
 
 
 def _interpret_object(value: dict[str, Any], cut: str, raw: str, offer: OfferedTools, wrapped: bool) -> Interpretation:
@@ -204,7 +204,7 @@ def _is_attempt(value: dict[str, Any], call: ToolCall, offer: OfferedTools) -> b
 
 
 def _read_call(value: dict[str, Any], cut: str, raw: str, offer: OfferedTools) -> ToolCall | str:
-    """Return the call in an object, or what is wrong with it."""
+    """Return the call in an object, or an error for the model. `cut`: what is missing at the end of `raw`."""
     if isinstance(nested := value.get("function"), dict):
         return _read_call(nested, cut, raw, offer) if "function" not in nested or "name" in nested else "no tool"
     name_key = _name_key(value, offer)
@@ -230,8 +230,7 @@ def _read_call(value: dict[str, Any], cut: str, raw: str, offer: OfferedTools) -
 
 def _name_key(value: dict[str, Any], offer: OfferedTools) -> str:
     keys = [key for key in _NAME_KEYS if isinstance(value.get(key), str)]
-    known = [key for key in keys if offer.find(value[key]) is not None]
-    return next(iter(known or keys), "")
+    return next((key for key in keys if offer.find(value[key]) is not None), keys[0] if keys else "")
 
 
 def _argument_key(value: Any, tool: ToolSpec | None, offer: OfferedTools) -> str:
@@ -258,7 +257,7 @@ def _is_schema(arguments: dict[str, Any], tool: ToolSpec | None, offer: OfferedT
 
 
 def _read_arguments(value: Any, tool: ToolSpec | None, offer: OfferedTools) -> dict[str, Any] | str:
-    """Return the arguments as an object, or what is wrong with them."""
+    """Return the arguments as an object, or an error for the model."""
     for _ in range(2):
         if not isinstance(value, str):
             break
@@ -300,7 +299,7 @@ def code_calls(body: str, offer: OfferedTools) -> Interpretation:
     try:
         statements = parse_code(body).body if len(body) <= CODE_LIMIT else []
         calls = [_code_call(node, offer) for node in _call_nodes(statements, offer)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except PARSE_ERRORS:
         return Interpretation(kind="calls", error=_UNREADABLE)
     return Interpretation(kind="calls", calls=tuple(calls), error=_first_fault(calls) if calls else _UNREADABLE)
 
@@ -308,26 +307,25 @@ def code_calls(body: str, offer: OfferedTools) -> Interpretation:
 def list_calls(body: str, offer: OfferedTools) -> Interpretation:
     """Interpret `[name(key="value"), …]` without markup: calls if all tools are offered and get their required
     arguments by name, attempts if a tool isn't offered."""
-    found = code_calls(body, offer)
-    if not found.calls or found.error:
+    result = code_calls(body, offer)
+    if not result.calls or result.error:
         return DATA
-    if any(offer.find(call.name) is None for call in found.calls):
-        return Interpretation(kind="attempt", calls=found.calls)
+    if any(offer.find(call.name) is None for call in result.calls):
+        return Interpretation(kind="attempt", calls=result.calls)
     has_positional = any(isinstance(node, ast.Call) and node.args for node in ast.walk(parse_code(body)))
-    is_missing = any((tool := offer.find(call.name)) and offer.missing(tool, call.arguments) for call in found.calls)
-    return DATA if has_positional or is_missing else found
+    is_missing = any((tool := offer.find(call.name)) and offer.missing(tool, call.arguments) for call in result.calls)
+    return DATA if has_positional or is_missing else result
 
 
 def _call_nodes(statements: list[ast.stmt], offer: OfferedTools) -> list[ast.Call]:
     """Return the calls in these statements. Raises ValueError for other statements."""
-    found: list[ast.Call] = []
+    calls: list[ast.Call] = []
     for statement in statements:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            continue
-        if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign):
+        if isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign):
+            calls += _nested_calls(statement.value, offer)
+        elif not isinstance(statement, ast.Import | ast.ImportFrom):
             raise ValueError(_UNREADABLE)
-        found += _nested_calls(statement.value, offer)
-    return found
+    return calls
 
 
 def _nested_calls(node: ast.expr | None, offer: OfferedTools) -> list[ast.Call]:
@@ -339,7 +337,7 @@ def _nested_calls(node: ast.expr | None, offer: OfferedTools) -> list[ast.Call]:
         return []
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         raise ValueError(_UNREADABLE)
-    if isinstance(node.func, ast.Name) and node.func.id == "print" and offer.find("print") is None:
+    if ast.unparse(node.func) == "print" and offer.find("print") is None:
         return [call for item in node.args for call in _nested_calls(item, offer)]
     return [node]
 
@@ -356,7 +354,7 @@ def _python_arguments(node: ast.Call, tool: ToolSpec | None) -> dict[str, Any] |
     """Return the arguments by name, positional ones in the order of the tool's parameters; None if they can't be
     determined."""
     fields = list(tool.parameters.get("properties", {})) if tool is not None else []
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if len(node.args) > len(fields):
         return None
     pairs = [*zip(fields, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
@@ -367,20 +365,20 @@ def _python_arguments(node: ast.Call, tool: ToolSpec | None) -> dict[str, Any] |
             return None
         literal = list(literal) if isinstance(literal, tuple) else literal
         if name is None and isinstance(literal, dict) and all(isinstance(key, str) for key in literal):
-            found |= literal
-        elif name is None or name in found or not isinstance(literal, str | int | float | bool | list | dict | None):
+            arguments |= literal
+        elif name is None or name in arguments or not isinstance(literal, str | int | float | list | dict | None):
             return None
         else:
-            found[name] = literal
-    return found
+            arguments[name] = literal
+    return arguments
 
 
 class _JsonLiterals(ast.NodeTransformer):
-    """Replaces JSON's literals by Python's."""
+    """Replaces JSON's literals with Python's."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        known = node.id in _JSON_LITERALS
-        return ast.copy_location(ast.Constant(_JSON_LITERALS[node.id]), node) if known else node
+        is_literal = node.id in _JSON_LITERALS
+        return ast.copy_location(ast.Constant(_JSON_LITERALS[node.id]), node) if is_literal else node
 
 
 NO_READABLE_CALL = "The markup of a call holds no call that can be read."
@@ -412,26 +410,20 @@ def interpret_tags(body: str, offer: OfferedTools) -> Interpretation:
     head = _RE.function.search(body)
     if head is None:
         return _interpret_other_tags(body, offer)
-    inner = body[head.end() :]
     tool, name = offer.resolve(head[1])
-    arguments, fault = _parameters(inner, tool, offer)
-    return _one_call(recovered_call(name, arguments, fault=fault, raw=body))
-
-
-def _parameters(inner: str, tool: ToolSpec | None, offer: OfferedTools) -> tuple[dict[str, Any], str]:
-    found: dict[str, Any] = {}
-    position = 0
-    while (head := _RE.parameter.search(inner, position)) is not None:
-        end = _RE.parameter_end.search(inner, head.end())
+    arguments: dict[str, Any] = {}
+    position = head.end()
+    while (parameter := _RE.parameter.search(body, position)) is not None:
+        end = _RE.parameter_end.search(body, parameter.end())
         if end is None:
-            return {}, _TRUNCATED
-        value = inner[head.end() : end.start()]
-        kind = {"true": "string", "false": "object"}.get(str(head["text"]).lower(), "")
-        found[head[1]] = _parse_value(value, head[1], tool, offer, kind)
-        position = max(end.end(), head.end())
-    if not found and re.match(r"\s*[^<\s]", inner[position:]):
-        return {}, "its arguments could not be read"
-    return found, ""
+            return _faulty(name, _TRUNCATED, body)
+        kind = {"true": "string", "false": "object"}.get(str(parameter["is_string"]).lower(), "")
+        value = body[parameter.end() : end.start()]
+        arguments[parameter[1]] = _parse_value(value, parameter[1], tool, offer, kind)
+        position = end.end()
+    if not arguments and re.match(r"\s*[^<\s]", body[position:]):
+        return _faulty(name, "its arguments could not be read", body)
+    return _one_call(recovered_call(name, arguments))
 
 
 def _parse_value(raw: str, name: str, tool: ToolSpec | None, offer: OfferedTools, markup_type: str = "") -> Any:
@@ -441,16 +433,13 @@ def _parse_value(raw: str, name: str, tool: ToolSpec | None, offer: OfferedTools
     """
     text = raw.removeprefix("\r").removeprefix("\n").removesuffix("\n").removesuffix("\r")
     kind = offer.field_type(tool, name) or markup_type
-    if kind == "string":
+    if kind not in ("integer", "number", "boolean", "array", "object") and (kind or text.strip()[:1] not in ("{", "[")):
         return text
-    is_json = kind in ("integer", "number", "boolean", "array", "object")
-    if is_json or (not kind and text.strip()[:1] in ("{", "[")):
-        try:
-            repaired = repair_json(text.strip())
-        except UnreadableJson:
-            return text
-        return text if repaired.cut or isinstance(repaired.value, TruncatedString) else repaired.value
-    return text
+    try:
+        repaired = repair_json(text.strip())
+    except UnreadableJson:
+        return text
+    return text if repaired.cut or isinstance(repaired.value, TruncatedString) else repaired.value
 
 
 def _interpret_other_tags(body: str, offer: OfferedTools) -> Interpretation:
@@ -462,11 +451,11 @@ def _interpret_other_tags(body: str, offer: OfferedTools) -> Interpretation:
         return _one_call(recovered_call(name, arguments))
     name_tag = _RE.name_tag.search(body)
     if name_tag is None:
-        called = list_calls(f"[{body.strip()}]", offer)
-        return called if called.kind == "calls" else Interpretation(kind="calls", error=NO_READABLE_CALL)
-    trailing = body[: name_tag.start()] + body[name_tag.end() :]
-    arguments_tag = _RE.arguments_tag.search(trailing)
-    inner = arguments_tag[2] if arguments_tag is not None else trailing
+        result = list_calls(f"[{body.strip()}]", offer)
+        return result if result.kind == "calls" else Interpretation(kind="calls", error=NO_READABLE_CALL)
+    remainder = body[: name_tag.start()] + body[name_tag.end() :]
+    arguments_tag = _RE.arguments_tag.search(remainder)
+    inner = arguments_tag[2] if arguments_tag is not None else remainder
     if inner.strip()[:1] == "{":
         return interpret_named(name_tag[2], inner.strip(), offer)
     tool, name = offer.resolve(name_tag[2])

@@ -21,29 +21,27 @@ def commands_in(body: str, language: str) -> list[str]:
     if any(_RE.prompt.match(line) for line in lines):
         return _session_commands(lines)
     if language in _RE.words("sessions"):
-        found = [_RE.more.sub("", line, count=1) for line in lines if line.startswith("> ")]
-        return [line for line in found if line]
-    content_lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if all(_is_simple(line) for line in content_lines):
-        return [line.strip() for line in content_lines]
-    script = "\n".join(lines).strip("\n")
-    return [script] if content_lines else []
+        return [line[2:] for line in lines if line.startswith("> ")]
+    content = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if any(_RE.script_line.search(line) or not _has_balanced_quotes(line) for line in content):
+        return ["\n".join(lines).strip("\n")]
+    return [line.strip() for line in content]
 
 
 def _session_commands(lines: list[str]) -> list[str]:
     """Return the text after prompts. An incomplete command continues after the `>` of the next lines, or on them."""
-    found: list[str] = []
+    commands: list[str] = []
     is_open = False
     for line in lines:
         prompt = _RE.prompt.match(line)
-        if prompt is not None and not is_open:
-            found.append(line[prompt.end() :].strip())
-        elif is_open:
-            found[-1] += "\n" + _RE.more.sub("", line, count=1)
+        if is_open:
+            commands[-1] += "\n" + _RE.continuation.sub("", line, count=1)
+        elif prompt is not None:
+            commands.append(line[prompt.end() :].strip())
         else:
             continue
-        is_open = _is_incomplete(found[-1])
-    return [item for item in found if not item.startswith("#")]
+        is_open = _is_incomplete(commands[-1])
+    return [command for command in commands if not command.startswith("#")]
 
 
 def _is_incomplete(command: str) -> bool:
@@ -52,14 +50,10 @@ def _is_incomplete(command: str) -> bool:
     heredoc = re.search(r"(?<!<)<<(?!<)-?[ \t]*['\"]?(\w+)", command)
     if heredoc is not None:
         return re.search(rf"^\t*{heredoc.group(1)}$", command, re.MULTILINE) is None
-    return not _is_quoted_well(command)
+    return not _has_balanced_quotes(command)
 
 
-def _is_simple(line: str) -> bool:
-    return _RE.shaped.search(line) is None and _is_quoted_well(line)
-
-
-def _is_quoted_well(text: str) -> bool:
+def _has_balanced_quotes(text: str) -> bool:
     try:
         shlex.split(text, comments=True)
     except ValueError:
@@ -107,54 +101,54 @@ class FencedBlock(msgspec.Struct, frozen=True):
 
 def fenced_blocks(text: str) -> list[FencedBlock]:
     """Return the fenced blocks of a reply, in order."""
-    found = []
+    blocks = []
     lines = text.splitlines(keepends=True)
-    end = 0
-    for start, end_line, info, shown, closed in _iter_fences(lines):
-        body = shown
-        preceding = [line.strip() for line in lines[end:start] if line.strip()][-1:]
-        end = end_line
+    previous_end = 0
+    for start, end, info, body, closed in _iter_fences(lines):
+        preceding = next((line.strip() for line in reversed(lines[previous_end:start]) if line.strip()), "")
+        previous_end = end
         language = info.split()[0].lower() if info else ""
-        name, labelled = _block_name(info, preceding[0] if preceding else "")
-        if not name and not language and preceding and _RE.running.search(preceding[0]):
+        name, labelled = _block_name(info, preceding)
+        if not name and not language and _RE.output_label.search(preceding):
             language = "output"
         files = _split_files(body)
         if len(files) > 1:
-            found += [FencedBlock(path, language, part, closed, "", True) for path, part in files]
+            blocks += [FencedBlock(path, language, part, closed, "", True) for path, part in files]
             continue
-        comment = _RE.comment.match(body.split("\n", 1)[0])
-        if comment and PATH.fullmatch(comment.group(1)):
-            commented = comment.group(1)
-            if not name or name.rsplit("/", 1)[-1] == commented.rsplit("/", 1)[-1]:
-                name, body, labelled = name or commented, body.partition("\n")[2], True
-        found.append(FencedBlock(name, language, body, closed, preceding[0] if preceding else "", labelled))
-    return found
+        first_line, _, following = body.partition("\n")
+        comment = _RE.comment.match(first_line)
+        path = comment.group(1) if comment and PATH.fullmatch(comment.group(1)) else ""
+        if path and (not name or name.rsplit("/", 1)[-1] == path.rsplit("/", 1)[-1]):
+            blocks.append(FencedBlock(name or path, language, following, closed, preceding, True))
+        else:
+            blocks.append(FencedBlock(name, language, body, closed, preceding, labelled))
+    return blocks
 
 
 def _split_files(body: str) -> list[tuple[str, str]]:
     """Return (path, text) of each file in a block that shows several, each below a comment with its path."""
-    found: list[tuple[str, list[str]]] = []
+    files: list[tuple[str, list[str]]] = []
     for line in body.splitlines(keepends=True):
         comment = _RE.comment.match(line.rstrip("\r\n"))
         if comment is not None and not line[0].isspace() and PATH.fullmatch(comment.group(1)):
-            found.append((comment.group(1), []))
-        elif not found:
+            files.append((comment.group(1), []))
+        elif not files:
             return []
         else:
-            found[-1][1].append(line)
-    return [(path, "".join(lines).strip("\n") + "\n") for path, lines in found]
+            files[-1][1].append(line)
+    return [(path, "".join(lines).strip("\n") + "\n") for path, lines in files]
 
 
 def fence_spans(lines: list[str]) -> list[tuple[int, int]]:
     """Return the first line of each fenced block, and the line after it."""
-    return [(start, end_line) for start, end_line, *_ in _iter_fences(lines)]
+    return [(start, end) for start, end, *_ in _iter_fences(lines)]
 
 
 def _block_name(info: str, preceding: str) -> tuple[str, bool]:
     """Return the path in the fence's own line or alone on the preceding line, with True; else the one that line
     mentions last, with False."""
-    if (found := PATH.search(info)) is not None:
-        return found.group(0), True
+    if (path := PATH.search(info)) is not None:
+        return path.group(0), True
     stripped = _RE.label.sub("", preceding).strip("*`:# ")
     if PATH.fullmatch(stripped):
         return stripped, True
@@ -165,43 +159,38 @@ def _block_name(info: str, preceding: str) -> tuple[str, bool]:
 def _iter_fences(lines: list[str]) -> Iterator[tuple[int, int, str, str, bool]]:
     """Yield first line, line after the end, info string, body, whether it is closed. In a Markdown block, a fence with
     a language opens a nested block."""
-    line_number = 0
-    while line_number < len(lines):
-        opening = _RE.fence.match(lines[line_number].rstrip("\r\n"))
+    end = -1
+    for start, line in enumerate(lines):
+        opening = _RE.fence.match(line.rstrip("\r\n")) if start > end else None
         if opening is None:
-            line_number += 1
             continue
-        mark, info, start = opening.group(1), opening.group(2).strip(), line_number
-        end = _fence_end(
-            lines, line_number + 1, mark, is_nesting=_is_markdown(info, lines[max(0, line_number - 2) : line_number])
-        )
-        if not info and _RE.heading.match("".join(lines[line_number + 1 : line_number + 3]).lstrip()):
-            nested = _fence_end(lines, line_number + 1, mark, is_nesting=True)
+        mark, info, begin = opening.group(1), opening.group(2).strip(), start + 1
+        end = _fence_end(lines, begin, mark, is_nesting=_is_markdown(info, lines[max(0, start - 2) : start]))
+        if not info and _RE.heading.match("".join(lines[begin : begin + 2]).lstrip()):
+            nested = _fence_end(lines, begin, mark, is_nesting=True)
             end = nested if nested < len(lines) else end
-        body = "".join(lines[line_number + 1 : end])
-        if PATH.fullmatch(body.strip()) and end + 1 < len(lines) and lines[end + 1].strip():
-            info, begin = body.strip(), end + 1  # a fence around the name alone; the file follows
+        name = "".join(lines[begin:end]).strip()
+        if PATH.fullmatch(name) and end + 1 < len(lines) and lines[end + 1].strip():
+            info, begin = name, end + 1  # a fence around the name alone; the file follows
             if _RE.fence.match(lines[begin].rstrip("\r\n")):
                 begin += 1
             end = _fence_end(lines, begin, mark, is_nesting=info.endswith((".md", ".markdown")))
-            body = "".join(lines[begin:end])
-        yield start, end + 1, info, body, end < len(lines)
-        line_number = end + 1
+        yield start, end + 1, info, "".join(lines[begin:end]), end < len(lines)
 
 
-def _fence_end(lines: list[str], line_number: int, mark: str, *, is_nesting: bool) -> int:
+def _fence_end(lines: list[str], begin: int, mark: str, *, is_nesting: bool) -> int:
+    """Return the line that closes a fence whose content begins at `begin`, or the number of lines."""
     depth = 0
-    while line_number < len(lines):
-        fence = _RE.fence.match(lines[line_number].rstrip("\r\n"))
+    for number in range(begin, len(lines)):
+        fence = _RE.fence.match(lines[number].rstrip("\r\n"))
         if fence is not None and fence.group(1).startswith(mark):
             if fence.group(2).strip():
                 depth += is_nesting
             elif depth:
                 depth -= 1
             else:
-                return line_number
-        line_number += 1
-    return line_number
+                return number
+    return len(lines)
 
 
 def _is_markdown(info: str, preceding: list[str]) -> bool:

@@ -11,13 +11,15 @@ import msgspec
 from tui_agent.protocols.file_blocks import PATH, FencedBlock, commands_in, fence_spans, fenced_blocks
 from tui_agent.protocols.file_parts import merge_shown
 from tui_agent.protocols.json_parts import load_json, load_partial_object
-from tui_agent.protocols.python_source import parse_module, top_level_names
+from tui_agent.protocols.python_source import module_name, parse_module, top_level_names
 from tui_agent.protocols.removals import AllowedRemovals
 from tui_agent.protocols.source_lines import char_similarity, similarity
 from tui_agent.text.patterns import Patterns
 
 _RE = Patterns("tui_agent.protocols", "targets")
 
+MAX_REQUEST = 20_000
+"""Maximum length of a request that is searched, in characters."""
 _SUFFIXES = {
     "python": "py",
     "python3": "py",
@@ -45,16 +47,17 @@ class BlockTargets:
     """Assigns the blocks of a reply to files."""
 
     def __init__(self, known: Mapping[str, str], request: str, shown: Sequence[FencedBlock]) -> None:
-        """`known`: path → content; `shown`: the blocks that show files."""
+        """`known`: path → content of the project's files; `shown`: the blocks that show files."""
         self._known = known
         self._requested = _requested_files(request, known)
+        """Path as spelled in the request → the file it means."""
         self._new_files = [path for path in dict.fromkeys(self._requested.values()) if path not in known]
         self._names = {block.name.removeprefix("./") for block in shown if block.name}
         self._is_only_block = len(shown) == 1
         self._unassigned: list[tuple[str, FencedBlock]] = []
 
     def assign(self, block: FencedBlock, merged: Mapping[str, str]) -> str:
-        """Return the path of a block's file; empty if that is unclear. `merged`: the files made by earlier blocks."""
+        """Return the file of a block; empty if that is unclear. `merged`: the files written by earlier blocks."""
         target = self._assign(block, merged)
         if target.endswith(".py") and _only_uses_module(
             block.body, target, self._known.get(target, merged.get(target, ""))
@@ -77,11 +80,11 @@ class BlockTargets:
         if not block.name:
             return self._guess(block, suffix, merged)
         target = self._named_file(block)
-        unmade = [name for name in self._new_files if name not in merged and _has_suffix(name, suffix)]
-        if target not in self._known and target not in self._new_files and len(unmade) == 1:
-            target = unmade[0]  # the reply calls the new file otherwise than the request
+        pending = [name for name in self._new_files if name not in merged and _has_suffix(name, suffix)]
+        if target not in self._known and target not in self._new_files and len(pending) == 1:
+            target = pending[0]  # the reply names the new file differently than the request
         elif self._known.get(target, "").strip() == block.body.strip() != "":
-            same_name = [name for name in unmade if _base_name(name) == _base_name(target)]
+            same_name = [name for name in pending if _base_name(name) == _base_name(target)]
             target = same_name[0] if len(same_name) == 1 and same_name[0] not in self._names else target
         if block.is_sample and target in merged and not self._is_version(block, target, merged):
             return ""
@@ -98,7 +101,7 @@ class BlockTargets:
             return self._requested[name]
         if name in self._known and "/" in name:
             return name
-        stripped = _RE.made_up.sub("", name)
+        stripped = _RE.placeholder.sub("", name)
         requested = [path for path in dict.fromkeys(self._requested.values()) if _base_name(path) == _base_name(name)]
         if len(requested) == 1 and not ({requested[0], *self._spellings(requested[0])} & self._names):
             is_near = "/" not in stripped or _ends_with(stripped, requested[0]) or _ends_with(requested[0], stripped)
@@ -123,32 +126,30 @@ class BlockTargets:
         if name.endswith(".py"):
             return bool(top_level_names(block.body) & top_level_names(text)) or _is_similar(text, block.body)
         if name.endswith(".json"):
-            was, now = load_json(text), load_json(load_partial_object(block.body))
-            if isinstance(was, dict) and isinstance(now, dict) and was.keys() & now.keys():
+            old, new = load_json(text), load_json(load_partial_object(block.body))
+            if isinstance(old, dict) and isinstance(new, dict) and old.keys() & new.keys():
                 return True
         return _is_similar(text, block.body)
 
     def _guess(self, block: FencedBlock, suffix: str, merged: Mapping[str, str]) -> str:
-        body = block.body
-        defined = top_level_names(body)
+        """Return the file that a block without a usable name most likely shows; empty if that is unclear."""
+        defined = top_level_names(block.body)
         if defined:
-            all_files = {**self._known, **merged}
-            defining = [
-                name for name, text in all_files.items() if name.endswith(".py") and defined & top_level_names(text)
-            ]
-            if len(defining) == 1:
-                return defining[0]
-        unmade = [name for name in self._new_files if name not in merged and _has_suffix(name, suffix)]
-        is_new_file = len(unmade) == 1 and not (defined and not unmade[0].endswith(".py"))
+            files = {**self._known, **merged}.items()
+            owners = [name for name, text in files if name.endswith(".py") and defined & top_level_names(text)]
+            if len(owners) == 1:
+                return owners[0]
+        pending = [name for name in self._new_files if name not in merged and _has_suffix(name, suffix)]
+        is_new_file = len(pending) == 1 and not (defined and not pending[0].endswith(".py"))
         if is_new_file and (self._is_only_block or not block.is_sample):
-            return unmade[0]
-        fitting = [name for name in self._known if _has_suffix(name, suffix)]
-        versions = [name for name in fitting if self._is_version(block, name, self._known)]
+            return pending[0]
+        same_type = [name for name in self._known if _has_suffix(name, suffix)]
+        versions = [name for name in same_type if self._is_version(block, name, self._known)]
         if len(versions) == 1:
             return versions[0]
-        if suffix and not unmade:
-            requested = [name for name in fitting if name in self._requested.values()]
-            candidates = requested if len(requested) == 1 else fitting
+        if suffix and not pending:
+            requested = [name for name in same_type if name in self._requested.values()]
+            candidates = requested if len(requested) == 1 else same_type
             if len(candidates) == 1 and (candidates == requested or (suffix == "py" and defined)):
                 self._unassigned.append((candidates[0], block))
         return ""
@@ -157,21 +158,18 @@ class BlockTargets:
 def _requested_files(request: str, known: Mapping[str, str]) -> dict[str, str]:
     """Return the paths mentioned in a request as spelled, each with the file it means: an exact match, else the only
     file whose path ends like that, unless a new file is requested."""
-    found: dict[str, str] = {}
-    for item in PATH.finditer(request):
-        name = item.group(0).removeprefix("./")
-        if name in found:
+    requested: dict[str, str] = {}
+    for match in PATH.finditer(request):
+        name = match.group(0).removeprefix("./")
+        if name in requested:
             continue
         matches = [path for path in known if _ends_with(path.lower(), name.lower()) or path.lower() == name.lower()]
         enclosing = [path for path in known if "/" in path and _ends_with(name, path)]
-        is_new = _RE.new.search(request, max(0, item.start() - 60), item.start()) is not None
-        if name in known or is_new:
-            found[name] = name
-        elif len(matches) == 1:
-            found[name] = matches[0]
-        else:
-            found[name] = enclosing[0] if len(enclosing) == 1 and not matches else name
-    return found
+        is_new = _RE.new.search(request, max(0, match.start() - 60), match.start()) is not None
+        candidates = matches or enclosing
+        is_known = name in known or is_new or len(candidates) != 1
+        requested[name] = name if is_known else candidates[0]
+    return requested
 
 
 def _ends_with(path: str, end: str) -> bool:
@@ -184,14 +182,14 @@ def _base_name(path: str) -> str:
 
 def _language_suffix(language: str) -> str:
     suffix = _SUFFIXES.get(language, language)
-    return suffix if suffix in _RE.words("known_endings") else ""
+    return suffix if suffix in _RE.words("known_suffixes") else ""
 
 
 def _has_suffix(name: str, suffix: str) -> bool:
     if not suffix:
         return True
-    own = name.rsplit(".", 1)[-1].lower()
-    return own == suffix or {own, suffix} <= {"yaml", "yml"} or "." not in name
+    actual = name.rsplit(".", 1)[-1].lower()
+    return actual == suffix or {actual, suffix} <= {"yaml", "yml"} or "." not in name
 
 
 def _is_similar(first: str, second: str) -> bool:
@@ -201,22 +199,17 @@ def _is_similar(first: str, second: str) -> bool:
 def _only_uses_module(body: str, target: str, old: str) -> bool:
     """Whether a block imports the module it would be written to, so that it only shows its use."""
     tree = parse_module(body)
-    module = target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    names = {module, module.removeprefix("src.")}
+    module = module_name(target)
     if tree is None or top_level_names(body) & top_level_names(old):
         return False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and not node.level and node.module in names:
-            return True
-        if isinstance(node, ast.Import) and names & {item.name for item in node.names}:
-            return True
-    return False
+    imported = {name for node in ast.walk(tree) for name in _imported_modules(node)}
+    return not imported.isdisjoint({module, module.removeprefix("src.")})
 
 
-MAX_REQUEST = 20_000
-"""Maximum length of a request that is searched, in characters."""
-
-__all__ = ["FileReply", "named_paths", "read_file_reply", "without_files"]
+def _imported_modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""] if not node.level else []
+    return [name.name for name in node.names] if isinstance(node, ast.Import) else []
 
 
 class FileReply(msgspec.Struct, frozen=True):
@@ -240,7 +233,7 @@ def read_file_reply(text: str, known: Mapping[str, str], request: str, removable
     `removable`: names of definitions that it may remove. A block without a name goes to the file that it is most likely
     a version of, or to the one new file that the request mentions; a part of a file is merged into it.
     """
-    shown = [block for block in fenced_blocks(_without_echo(text)) if block.body.strip()]
+    shown = [block for block in fenced_blocks(_RE.outer_fence.sub(r"\1", text)) if block.body.strip()]
     changes = _ProjectChanges(known, AllowedRemovals(request[:MAX_REQUEST], removable))
     targets = BlockTargets(known, request[:MAX_REQUEST], [block for block in shown if not _is_output(block)])
     commands: list[str] = []
@@ -275,23 +268,26 @@ class _ProjectChanges:
         if old is None:
             self.files[target] = body
             return
-        found = merge_shown(target, old, body, self._allowed, closed=block.closed)
-        is_repeated = target in self.files
-        if is_repeated and (found.problem or found.doubt):
-            return  # the file itself was shown above it
+        result = merge_shown(target, old, body, self._allowed, closed=block.closed)
+        if target in self.files and (result.problem or result.doubt):
+            return  # an earlier block shows the file itself
         self._problems.pop(target, None)
         self._doubts.pop(target, None)
-        if found.problem:
-            self._problems[target] = found.problem
+        if result.problem:
+            self._problems[target] = result.problem
             return
-        self.files[target] = found.text
-        if found.doubt:
-            self._doubts[target] = found.doubt
+        self.files[target] = result.text
+        if result.doubt:
+            self._doubts[target] = result.doubt
 
     def reply(self, commands: list[str]) -> FileReply:
         """Return the result."""
-        changed = {name: after for name, after in self.files.items() if not _is_unchanged(self._known.get(name), after)}
-        doubts = tuple(text for name, text in self._doubts.items() if name in changed)
+        changed = {
+            path: text
+            for path, text in self.files.items()
+            if path not in self._known or self._known[path].strip() != text.strip()
+        }
+        doubts = tuple(doubt for path, doubt in self._doubts.items() if path in changed)
         return FileReply(
             changed, self.shown, () if self.shown else tuple(commands), tuple(self._problems.values()), doubts
         )
@@ -300,33 +296,20 @@ class _ProjectChanges:
 def without_files(text: str) -> str:
     """Return a reply without its fenced blocks and the lines above them that only name a file."""
     lines = text.splitlines(keepends=True)
-    kept: list[str] = []
+    prose: list[str] = []
     end = 0
-    for first, after in fence_spans(lines):
-        preceding_lines = lines[end:first]
-        while preceding_lines and (
-            not preceding_lines[-1].strip() or PATH.fullmatch(preceding_lines[-1].strip().strip("*`:# "))
-        ):
-            preceding_lines.pop()
-        kept += preceding_lines
-        end = after
-    kept += lines[end:]
-    kept = [line for line in kept if not _RE.echo.match(line)]
-    return re.sub(r"\n{3,}", "\n\n", "".join(kept)).strip()
-
-
-def _without_echo(text: str) -> str:
-    """Return a reply without a fence around all repeated files, which would hide theirs."""
-    return _RE.around.sub(r"\1", text)
-
-
-def _is_unchanged(old: str | None, new: str) -> bool:
-    return old is not None and old.strip() == new.strip()
+    for start, next_end in fence_spans(lines):
+        prose += lines[end:start]
+        while prose and (not prose[-1].strip() or PATH.fullmatch(prose[-1].strip().strip("*`:# "))):
+            prose.pop()
+        end = next_end
+    prose += lines[end:]
+    return re.sub(r"\n{3,}", "\n\n", "".join(line for line in prose if not _RE.echo.match(line))).strip()
 
 
 def _is_output(block: FencedBlock) -> bool:
     """Whether a block shows commands or output. A shell script is a file if the reply names it as one."""
-    if _RE.printed.match(block.body):
+    if _RE.output.match(block.body):
         return True
     shows = block.is_shell or block.language in ("output", "text-output", "diff")
     return shows and not block.name.endswith((".sh", ".bash", ".zsh", ".patch", ".diff"))

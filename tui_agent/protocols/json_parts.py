@@ -24,8 +24,8 @@ def load_json(text: str) -> Any:
 def load_partial_object(text: str) -> str:
     """Return the JSON text of a part that lacks its outer braces or has a trailing comma; empty if it isn't one."""
     stripped = text.strip().rstrip(",")
-    for one in (stripped, f"{{{stripped}}}"):
-        for candidate in (one, re.sub(r",(\s*[}\]])", r"\1", one)):
+    for part in (stripped, f"{{{stripped}}}"):
+        for candidate in (part, re.sub(r",(\s*[}\]])", r"\1", part)):
             if isinstance(load_json(candidate), dict):
                 return candidate + "\n"
     return ""
@@ -33,13 +33,13 @@ def load_partial_object(text: str) -> str:
 
 def missing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return the keys, including nested ones, of `old` that `new` lacks."""
-    found = []
+    missing = []
     for key, value in old.items():
         if key not in new:
-            found.append(key)
+            missing.append(key)
         elif isinstance(value, dict) and isinstance(new[key], dict):
-            found += missing_keys(value, new[key])
-    return found
+            missing += missing_keys(value, new[key])
+    return missing
 
 
 def is_inner(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -47,7 +47,7 @@ def is_inner(old: dict[str, Any], new: dict[str, Any]) -> bool:
     if old.keys() & new.keys():
         return False
     nested = [value for value in old.values() if isinstance(value, dict)]
-    return any(new.keys() <= one.keys() or is_inner(one, new) for one in nested)
+    return any(new.keys() <= inner.keys() or is_inner(inner, new) for inner in nested)
 
 
 def shrinks(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -61,79 +61,67 @@ def shrinks(old: dict[str, Any], new: dict[str, Any]) -> bool:
     return False
 
 
-def with_values(old: str, part: str, allowed: AllowedRemovals) -> str:
+def merge_values(old: str, part: str, allowed: AllowedRemovals) -> str:
     """Return the object `old` with the values of `part`; empty if it is unclear which ones they replace."""
     old_value, new = load_json(old), load_json(part)
     try:
-        objects = list(_objects(old, old_value, old.index("{"), ""))
-        matches = [candidate for candidate in objects if new.keys() <= candidate[1].keys()]
-        if len(matches) > 1:
-            matches = [
-                candidate for candidate in matches if candidate[0] and allowed.mentions(candidate[0])
-            ] or matches[:1]
-        if not matches:
-            matches = _target_for_new_keys(objects, new, allowed)
-        if len(matches) != 1:
+        start = _target(list(_objects(old, old_value, old.index("{"), "")), new, allowed)
+        if start is None:
             return ""
         text = old
-        for begin, end, value in sorted(_edits(old, matches[0][2], part, part.index("{")), reverse=True):
+        for begin, end, value in sorted(_edits(old, start, part, part.index("{")), reverse=True):
             text = text[:begin] + value + text[end:]
     except _PARSE_ERRORS:
         return ""
     return text if load_json(text) is not ... and not missing_keys(old_value, load_json(text)) else ""
 
 
-def _target_for_new_keys(
-    objects: list[tuple[str, Any, int]], new: dict[str, Any], allowed: AllowedRemovals
-) -> list[tuple[str, Any, int]]:
-    """Return the object that new keys go to: the outer one, unless the request mentions another."""
-    other_keys = {key for _, value, _ in objects[1:] for key in value}
-    is_mentioned = any(name and allowed.mentions(name) for name, *_ in objects[1:])
-    return [] if is_mentioned or other_keys & (new.keys() - objects[0][1].keys()) else objects[:1]
+def _target(objects: list[tuple[str, Any, int]], new: dict[str, Any], allowed: AllowedRemovals) -> int | None:
+    """Return the start of the object that the keys of `new` belong to; None if that is unclear.
+
+    New keys go to the outer object, unless the request mentions another.
+    """
+    (_, outer, outer_start), *inner = objects
+    mentioned = {start for key, _, start in inner if key and allowed.mentions(key)}
+    matches = [start for _, value, start in objects if new.keys() <= value.keys()]
+    if matches:
+        preferred = [start for start in matches if start in mentioned] or matches[:1]
+        return preferred[0] if len(preferred) == 1 else None
+    inner_keys = {key for _, value, _ in inner for key in value}
+    return None if mentioned or inner_keys & (new.keys() - outer.keys()) else outer_start
 
 
 def _objects(text: str, value: Any, at: int, name: str) -> Iterator[tuple[str, Any, int]]:
     """Yield the objects of a text, the outer one first: key, value, start."""
     yield name, value, at
-    for one in iter_json_members(text, at):
-        if isinstance(value[one.key], dict):
-            yield from _objects(text, value[one.key], one.value_start, one.key)
+    for member in iter_json_members(text, at):
+        if isinstance(value[member.key], dict):
+            yield from _objects(text, value[member.key], member.value_start, member.key)
 
 
 def _edits(old: str, at: int, part: str, start: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and new text of the changes to the object at `at` by the one at `start` of the part."""
-    members = list(iter_json_members(old, at))
-    old_members = {one.key: one for one in members}
-    new_members = []
-    for one in iter_json_members(part, start):
-        old_member = old_members.get(one.key)
+    old_members = {member.key: member for member in iter_json_members(old, at)}
+    added = []
+    for member in iter_json_members(part, start):
+        old_member = old_members.get(member.key)
         if old_member is None:
-            new_members.append(one)
-        elif part[one.value_start] == "{" == old[old_member.value_start]:
-            yield from _edits(old, old_member.value_start, part, one.value_start)
-        elif json.dumps(load_json(old[old_member.value_start : old_member.end])) != json.dumps(
-            load_json(part[one.value_start : one.end])
-        ):
-            yield (
-                old_member.value_start,
-                old_member.end,
-                _reindent(part, one.start, one.value_start, one.end, _indentation(old, old_member.start)),
-            )
-    if not new_members:
-        return
-    if not members:
-        yield at, at + 1, part[start : new_members[-1].end]
-        return
-    last = members[-1]
-    separator = old[_space_start(old, last.start) : last.start] or " "
-    rendered = [_reindent(part, one.start, one.start, one.end, _indentation(old, last.start)) for one in new_members]
-    yield last.end, last.end, "".join(f",{separator}{row}" for row in rendered)
-
-
-def _space_start(text: str, at: int) -> int:
-    while at and text[at - 1] in " \t\r\n":
-        at -= 1
-    return at
+            added.append(member)
+            continue
+        old_start, old_end, new_start, new_end = old_member.value_start, old_member.end, member.value_start, member.end
+        if part[new_start] == "{" == old[old_start]:
+            yield from _edits(old, old_start, part, new_start)
+        elif json.dumps(load_json(old[old_start:old_end])) != json.dumps(load_json(part[new_start:new_end])):
+            indentation = _indentation(old, old_member.start)
+            yield old_start, old_end, _reindent(part, member.start, new_start, new_end, indentation)
+    if added and not old_members:
+        yield at, at + 1, part[start : added[-1].end]
+    elif added:
+        last = list(old_members.values())[-1]
+        separator = old[len(old[: last.start].rstrip(" \t\r\n")) : last.start] or " "
+        indentation = _indentation(old, last.start)
+        rows = [_reindent(part, member.start, member.start, member.end, indentation) for member in added]
+        yield last.end, last.end, "".join(f",{separator}{row}" for row in rows)
 
 
 def _indentation(text: str, at: int) -> str:
@@ -145,5 +133,5 @@ def _indentation(text: str, at: int) -> str:
 def _reindent(text: str, key: int, begin: int, end: int, indentation: str) -> str:
     """Return a part of a text, re-indented for another place."""
     old_indentation = _indentation(text, key)
-    first, *others = text[begin:end].split("\n")
-    return "\n".join([first, *(indentation + line.removeprefix(old_indentation) for line in others)])
+    first, *following = text[begin:end].split("\n")
+    return "\n".join([first, *(indentation + line.removeprefix(old_indentation) for line in following)])

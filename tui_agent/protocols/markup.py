@@ -1,4 +1,4 @@
-"""The marks at which parts of a reply begin: tags, special tokens of chat templates, signals, fences."""
+"""The marks that delimit the parts of a reply: tags, special tokens of chat templates, signals, fences."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SegmentKind = Literal[
 ]
 """Text and reasoning; the signal of completion; JSON without markup; markup around JSON; markup around tags; calls in
 Python syntax; markup without a readable call; a fence around segments; a closing tag without an opening one; the end of
-reasoning that was never opened; a block of Python that is meant as calls; the start of what the model wrote on behalf
-of a tool or the user, after which nothing counts."""
+reasoning that was never opened; a block of Python that contains calls; the start of what the model wrote on behalf of
+a tool or the user, after which everything is ignored."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,21 +56,21 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind not in ("thought", "unopened", "invented")
 
 
-def is_at_line_start(text: str, place: int) -> bool:
-    """Whether only blanks precede `place` in its line."""
-    head = text[max(0, place - 64) : place]
-    return head.rpartition("\n")[2].strip() == "" and ("\n" in head or place <= 64)
+def is_at_line_start(text: str, position: int) -> bool:
+    """Whether only blanks precede `position` in its line."""
+    head = text[max(0, position - 64) : position]
+    return head.rpartition("\n")[2].strip() == "" and ("\n" in head or position <= 64)
 
 
-def is_quoted(text: str, place: int) -> bool:
-    """Whether a quote or bracket directly precedes `place`; a code fence does not count."""
-    return place > 0 and text[place - 1] in "`\"'(«“‘" and text[max(0, place - 3) : place] != "```"
+def is_quoted(text: str, position: int) -> bool:
+    """Whether a quote or bracket directly precedes `position`; a code fence does not count."""
+    return position > 0 and text[position - 1] in "`\"'(«“‘" and text[max(0, position - 3) : position] != "```"
 
 
-def is_mentioned(text: str, place: int) -> bool:
-    """Whether the markup at `place` is only mentioned: in quotes, or as a word within a sentence."""
-    within = text[place - 1 : place] in (" ", "\t") and not is_at_line_start(text, place)
-    return within or is_quoted(text, place)
+def is_mentioned(text: str, position: int) -> bool:
+    """Whether the markup at `position` is only mentioned: in quotes, or as a word within a sentence."""
+    within = text[position - 1 : position] in (" ", "\t") and not is_at_line_start(text, position)
+    return within or is_quoted(text, position)
 
 
 COMPLETE = "[TASK_COMPLETE]"
@@ -87,20 +87,20 @@ def find_partial_signal(text: str) -> int:
     return len(text)
 
 
-def without_signals(text: str, *, torn: bool = False) -> str:
-    """Return the text without signals; with `torn`, also without an incomplete one at its end."""
+def without_signals(text: str, *, partial: bool = False) -> str:
+    """Return the text without signals; with `partial`, also without an incomplete one at its end."""
     stripped = _RE.complete.sub("", text)
-    return _RE.torn.sub("", stripped) if torn else stripped
+    return _RE.partial_signal.sub("", stripped) if partial else stripped
 
 
-TokenKind = Literal["old", "text", "drop", "call", "result", "turn"]
+TokenKind = Literal["plain", "text", "drop", "call", "result", "turn"]
 """A token that the segmenter handles, a mention, a token to drop, the beginning of a call, of a tool's result, or of a
 turn of the user."""
 
 
 @cache
 def alternatives(name: str) -> tuple[str, ...]:
-    """Return the literal alternatives of a pattern, in lower case."""
+    """Return the alternatives of a pattern that consists of literals, in lower case."""
     source = _RE.source(name).lower()
     return tuple(re.sub(r"\\(.)", r"\1", literal) for literal in re.split(r"(?<!\\)\|", source))
 
@@ -124,8 +124,9 @@ class TokenCall(msgspec.Struct, frozen=True):
 
     name: str
     end: int
-    status: Literal["more", "call", "whole", "odd", "none"]
-    """Incomplete; arguments follow; the call ends without arguments; something other than JSON follows; not a call."""
+    status: Literal["incomplete", "json", "complete", "other", "none"]
+    """More text is needed; JSON arguments follow; the call ends without arguments; something other than JSON follows;
+    it is not a call."""
 
 
 def token_meaning(text: str, match: re.Match[str], final: bool, *, after_markup: bool) -> TokenMeaning | None:
@@ -136,33 +137,33 @@ def token_meaning(text: str, match: re.Match[str], final: bool, *, after_markup:
     if name == "start":
         return _harmony_token(text, start, final)
     if token.lower() in alternatives("plain_tokens"):
-        return TokenMeaning("old", end)
+        return TokenMeaning("plain", end)
     mentioned = is_mentioned(text, start) and not after_markup
     if is_quoted(text, start):
         return _quoted_token(text, start, end, final)
-    if name in _RE.words("calls"):
+    if name in _RE.words("call_tokens"):
         return TokenMeaning("call", end)
-    if name in _RE.words("named"):
+    if name in _RE.words("role_tokens"):
         return _role_token(text, end, final, mentioned)
-    if name in _RE.words("results") or name in _RE.words("turns"):
+    is_result = name in _RE.words("result_tokens")
+    if is_result or name in _RE.words("turn_tokens"):
         if end == len(text) and not final:
             return None
         if mentioned and text[end : end + 1] not in ("\r", "\n"):
             return TokenMeaning("text", end)
-        return TokenMeaning("result" if name in _RE.words("results") else "turn", end)
-    drop = name in _RE.words("own") or "｜" in token or _RE.part.fullmatch(name)
-    return TokenMeaning("drop" if drop else "text", end)
+        return TokenMeaning("result" if is_result else "turn", end)
+    is_dropped = name in _RE.words("assistant_tokens") or "｜" in token or _RE.tool_token.fullmatch(name)
+    return TokenMeaning("drop" if is_dropped else "text", end)
 
 
 def _quoted_token(text: str, start: int, end: int, final: bool) -> TokenMeaning | None:
     """Return a quoted token as text, together with what follows between the same backticks."""
     if text[start - 1] != "`":
         return TokenMeaning("text", end)
-    rest = text[end : end + MAX_HEAD]
-    if "`" not in rest and "\n" not in rest and len(rest) < MAX_HEAD and not final:
+    following = text[end : end + MAX_HEAD]
+    if "`" not in following and "\n" not in following and len(following) < MAX_HEAD and not final:
         return None
-    line = rest.partition("\n")[0]
-    return TokenMeaning("text", end + (line.index("`") if "`" in line else 0))
+    return TokenMeaning("text", end + max(0, following.partition("\n")[0].find("`")))
 
 
 def _role_token(text: str, end: int, final: bool, mentioned: bool) -> TokenMeaning | None:
@@ -182,19 +183,18 @@ def _role_token(text: str, end: int, final: bool, mentioned: bool) -> TokenMeani
 
 def _harmony_token(text: str, start: int, final: bool) -> TokenMeaning | None:
     head = _RE.start.match(text, start)
-    if head is None:
-        undecided = not final and _RE.start_cut.match(text, start)
-        return None if undecided else TokenMeaning("old", start + len("<|start|>"))
-    recipient = head["who"].strip().lower()
-    if recipient.startswith("assistant"):
-        return TokenMeaning("old", start + len("<|start|>"))
+    if head is None and not final and _RE.start_cut.match(text, start):
+        return None
+    recipient = head["recipient"].strip().lower() if head else ""
+    if head is None or recipient.startswith("assistant"):
+        return TokenMeaning("plain", start + len("<|start|>"))
     tool = recipient.startswith(("functions", "tool")) or "to=assistant" in recipient
     return TokenMeaning("result" if tool else "turn", head.end())
 
 
-def says_result(text: str, place: int) -> bool:
-    """Whether a turn that begins at `place` holds a tool's result."""
-    return _RE.says_result.search(text, place, place + 200) is not None
+def is_tool_result(text: str, position: int) -> bool:
+    """Whether a turn that begins at `position` holds a tool's result."""
+    return _RE.tool_result.search(text, position, position + 200) is not None
 
 
 def token_call(text: str, start: int, final: bool) -> TokenCall:
@@ -205,13 +205,13 @@ def token_call(text: str, start: int, final: bool) -> TokenCall:
     name = second if first.lower() in ("", "function") else first
     follows = text[end : end + 1]
     if head["ends"]:
-        return TokenCall(name, end, "whole" if name else "none")
+        return TokenCall(name, end, "complete" if name else "none")
     if follows in ("{", "[", "`"):
-        return TokenCall(name, end, "call")
+        return TokenCall(name, end, "json")
     if not final and end - start < MAX_HEAD and (not follows or _RE.token_cut.match(text, end)):
-        return TokenCall(name, end, "more")
+        return TokenCall(name, end, "incomplete")
     if name and head["sep"]:
-        return TokenCall(name, head.start("second") if second and name != second else end, "odd")
+        return TokenCall(name, head.start("second") if second and name != second else end, "other")
     return TokenCall(name, end, "none")
 
 
@@ -241,25 +241,25 @@ def _incomplete_patterns() -> tuple[re.Pattern[str], ...]:
 def undecided_start(text: str, at: int) -> int:
     """Return the first position from `at` on where an incomplete mark may begin, or the length of the text."""
     size = len(text)
-    place = size
-    for kind in _incomplete_patterns():
-        if match := kind.search(text, max(at, size - UNDECIDED_REACH)):
-            place = min(place, match.start())
+    position = size
+    for pattern in _incomplete_patterns():
+        if match := pattern.search(text, max(at, size - UNDECIDED_REACH)):
+            position = min(position, match.start())
     tail_start = max(at, size - _LONGEST_LITERAL)
     tail = text[tail_start:].lower()
-    for offset, sign in enumerate(tail):
-        if sign in "<[" and tail[offset:] in _literal_prefixes():
+    for offset, char in enumerate(tail):
+        if char in "<[" and tail[offset:] in _literal_prefixes():
             start = tail_start + offset
             start -= start > at and text[start - 1] == "`"
-            return min(place, start)
-    return place
+            return min(position, start)
+    return position
 
 
-def may_begin_mark(text: str, place: int) -> bool:
-    """Whether the text from `place` to its end may be the beginning of a mark."""
-    if len(text) - place > UNDECIDED_REACH:
+def may_begin_mark(text: str, position: int) -> bool:
+    """Whether the text from `position` to its end may be the beginning of a mark."""
+    if len(text) - position > UNDECIDED_REACH:
         return False
-    tail = text[place:].lower()
+    tail = text[position:].lower()
     return tail.removeprefix("`") in _literal_prefixes() or any(
-        kind.match(text, place) for kind in _incomplete_patterns()
+        pattern.match(text, position) for pattern in _incomplete_patterns()
     )

@@ -18,8 +18,8 @@ METADATA_KEYS = ("id", "type", "thought", "thoughts", "reasoning", "explanation"
 def clean_tool_name(name: str) -> str:
     """Return the name without harmony's channel (`read_file<|channel|>commentary`), a namespace (`functions.read_file`)
     or a number (`read_file:0`)."""
-    addressed = _RE.addressed.search(name)
-    cleaned = addressed[1] if addressed else _RE.behind.sub("", name)
+    recipient = _RE.recipient.search(name)
+    cleaned = recipient[1] if recipient else _RE.channel.sub("", name)
     cleaned = _RE.number.sub("", _RE.namespace.sub("", cleaned.strip(), count=1))
     return cleaned or name
 

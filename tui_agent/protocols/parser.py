@@ -1,4 +1,4 @@
-"""Find the calls in a model's reply, whatever form it chose: one tolerant parser for all protocols (C4)."""
+"""Find the calls in a model's reply in any form: one tolerant parser for all protocols (C4)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class ParsedReply(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = False
     """The model claimed that the task is done."""
     question: str = ""
-    """A question to the user, asked in the form of the protocol."""
+    """A question to the user, in the protocol's form."""
 
 
 INVENTED = (
     "it holds the result of a tool that you wrote yourself. Results come from the program only, after a call of yours; "
     "what you wrote from there on was dropped"
 )
-"""Error of a reply that makes up a result and calls nothing."""
+"""Error of a reply that invents a tool result and contains no calls."""
 _SPACE_AFTER_CALL = re.compile(r"[\s;,]*")
 _SEPARATORS = str.maketrans("", "", ",;")
 MAX_OVERLAP = 240
@@ -96,9 +96,9 @@ class ReplyParser:
     ) -> None:
         """Create a parser for a reply.
 
-        `attempts`: a reply that is nothing but JSON calling unknown tools counts as calls. `on_reasoning` is called
-        with every piece of reasoning, before `feed` returns. In the protocol `files` everything but reasoning is text,
-        since files may hold any token.
+        `accept_attempts`: a reply that consists only of JSON calls of unknown tools counts as calls. `on_reasoning` is
+        called with every piece of reasoning, before `feed` returns. In the protocol `files` everything but reasoning is
+        text, since files may contain any token.
         """
         self._files = protocol == "files"
         self._segmenter = Segmenter(detect_invented=not self._files)
@@ -124,11 +124,11 @@ class ReplyParser:
         self._has_invented_result = False
         """The model wrote a tool's result itself."""
         self._is_over = False
-        """Nothing that follows counts."""
+        """What follows is ignored."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the model writes on behalf of a tool or the user: nothing that follows counts."""
+        """Whether the model writes on behalf of a tool or the user: what follows is ignored."""
         return not self._files and self._segmenter.is_over
 
     @property
@@ -223,7 +223,7 @@ class ReplyParser:
             question=self._question,
         )
 
-    # --- what a part means ------------------------------------------------------------------
+    # --- interpretation ------------------------------------------------------------------
 
     def _interpret_segment(self, segment: Segment) -> list[_Item]:
         if segment.kind == "text":
@@ -287,7 +287,7 @@ class ReplyParser:
             return segment.kind == "wrapper" and segment.tag == "tool_call"
         return self._protocol == "json" and meaning.key == "tool_calls"
 
-    # --- what is shown ----------------------------------------------------------------------
+    # --- visible text ----------------------------------------------------------------------
 
     def _show(self) -> str:
         """Show what later text can't change."""
@@ -388,7 +388,7 @@ class VisibleText:
     def _release_withheld(self) -> str:
         """Return what was held back, without an incomplete signal."""
         remaining, self._withheld = self._withheld, ""
-        return self._release_text(without_signals(remaining, torn=True))
+        return self._release_text(without_signals(remaining, partial=True))
 
     def _release_text(self, text: str) -> str:
         if not text:

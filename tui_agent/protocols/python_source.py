@@ -6,15 +6,19 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from tui_agent.protocols.source_lines import BOM, adopt_ends, normalize_ends, source_lines
+from tui_agent.protocols.source_lines import BOM, adopt_ends, content_lines, normalize_ends, source_lines
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_PASSIVE = Definition | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Pass
+PASSIVE = Definition | ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Pass
 """Statements without effects when a module is loaded."""
+PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What `ast.parse` raises for a text that is not Python."""
 _WHOLE_SHARE = 0.7
 """Share of the lines of an unparsable file from which a part counts as a new version of the whole file."""
 _COMPLETE_SHARE = 0.5
 """The same for a part with all of its definitions."""
+_Edit = tuple[int, int, str]
+"""First line and line after the replaced ones, counted from 0, and the new source."""
 _DEFINITION_HEAD = re.compile(r"(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)")
 
 
@@ -22,7 +26,7 @@ def parse_module(text: str) -> ast.Module | None:
     """Parse a module; None if that fails."""
     try:
         return ast.parse(text.removeprefix(BOM))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except PARSE_ERRORS:
         return None
 
 
@@ -44,7 +48,7 @@ def parse_expression(text: str) -> ast.expr | None:
     """Parse an expression; None if that fails."""
     try:
         return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except PARSE_ERRORS:
         return None
 
 
@@ -56,32 +60,32 @@ def module_name(path: str) -> str:
 def function_bodies(text: str) -> dict[str, str]:
     """Return the dumped tree of each function and method by name; joined if a name occurs several times."""
     tree = parse_module(text)
-    found: dict[str, str] = {}
+    bodies: dict[str, str] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found[node.name] = found.get(node.name, "") + dump_tree(node)
-    return found
+            bodies[node.name] = bodies.get(node.name, "") + dump_tree(node)
+    return bodies
 
 
 def defined_names(text: str) -> dict[str, tuple[str, ...] | None]:
     """Return parameter names by qualified name; None for classes and module variables."""
-    found: dict[str, tuple[str, ...] | None] = {}
+    names: dict[str, tuple[str, ...] | None] = {}
 
     def collect(body: list[ast.stmt], prefix: str) -> None:
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 arguments = node.args
                 parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-                found[prefix + node.name] = tuple(item.arg for item in parameters)
+                names[prefix + node.name] = tuple(item.arg for item in parameters)
             elif isinstance(node, ast.ClassDef):
-                found[prefix + node.name] = None
+                names[prefix + node.name] = None
                 collect(node.body, f"{prefix}{node.name}.")
             elif not prefix and (name := _name(node)):
-                found[name] = None
+                names[name] = None
 
     tree = parse_module(text)
     collect(tree.body if tree else [], "")
-    return found
+    return names
 
 
 def top_level_names(text: str) -> set[str]:
@@ -93,8 +97,8 @@ def top_level_names(text: str) -> set[str]:
 def imported_names(text: str) -> list[tuple[str, str, int]]:
     """Return module, name and line of each `from module import name`."""
     tree = parse_module(text)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree else []
-    return [("." * node.level + (node.module or ""), item.name, node.lineno) for node in found for item in node.names]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree else []
+    return [("." * node.level + (node.module or ""), item.name, node.lineno) for node in nodes for item in node.names]
 
 
 def code_only(text: str) -> str:
@@ -123,10 +127,46 @@ def _merge_sources(old: str, part: str, replaced: Collection[str], partial: bool
     if new_tree is None:
         return part
     if old_tree is None:
-        return _patch_unparsable(old, part, new_tree)
+        return _merge_into_unparsable(old, part, new_tree)
     if not partial and _is_whole_file(old_tree, new_tree, replaced):
         return with_imports(part, _missing_imports(old_tree, new_tree))
-    return _DefinitionMerge(old, part, old_tree, new_tree, replaced).text()
+    new_lines, old_named = _lines(part), _named(old_tree.body)
+    old_dumps = {dump_tree(node) for node in old_tree.body}
+    old_guard = next(filter(_is_guard, old_tree.body), None)
+    trials = trial_statements(new_tree)
+    edits: list[_Edit] = []
+    added, imports = [], []
+    for node in new_tree.body:
+        name, source = _name(node), _source(node, new_lines)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports += [source] if dump_tree(node) not in old_dumps else []
+        elif name in old_named:
+            edits += _replacements(old_named[name], node, new_lines, replaced)
+        elif _is_guard(node) and old_guard:
+            if _called_names(old_guard) & _called_names(node) - {"print"}:  # it does the same thing
+                edits.append((*_span(old_guard), source))
+        elif "print" not in _called_names(node) if _is_guard(node) else name and node not in trials:
+            added.append(source)
+    return _apply_edits(_lines(old), edits, added, imports)
+
+
+def _replacements(old: ast.stmt, new: ast.stmt, new_lines: list[str], replaced: Collection[str]) -> list[_Edit]:
+    """Return the edits that replace a statement, or only the shown members of a class that is shown in part."""
+    if _is_complete(old, new, replaced) or not isinstance(old, ast.ClassDef) or not isinstance(new, ast.ClassDef):
+        return [(*_span(old), _source(new, new_lines))]
+    old_members, end = _named(old.body), old.end_lineno or old.lineno
+    return [
+        (*_span(old_members[name]), _source(node, new_lines))
+        if name in old_members
+        else (end, end, "\n" + _source(node, new_lines))
+        for name, node in _named(new.body).items()
+    ]
+
+
+def _apply_edits(lines: list[str], edits: list[_Edit], added: list[str], imports: list[str]) -> str:
+    for start, end, source in sorted(edits, key=lambda edit: -edit[0]):
+        lines[start:end] = [source]
+    return with_imports(_append_definitions("".join(lines), added), imports)
 
 
 def _is_whole_file(old_tree: ast.Module, new_tree: ast.Module, replaced: Collection[str]) -> bool:
@@ -163,7 +203,7 @@ def _active_statements(tree: ast.Module, *, guard: bool = False) -> list[ast.stm
     return [
         node
         for node in tree.body
-        if not isinstance(node, _PASSIVE)
+        if not isinstance(node, PASSIVE)
         and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         and (guard or not _is_guard(node))
     ]
@@ -189,30 +229,20 @@ def _missing_imports(old_tree: ast.Module, new_tree: ast.Module) -> list[str]:
         elif isinstance(node, Definition):
             bound.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= _bound_names(node)
+            bound |= set(map(_bound_name, node.names))
     if "*" in bound:
         return []
-    found = []
+    statements = []
     for node in old_tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [item for item in node.names if _bound_name(item) in used - bound]
+            names = [name for name in node.names if _bound_name(name) in used - bound]
             if names:
-                part = ast.Import(names) if isinstance(node, ast.Import) else _import_from(node, names)
-                found.append(ast.unparse(part) + "\n")
-    return found
-
-
-def _import_from(node: ast.ImportFrom, names: list[ast.alias]) -> ast.ImportFrom:
-    return ast.ImportFrom(module=node.module, names=names, level=node.level)
+                statements.append(ast.unparse(type(node)(**dict(ast.iter_fields(node)) | {"names": names})) + "\n")
+    return statements
 
 
 def _bound_name(name: ast.alias) -> str:
     return (name.asname or name.name).partition(".")[0]
-
-
-def _bound_names(node: ast.Import | ast.ImportFrom) -> set[str]:
-    """Return the names bound by an import."""
-    return {_bound_name(item) for item in node.names}
 
 
 def trial_statements(tree: ast.Module) -> list[ast.stmt]:
@@ -250,45 +280,41 @@ def dump_tree(node: ast.AST) -> str:
         return ""
 
 
-def _patch_unparsable(old: str, part: str, new_tree: ast.Module) -> str:
+def _merge_into_unparsable(old: str, part: str, new_tree: ast.Module) -> str:
     """Merge definitions into a file that can't be parsed, finding them by the name in their first line. Returns `part`
     itself if it is about as long, or has all definitions."""
-    lines, new = _lines(old), _lines(part)
-    names = [found.group(1) for line in lines if (found := _DEFINITION_HEAD.match(line))]
+    lines, new_lines = _lines(old), _lines(part)
+    names = [match.group(1) for line in lines if (match := _DEFINITION_HEAD.match(line))]
     shown = _named(new_tree.body)
-    size = sum(bool(line.strip()) for line in new) / max(1, sum(bool(line.strip()) for line in lines))
-    if size >= _WHOLE_SHARE or (names and size >= _COMPLETE_SHARE and all(name in shown for name in names)):
+    share = len(content_lines(part)) / max(1, len(content_lines(old)))
+    if share >= _WHOLE_SHARE or (names and share >= _COMPLETE_SHARE and all(name in shown for name in names)):
         return part
+    edits: list[_Edit] = []
     added, imports = [], []
     for node in new_tree.body:
-        source = "".join(new[first_line(node) - 1 : node.end_lineno])
+        source = _source(node, new_lines)
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports += [source] if source not in lines else []
         elif isinstance(node, Definition):
-            span = _definition_span(lines, node.name)
+            span = _span_by_indentation(lines, node.name)
             if span is None:
                 added.append(source)
             else:
-                lines[span[0] : span[1]] = [source, *_blank_lines(lines, span[1])]
-                lines = _lines("".join(lines))
-    return with_imports(_append_definitions("".join(lines), added), imports)
+                edits.append((*span, source + ("\n\n" if span[1] < len(lines) else "")))
+    return _apply_edits(lines, edits, added, imports)
 
 
-def _definition_span(lines: list[str], name: str) -> tuple[int, int] | None:
-    """Return the first line of a definition, including decorators, and the line after it, by indentation alone."""
-    found = [at for at, line in enumerate(lines) if (head := _DEFINITION_HEAD.match(line)) and head.group(1) == name]
-    if len(found) != 1:
+def _span_by_indentation(lines: list[str], name: str) -> tuple[int, int] | None:
+    """Return the first line of the only definition of `name`, including decorators, and the line after it."""
+    heads = [at for at, line in enumerate(lines) if (match := _DEFINITION_HEAD.match(line)) and match.group(1) == name]
+    if len(heads) != 1:
         return None
-    first, end = found[0], found[0] + 1
-    while first and lines[first - 1].startswith("@"):
-        first -= 1
+    start, end = heads[0], heads[0] + 1
+    while start and lines[start - 1].startswith("@"):
+        start -= 1
     while end < len(lines) and (lines[end][0].isspace() or lines[end][0] in ")]}"):
         end += 1
-    return first, end
-
-
-def _blank_lines(lines: list[str], at: int) -> list[str]:
-    return ["\n", "\n"] if at < len(lines) else []
+    return start, end
 
 
 def _is_complete(old: ast.stmt, new: ast.stmt, replaced: Collection[str]) -> bool:
@@ -305,66 +331,6 @@ def _is_restructured(old: ast.ClassDef, new: ast.ClassDef) -> bool:
     return (fields and not had_fields) or len(new.decorator_list) > len(old.decorator_list)
 
 
-class _DefinitionMerge:
-    def __init__(
-        self, old: str, part: str, old_tree: ast.Module, new_tree: ast.Module, replaced: Collection[str]
-    ) -> None:
-        self._lines = _lines(old)
-        self._new_lines = _lines(part)
-        self._old_tree, self._new_tree = old_tree, new_tree
-        self._replaced = replaced
-        self._edits: list[tuple[int, int, str]] = []
-        self._added_definitions: list[str] = []
-        self._imports: list[str] = []
-
-    def text(self) -> str:
-        old_definitions = _named(self._old_tree.body)
-        old_dumps = {dump_tree(node) for node in self._old_tree.body}
-        trials = trial_statements(self._new_tree)
-        for node in self._new_tree.body:
-            name = _name(node)
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                if dump_tree(node) not in old_dumps:
-                    self._imports.append(self._source(node))
-            elif name in old_definitions:
-                self._replace(old_definitions[name], node)
-            elif _is_guard(node):
-                self._merge_guard(node)
-            elif name and node not in trials:
-                self._added_definitions.append(self._source(node))
-        lines = self._lines
-        for begin, end, source in sorted(self._edits, key=lambda edit: -edit[0]):
-            lines[begin:end] = [source]
-        return with_imports(_append_definitions("".join(lines), self._added_definitions), self._imports)
-
-    def _replace(self, old: ast.stmt, new: ast.stmt) -> None:
-        if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef) and not _is_restructured(old, new):
-            old_members, new_members = _named(old.body), _named(new.body)
-            if any(name not in new_members and name not in self._replaced for name in old_members):
-                for name, node in new_members.items():
-                    if name in old_members:
-                        self._replace_statement(old_members[name], node)
-                    else:
-                        end = old.end_lineno or old.lineno
-                        self._edits.append((end, end, "\n" + self._source(node)))
-                return
-        self._replace_statement(old, new)
-
-    def _merge_guard(self, node: ast.stmt) -> None:
-        """Replace the main guard if it does the same thing."""
-        old_guards = [item for item in self._old_tree.body if _is_guard(item)]
-        if old_guards and _called_names(old_guards[0]) & _called_names(node) - {"print"}:
-            self._replace_statement(old_guards[0], node)
-        elif not old_guards and "print" not in _called_names(node):
-            self._added_definitions.append(self._source(node))
-
-    def _replace_statement(self, old: ast.stmt, new: ast.stmt) -> None:
-        self._edits.append((first_line(old) - 1, old.end_lineno or old.lineno, self._source(new)))
-
-    def _source(self, node: ast.stmt) -> str:
-        return "".join(self._new_lines[first_line(node) - 1 : node.end_lineno])
-
-
 def with_imports(text: str, statements: Collection[str]) -> str:
     """Add import statements after the existing ones, or after the docstring."""
     if not statements:
@@ -379,18 +345,18 @@ def with_imports(text: str, statements: Collection[str]) -> str:
             at = node.end_lineno or at
     lines = _lines(text)
     gap = [] if any(isinstance(node, ast.Import | ast.ImportFrom) for node in body) or not lines else ["\n"]
-    lines[at:at] = [item.rstrip("\n") + "\n" for item in dict.fromkeys(statements)] + gap
+    lines[at:at] = [statement.rstrip("\n") + "\n" for statement in dict.fromkeys(statements)] + gap
     return "".join(lines)
 
 
 def _append_definitions(text: str, added: list[str]) -> str:
     if not added:
         return text
-    new = "\n\n\n".join(item.strip("\n") for item in added) + "\n"
-    main = re.search(r"^if __name__ ==", text, re.MULTILINE)
-    if main is None:
+    new = "\n\n\n".join(source.strip("\n") for source in added) + "\n"
+    guard = re.search(r"^if __name__ ==", text, re.MULTILINE)
+    if guard is None:
         return text.rstrip("\n") + "\n\n\n" + new
-    return f"{text[: main.start()].rstrip()}\n\n\n{new}\n\n{text[main.start() :]}"
+    return f"{text[: guard.start()].rstrip()}\n\n\n{new}\n\n{text[guard.start() :]}"
 
 
 def _lines(text: str) -> list[str]:
@@ -404,6 +370,15 @@ def first_line(node: ast.stmt) -> int:
     """Return the first line of a statement, including its decorators."""
     decorators = node.decorator_list if isinstance(node, Definition) else []
     return min([node.lineno, *(item.lineno for item in decorators)])
+
+
+def _span(node: ast.stmt) -> tuple[int, int]:
+    return first_line(node) - 1, node.end_lineno or node.lineno
+
+
+def _source(node: ast.stmt, lines: list[str]) -> str:
+    start, end = _span(node)
+    return "".join(lines[start:end])
 
 
 def _name(node: ast.stmt) -> str:

@@ -17,7 +17,7 @@ from tui_agent.protocols.markup import (
     is_at_line_start,
     token_call,
 )
-from tui_agent.protocols.python_source import parse_expression
+from tui_agent.protocols.python_source import PARSE_ERRORS, parse_expression
 from tui_agent.protocols.repair import UnreadableJson, ValueScan, repair_json
 from tui_agent.text.patterns import Patterns
 
@@ -34,10 +34,10 @@ def _may_begin_closer(text: str) -> bool:
     return any(closer.startswith(text) for closer in closers)
 
 
-def _word_end(text: str, place: int) -> int:
-    """Return the end of the word or number that `place` splits, else `place`: half a number is another number."""
-    following = _RE.word_end.match(text, place) if text[place - 1 : place].isalnum() else None
-    return following.end() if following is not None else place
+def _word_end(text: str, position: int) -> int:
+    """Return the end of the word or number that `position` splits, else `position`: half a number is another number."""
+    following = _RE.word_end.match(text, position) if text[position - 1 : position].isalnum() else None
+    return following.end() if following is not None else position
 
 
 class Region(ABC):
@@ -74,33 +74,33 @@ class ValueRegion(Region):
             self._scan_status = self.scan.run(text, final)
             if self._scan_status == "more":
                 return None
-        place = len(text) if self._scan_status == "cut" else self.scan.pos
+        position = len(text) if self._scan_status == "cut" else self.scan.pos
         if self._scan_status == "broken":
-            place = _word_end(text, place)
-        body = text[self._start + self._quoted : place]
+            position = _word_end(text, position)
+        body = text[self._start + self._quoted : position]
         if self._scan_status == "closed":
-            extra = _RE.extra.match(text, place)
-            place = extra.end() if extra else place
-            if place == len(text) and not final:
+            extra = _RE.extra.match(text, position)
+            position = extra.end() if extra else position
+            if position == len(text) and not final:
                 return None
-            if self._quoted and text[place : place + 1] == "`":
-                place += 1
+            if self._quoted and text[position : position + 1] == "`":
+                position += 1
         return (
-            self._segment("text", text, place)
+            self._segment("text", text, position)
             if self._is_mention
-            else self._segment("value", text, place, bodies=(body,))
+            else self._segment("value", text, position, bodies=(body,))
         )
 
 
 class WrapperRegion(Region):
-    """Markup of a call. `head` is the length of its opening tag; `sure`: it can't be a word in a sentence."""
+    """Markup of a call. `head` is the length of its opening tag; `certain`: it can't be a word in a sentence."""
 
-    def __init__(self, text: str, start: int, head: int, *, tag: str, name: str = "", sure: bool = False) -> None:
+    def __init__(self, text: str, start: int, head: int, *, tag: str, name: str = "", certain: bool = False) -> None:
         super().__init__(start)
         self._tag = tag
         self._name = name
         self._quoted = text[start] == "`"
-        self._at_line_start = sure or is_at_line_start(text, start)
+        self._at_line_start = certain or is_at_line_start(text, start)
         self._is_mention = self._quoted and not self._at_line_start
         self._pos = self._content_start = start + head
         self._step = self._read_head
@@ -182,8 +182,8 @@ class WrapperRegion(Region):
         self._step = self._read_raw
         return None
 
-    def _start_scan(self, place: int) -> None:
-        self._scan, self._pos, self._scan_start, self._step = ValueScan(place), place, place, self._read_json
+    def _start_scan(self, position: int) -> None:
+        self._scan, self._pos, self._scan_start, self._step = ValueScan(position), position, position, self._read_json
 
     def _read_json(self, text: str, final: bool) -> Segment | None:
         assert self._scan is not None
@@ -216,9 +216,9 @@ class WrapperRegion(Region):
 
     def _read_tail(self, text: str, final: bool) -> Segment | None:
         separator = _RE.separator.match(text, self._pos)
-        place = separator.end() if separator else self._pos
-        following = text[place : place + 16].lower()
-        if closer_match := _MARKUP.closer.match(text, place):
+        position = separator.end() if separator else self._pos
+        following = text[position : position + 16].lower()
+        if closer_match := _MARKUP.closer.match(text, position):
             end = closer_match.end()
             if self._tag != "function" and closer_match.group().lower() in ("</function>", "</invoke>"):
                 following = text[end : end + 48]
@@ -234,9 +234,9 @@ class WrapperRegion(Region):
         if _may_begin_closer(following) or following in ("`", "``"):
             if not final:
                 return None
-            return self._finish(text, len(text) if following.strip() else place)
+            return self._finish(text, len(text) if following.strip() else position)
         if following[:1] == "{" and not self._name:
-            self._start_scan(place)
+            self._start_scan(position)
             return None
         extra = _RE.extra.match(text, self._pos)
         return self._finish(text, extra.end() if extra else self._pos)
@@ -285,7 +285,7 @@ class PythonRegion(Region):
     LIMIT = 64 * 1024
 
     def run(self, text: str, final: bool) -> Segment | None:
-        """Return the list, or its bracket as text if it is none."""
+        """Return the list, or its opening bracket as text if it is not one."""
         if len(text) - self._start <= self.LIMIT:
             if not final:
                 return None
@@ -297,17 +297,16 @@ class PythonRegion(Region):
 
 def region_at(text: str, match: re.Match[str]) -> Region | None:
     """Return the region that a hook opens, if it may hold calls."""
-    kind = match.lastgroup if match.lastgroup != "tag" else "wrap"
-    start = match.start()
-    if kind == "value":
-        return ValueRegion(text, start)
-    if kind == "wrap":
-        return WrapperRegion(text, start, match.end() - start, tag=match["tag"].lower())
-    if kind == "mistral":
-        return WrapperRegion(text, start, match.end() - start, tag="[TOOL_CALLS]")
-    if kind == "function":
-        quoted = text[start] == "`"
-        return WrapperRegion(text, start, int(quoted), tag="function")
+    start, head = match.start(), match.end() - match.start()
+    match match.lastgroup:
+        case "value":
+            return ValueRegion(text, start)
+        case "wrap" | "tag":
+            return WrapperRegion(text, start, head, tag=match["tag"].lower())
+        case "mistral":
+            return WrapperRegion(text, start, head, tag="[TOOL_CALLS]")
+        case "function":
+            return WrapperRegion(text, start, int(text[start] == "`"), tag="function")
     return None
 
 
@@ -325,16 +324,16 @@ class TokenRegion(Region):
         """Return the call, or its first token alone if no call follows."""
         if self._inner is None:
             head = token_call(text, self._start, final)
-            if head.status == "more":
+            if head.status == "incomplete":
                 return None
-            if head.status == "whole":
+            if head.status == "complete":
                 return self._segment("wrapper", text, head.end, bodies=("{}",), name=head.name, tag="token")
             if head.status == "none":
                 return self._as_token(text)
-            if head.status == "odd":
+            if head.status == "other":
                 return self._read_other_arguments(text, head, final)
             name = head.name
-            self._inner = WrapperRegion(text, self._start, head.end - self._start, tag="token", name=name, sure=True)
+            self._inner = WrapperRegion(text, self._start, head.end - self._start, tag="token", name=name, certain=True)
         segment = self._inner.run(text, final)
         self.end = self._inner.end
         return segment
@@ -357,7 +356,7 @@ class TokenRegion(Region):
 
 
 class DsmlRegion(Region):
-    """`<｜DSML｜invoke name="…">` up to its end: tags as other models write them, with an extra mark."""
+    """`<｜DSML｜invoke name="…">` up to its end: tags like those of other models, with an additional mark."""
 
     def run(self, text: str, final: bool) -> Segment | None:
         """Return the call."""
@@ -418,6 +417,6 @@ def is_complete_python(code: str) -> bool:
         return False
     try:
         parse_code(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except PARSE_ERRORS:
         return False
     return True

@@ -42,9 +42,7 @@ class AllowedRemovals(msgspec.Struct, frozen=True):
         """Whether `name` may be removed while the `new` names are added."""
         if self.allows_rewrite or name in self.removable:
             return True
-        return self.mentions(name) and (
-            _RE.removal.search(self.request) is not None or any(self.mentions(name) for name in new)
-        )
+        return self.mentions(name) and (_RE.removal.search(self.request) is not None or any(map(self.mentions, new)))
 
     def unpermitted(self, removed: Iterable[str], new: Iterable[str] = ()) -> list[str]:
         """Return the names that may not be removed. If fewer are new, none of these counts as a renaming."""
@@ -72,4 +70,4 @@ def omission_lines(text: str, old: str, *, headings: bool = False) -> list[int]:
 def is_omission(line: str) -> bool:
     """Whether a line stands for others: `# ... existing code ...`, `<!-- rest of the page -->`, three dots alone."""
     stripped = line.strip()
-    return 0 < len(stripped) <= _MAX_LENGTH and _RE.mark.fullmatch(stripped) is not None
+    return 0 < len(stripped) <= _MAX_LENGTH and _RE.omission_line.fullmatch(stripped) is not None

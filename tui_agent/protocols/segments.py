@@ -12,8 +12,8 @@ from tui_agent.protocols.markup import (
     is_at_line_start,
     is_mentioned,
     is_quoted,
+    is_tool_result,
     may_begin_mark,
-    says_result,
     token_meaning,
     undecided_start,
     without_signals,
@@ -36,7 +36,7 @@ _MARKUP = Patterns("tui_agent.protocols", "markup")
 _MAX_CALLS = 500
 """Maximum number of calls in one fence."""
 _CODE_LANGUAGES = ("tool_code", "tool_codes", "tool_call", "tool_calls", "function_call", "function_calls")
-"""Languages of fences whose Python is meant as calls: Gemma's, and variants by other models."""
+"""Languages of fences whose Python contains calls: Gemma's, and variants by other models."""
 _INVENTED_LANGUAGES = ("tool_output", "tool_outputs", "tool_response", "tool_result", "tool_results")
 """Languages of fences that only a program writes."""
 _CALL_HOOKS = ("value", "wrap", "function", "mistral")
@@ -135,7 +135,7 @@ class Segmenter:
     split."""
 
     def __init__(self, *, detect_invented: bool = True) -> None:
-        """`detect_invented` False: what the model writes on behalf of a tool or the user is ordinary text."""
+        """`detect_invented` False: what the model writes on behalf of a tool or the user counts as text."""
         self._detect_invented = detect_invented
         self._last_text_end = 0
         """End of the last text that is not blank."""
@@ -151,19 +151,19 @@ class Segmenter:
         self._is_never_closed = False
         self._region_count = 0
         self._invented = ""
-        """Whether the model invented a `result` or a `turn`: nothing after it counts."""
+        """`result` or `turn` if the model invented one: what follows is ignored."""
         self._closer_scan_from = -1
         """Where to look for the closing tag of an invented result."""
-        self._out: list[Segment] = []
+        self._segments: list[Segment] = []
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing that follows counts."""
+        """Whether what follows is ignored."""
         return bool(self._invented)
 
     def feed(self, text: str) -> list[Segment]:
         """Add text and return the segments that are decided."""
-        # Without a second reference, CPython appends in place, so that small chunks are not copied each time.
+        # Without a second reference, CPython appends in position, so that small chunks are not copied each time.
         buffer = self.text
         self.text = ""
         buffer += text
@@ -175,7 +175,7 @@ class Segmenter:
         return self._advance(True)
 
     def _advance(self, final: bool) -> list[Segment]:
-        self._out = []
+        self._segments = []
         while self._pos < len(self.text):
             before = self._pos
             if self._invented:
@@ -190,15 +190,15 @@ class Segmenter:
                 progressed = self._in_text(final)
             if not progressed and (self._pos == before or not final):
                 break
-        return self._out
+        return self._segments
 
     def _skip_rest(self, final: bool) -> list[Segment]:
         """Skip everything after an invented turn; its content decides at the end what it is."""
         if final:
-            if self._invented == "turn" and says_result(self.text, self._pos):
-                self._out.append(Segment(kind="invented", raw="", tag="result"))
+            if self._invented == "turn" and is_tool_result(self.text, self._pos):
+                self._segments.append(Segment(kind="invented", raw="", tag="result"))
             self._pos = len(self.text)
-        return self._out
+        return self._segments
 
     def _emit_invented(self, tag: str, end: int) -> bool:
         if not self._detect_invented:
@@ -213,13 +213,13 @@ class Segmenter:
             if kind == "text" and not raw.isspace():
                 self._has_content = True
                 self._last_text_end = end
-            self._out.append(Segment(kind=kind, raw=raw))
+            self._segments.append(Segment(kind=kind, raw=raw))
             self._pos = end
         return True
 
     def _emit_mark(self, kind: SegmentKind, end: int, tag: str = "") -> bool:
         """Emit everything up to `end` as a mark. Returns True: there is more to read."""
-        self._out.append(Segment(kind=kind, raw=self.text[self._pos : end], tag=tag))
+        self._segments.append(Segment(kind=kind, raw=self.text[self._pos : end], tag=tag))
         self._pos = end
         return True
 
@@ -233,7 +233,7 @@ class Segmenter:
         if segment.kind == "invented":
             self._region = None
             return self._emit_invented(segment.tag, region.end)
-        self._out.append(segment)
+        self._segments.append(segment)
         self._last_text_end = region.end if segment.kind == "text" else self._last_text_end
         self._pos = region.end
         if isinstance(region, FenceRegion):
@@ -245,10 +245,10 @@ class Segmenter:
         match = _MARKUP.in_thought.search(self.text, self._pos)
         if match is None:
             size = len(self.text)
-            if final and (torn := _RE.torn.search(self.text, max(self._pos, size - _MAX_CLOSING_TAG))):
-                self._emit("thought", torn.start())
+            if final and (closer := _RE.partial_closer.search(self.text, max(self._pos, size - _MAX_CLOSING_TAG))):
+                self._emit("thought", closer.start())
                 self._pos = size
-            self._emit("thought", size if final else self._first_sign(size - _MAX_CLOSING_TAG, "<["))
+            self._emit("thought", size if final else self._find_first(size - _MAX_CLOSING_TAG, "<["))
             return False
         self._emit("thought", match.start())
         if match["done"]:
@@ -257,17 +257,17 @@ class Segmenter:
         self._in_reasoning_block = False
         return True
 
-    def _first_sign(self, at: int, signs: str) -> int:
-        """Return the first position of one of `signs` from `at` on, or the length of the text."""
-        places = [place for sign in signs if (place := self.text.find(sign, max(at, self._pos))) >= 0]
-        return min(places, default=len(self.text))
+    def _find_first(self, at: int, chars: str) -> int:
+        """Return the first position of one of `chars` from `at` on, or the length of the text."""
+        positions = [position for char in chars if (position := self.text.find(char, max(at, self._pos))) >= 0]
+        return min(positions, default=len(self.text))
 
     def _in_fence(self, final: bool) -> bool:
         match = _MARKUP.in_fence.search(self.text, self._pos)
         if match is None or (match["fence"] and match.end() == len(self.text) and not final):
             end = len(self.text)
             if not final:
-                end = match.start() if match else self._first_sign(end - _MAX_CLOSING_TAG, "`~[")
+                end = match.start() if match else self._find_first(end - _MAX_CLOSING_TAG, "`~[")
             self._emit("text", end)
             return False
         if match["done"]:
@@ -302,11 +302,11 @@ class Segmenter:
 
     def _python_start(self, final: bool) -> int | None:
         """Return where a reply begins that may be a list of calls in Python syntax."""
-        place = self._pos
-        while self.text[place : place + 1].isspace():
-            place += 1
-        if _RE.python.match(self.text, place) or (not final and _RE.python_begun.match(self.text, place)):
-            return place
+        position = self._pos
+        while self.text[position : position + 1].isspace():
+            position += 1
+        if _RE.python.match(self.text, position) or (not final and _RE.python_begun.match(self.text, position)):
+            return position
         return None
 
     def _handle_hook(self, match: re.Match[str], final: bool) -> bool:
@@ -335,25 +335,25 @@ class Segmenter:
         self._region = DsmlRegion(match.start()) if kind == "dsml" else region_at(self.text, match)
         return True
 
-    def _follows_markup(self, place: int) -> bool:
-        """Whether markup directly precedes `place`."""
-        return not self.text[self._last_text_end : place].isspace() and self._last_text_end < place
+    def _follows_markup(self, position: int) -> bool:
+        """Whether markup directly precedes `position`."""
+        return not self.text[self._last_text_end : position].isspace() and self._last_text_end < position
 
     def _handle_result(self, match: re.Match[str], final: bool) -> bool:
         """Handle a tag of a tool's result: invented unless it is only mentioned."""
         start, end = match.span()
-        sign = self.text[end : end + 1]
-        if not sign and not final:
+        following = self.text[end : end + 1]
+        if not following and not final:
             return False
         if is_quoted(self.text, start):
             self._emit("text", end)
-        elif sign.isalnum() or (sign and sign in "\r\n{["):
+        elif following.isalnum() or (following and following in "\r\n{["):
             return self._emit_invented("result", end)
         elif is_mentioned(self.text, start) and not self._follows_markup(start):
             self._emit("text", end)
         else:
-            closer = re.compile(rf"</{re.escape(match['of'])}>", re.IGNORECASE)
-            if not sign or closer.search(self.text, max(end, self._closer_scan_from)):
+            closer = re.compile(rf"</{re.escape(match['name'])}>", re.IGNORECASE)
+            if not following or closer.search(self.text, max(end, self._closer_scan_from)):
                 return self._emit_invented("result", end)
             self._closer_scan_from = max(end, len(self.text) - 64)
             if not final:
@@ -363,10 +363,10 @@ class Segmenter:
         return True
 
     def _handle_think(self, match: re.Match[str], final: bool) -> bool:
-        place = match.start()
-        if place and self.text[place - 1] in "`\"'":
+        position = match.start()
+        if position and self.text[position - 1] in "`\"'":
             return self._emit("text", match.end())
-        if not is_at_line_start(self.text, place) and not self._reasoning_ends(match.end(), final):
+        if not is_at_line_start(self.text, position) and not self._reasoning_ends(match.end(), final):
             if final:
                 self._emit("text", match.end())
             return final
@@ -396,8 +396,8 @@ class Segmenter:
         return self._emit("text", end)
 
     def _is_real_closer(self, start: int, end: int) -> bool:
-        """Whether a closing tag within a line is a real one: it directly follows a word or sentence, or precedes the
-        beginning of one."""
+        """Whether a closing tag within a line is not just mentioned: it directly follows a word or sentence, or
+        precedes the beginning of one."""
         following = self.text[end : end + 64].lstrip(" \t")[:1]
         if following.isupper() or following in tuple("<[{#"):
             return True
@@ -414,7 +414,7 @@ class Segmenter:
             return self._emit("text", meaning.end)
         if meaning.kind == "drop":
             return self._emit_mark("closer", meaning.end, "token")
-        if meaning.kind == "old":
+        if meaning.kind == "plain":
             return self._handle_plain_token(match, final)
         self._region_count += 1
         self._region = TokenRegion(match.start())
@@ -429,7 +429,7 @@ class Segmenter:
                 return False
             self._has_content = self._has_content and match.group() != "<|python_tag|>"
             return self._emit_mark("closer", match.end(), "" if match.group() == "</s>" else "token")
-        to = _RE.to.search(head["to"] or "") or _RE.to.search(head["who"] or "")
+        to = _RE.to.search(head["to"] or "") or _RE.to.search(head["recipient"] or "")
         if to is not None:
             self._region = WrapperRegion(self.text, start, head.end() - start, tag="harmony", name=to[1])
             return True
@@ -444,6 +444,6 @@ class Segmenter:
         if ends is None and not final:
             return False
         end = ends.start() if ends else len(self.text)
-        self._out.append(Segment(kind="thought", raw=without_signals(self.text[begin:end], torn=True)))
+        self._segments.append(Segment(kind="thought", raw=without_signals(self.text[begin:end], partial=True)))
         self._pos = end
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 BOM = "\ufeff"
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
@@ -20,6 +21,11 @@ _MAX_SHORT = 2_000
 def source_lines(text: str) -> list[str]:
     r"""Return the lines with their ends, which are \n, \r\n and \r; form feeds and U+2028 don't end a line."""
     return _LINE.findall(text)
+
+
+def content_lines(text: str) -> list[str]:
+    """Return the lines that are not blank, stripped."""
+    return [line.strip() for line in source_lines(text) if line.strip()]
 
 
 def normalize_ends(text: str) -> str:
@@ -42,8 +48,7 @@ def adopt_ends(old: str, new: str) -> str:
 def similarity(first: str, second: str) -> float:
     """Return the similarity of two texts, from 0 to 1, ignoring space around lines. Takes linear time for long
     texts."""
-    first_lines = [line.strip() for line in source_lines(first) if line.strip()]
-    second_lines = [line.strip() for line in source_lines(second) if line.strip()]
+    first_lines, second_lines = content_lines(first), content_lines(second)
     if max(len(first_lines), len(second_lines)) > _MAX_COMPARED:
         common = sum((Counter(first_lines) & Counter(second_lines)).values())
         return 2 * common / (len(first_lines) + len(second_lines))
@@ -59,8 +64,8 @@ def char_similarity(first: str, second: str) -> float:
 
 def removed_share(old: str, new: str) -> float:
     """Return the share of the lines of `old` with letters or digits that `new` lacks, from 0 to 1."""
-    old_lines = [line.strip() for line in source_lines(old) if any(map(str.isalnum, line))]
-    new_lines = {line.strip() for line in source_lines(new)}
+    old_lines = [line for line in content_lines(old) if any(map(str.isalnum, line))]
+    new_lines = set(content_lines(new))
     return sum(line not in new_lines for line in old_lines) / len(old_lines) if old_lines else 0.0
 
 
@@ -68,23 +73,23 @@ def _adopt_line_ends(old: list[str], new: str) -> str:
     old_lines = [line.rstrip("\r\n") for line in old]
     ends = [line[len(stripped) :] for line, stripped in zip(old, old_lines, strict=True)]
     new_lines = _MODEL_END.split(new)
-    open_end = new_lines.pop() if new_lines else ""
-    matches: dict[int, str] = {}
-    for first, second, size in _equal_runs(old_lines, new_lines):
-        matches.update({second + at: ends[first + at] for at in range(size)})
+    unfinished = new_lines.pop() if new_lines else ""
+    retained: dict[int, str] = {}
+    """Ends of the unchanged lines, by number in the new text."""
+    for old_start, new_start, size in _equal_runs(old_lines, new_lines):
+        retained.update({new_start + at: ends[old_start + at] for at in range(size)})
     end, lines = ends[0], []
-    for at, line in enumerate(new_lines):
-        end = matches.get(at) or end
+    for number, line in enumerate(new_lines):
+        end = retained.get(number) or end
         lines.append(line + end)
-    return "".join(lines) + open_end
+    return "".join(lines) + unfinished
 
 
-def _equal_runs(old_lines: list[str], new_lines: list[str]) -> list[tuple[int, int, int]]:
-    """Return runs of equal lines: start in each text, length."""
+def _equal_runs(old_lines: list[str], new_lines: list[str]) -> Sequence[tuple[int, int, int]]:
+    """Return runs of equal lines: start in each text, length. Of long texts only the beginning and end are compared."""
     if max(len(old_lines), len(new_lines)) <= _MAX_COMPARED:
-        matches = difflib.SequenceMatcher(None, old_lines, new_lines).get_matching_blocks()
-        return [(one.a, one.b, one.size) for one in matches]
-    least = min(len(old_lines), len(new_lines))
-    top = next((at for at in range(least) if old_lines[at] != new_lines[at]), least)
-    bottom = next((at for at in range(least - top) if old_lines[-1 - at] != new_lines[-1 - at]), least - top)
+        return difflib.SequenceMatcher(None, old_lines, new_lines).get_matching_blocks()
+    size = min(len(old_lines), len(new_lines))
+    top = next((at for at in range(size) if old_lines[at] != new_lines[at]), size)
+    bottom = next((at for at in range(size - top) if old_lines[-1 - at] != new_lines[-1 - at]), size - top)
     return [(0, 0, top), (len(old_lines) - bottom, len(new_lines) - bottom, bottom)]
