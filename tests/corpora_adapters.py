@@ -11,7 +11,7 @@ from tests.doubles.plan_text import plan_text
 from tui_agent.common.domain import ToolSpec
 from tui_agent.plan import markdown, writing
 from tui_agent.plan.document import Plan
-from tui_agent.plan.grammar import read_when
+from tui_agent.plan.grammar import parse_time
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.protocols.parser import ParsedReply, ReplyParser, parse_reply
@@ -66,7 +66,7 @@ def plan_parse(text: str) -> dict[str, object]:
 def plan_serialize(plan: dict[str, Any]) -> str:
     """A plan as text: into the one it was read from, where there is one."""
     said = msgspec.convert({key: _value(value) for key, value in plan.items() if key != "source"}, Plan)
-    return writing.write(said, markdown.parse(plan["source"])) if "source" in plan else plan_text(said)
+    return writing.rewrite(said, markdown.parse(plan["source"])).text if "source" in plan else plan_text(said)
 
 
 def _value(value: Any) -> Any:
@@ -76,7 +76,7 @@ def _value(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     known = {key: _value(one) for key, one in value.items() if one is not None}
-    return known | ({"when": read_when(known["when"])[0]} if "when" in known else {})
+    return known | ({"when": parse_time(known["when"])[0]} if "when" in known else {})
 
 
 def _offered(known_tools: list[str]) -> list[ToolSpec]:

@@ -43,7 +43,7 @@ def test_racing_saves_lose_nothing_of_either_side(tmp_path: Path, seed: int) -> 
         assert not isinstance(outcome, SaveConflict)
         assert isinstance(outcome, SaveResult)
         outcomes.append(outcome)
-        pieces.extend(one.read_text(encoding="utf-8") for one in outcome.aside)
+        pieces.extend(one.read_text(encoding="utf-8") for one in outcome.copies)
 
     for number in range(SAVES):
         editor.stdin.write("go\n")
@@ -61,6 +61,6 @@ def test_racing_saves_lose_nothing_of_either_side(tmp_path: Path, seed: int) -> 
     assert [words for words in mine if words not in whole] == []
     assert sorted(one.action for one in store.plan.execution_log) == sorted(f"agent entry {at}" for at in range(SAVES))
     # Of AHEAD + 1 saves of the editor's that may lie between two of ours, the last one is merged or kept aside.
-    met = sum(one.merged or bool(one.aside) for one in outcomes)
+    met = sum(one.merged or bool(one.copies) for one in outcomes)
     assert met >= SAVES // (AHEAD + 2)
     assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".tua-tmp")] == []

@@ -8,9 +8,9 @@ from msgspec import structs
 from tests.doubles.plan_text import plan_text
 from tests.plan.plans import documents, plans
 from tui_agent.plan.document import Criterion, LogEntry, Plan
-from tui_agent.plan.grammar import BOX
+from tui_agent.plan.grammar import CHECKBOX
 from tui_agent.plan.markdown import Document, parse
-from tui_agent.plan.writing import PlanTextError, rewrite, write
+from tui_agent.plan.writing import PlanTextError, rewrite
 
 
 @settings(max_examples=100, deadline=None)
@@ -21,7 +21,7 @@ def test_every_plan_comes_back_from_its_own_text(plan: Plan) -> None:
     text = plan_text(plan)
     document = parse(text)
     assert document.plan == plan
-    assert write(document.plan, document) == text
+    assert rewrite(document.plan, document).text == text
     assert not document.problem
 
 
@@ -37,7 +37,7 @@ def of_the_user(document: Document) -> list[str]:
     if document.front:
         ours.update(range(document.front.start, document.front.end + 1))
     for section in document.sections:
-        ours.update(range(*section.text))
+        ours.update(range(*section.goal_lines))
         ours.update(section.placeholders)
         for item in section.items:
             ours.add(item.start)
@@ -56,7 +56,7 @@ def lost(before: Document, after: Document) -> list[str]:
 @given(documents, plans)
 def test_what_the_user_wrote_survives_any_change_of_the_plan(text: str, plan: Plan) -> None:
     before = parse(text)
-    assert write(before.plan, before) == text
+    assert rewrite(before.plan, before).text == text
     try:
         after = rewrite(plan, before)
     except PlanTextError:
@@ -80,7 +80,7 @@ def test_ticking_one_criterion_changes_one_line(text: str, data: st.DataObject) 
     after = rewrite(structs.replace(before.plan, acceptance_criteria=ticked), before)
     assert len(after.raw) == len(before.raw)
     ((old, new),) = ((a, b) for a, b in zip(before.raw, after.raw, strict=True) if a != b)
-    was, now = BOX.match(old), BOX.match(new)
+    was, now = CHECKBOX.match(old), CHECKBOX.match(new)
     assert was and now
     assert was.group(1, 3, 4) == now.group(1, 3, 4) and box_free(old) == box_free(new)
 

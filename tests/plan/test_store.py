@@ -158,7 +158,7 @@ def test_a_repaired_text_takes_the_place_and_the_old_one_is_kept_aside(store: Pl
     assert isinstance(store.replace("still broken", found.sha256), Unreadable)
     saved = store.replace(plan_text(BASE), found.sha256)
     assert isinstance(saved, SaveResult)
-    assert [one.read_bytes() for one in saved.aside] == [b"broken words"]
+    assert [one.read_bytes() for one in saved.copies] == [b"broken words"]
     assert path.read_text(encoding="utf-8") == plan_text(BASE)
 
 
@@ -277,7 +277,7 @@ def test_a_text_that_can_not_be_kept_aside_now_is_kept_by_the_next_look(store: P
             assert machine.fired
     seen = store.refresh()
     assert isinstance(seen, RefreshResult)
-    assert [one.read_bytes() for one in seen.aside] == [b"late words"]
+    assert [one.read_bytes() for one in seen.copies] == [b"late words"]
     store.close()
 
 
@@ -296,6 +296,6 @@ def test_saves_while_a_text_is_given_back_are_all_kept(path: Path) -> None:
     store.load()
     saved = save(store, with_entry(store.plan, "did it"))
     assert next(later, None) is None and disk.calls.count("exchange") > 4
-    whole = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.aside, *store.close()))
+    whole = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
     for words in ("first note", "second note", "third note", "did it"):
         assert words in whole

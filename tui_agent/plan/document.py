@@ -1,9 +1,10 @@
-"""The plan document as values (P1), comparable and JSON-serializable."""
+"""The content of a plan document (P1) as comparable, JSON-serializable values."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -39,7 +40,7 @@ class Decision(FrozenValue, frozen=True, kw_only=True):
 
 
 class LogEntry(FrozenValue, frozen=True, kw_only=True):
-    """A piece of work that was done."""
+    """A record of completed work."""
 
     action: str
     details: str = ""
@@ -50,12 +51,15 @@ class LogEntry(FrozenValue, frozen=True, kw_only=True):
     """Local time without zone, to the minute."""
 
 
+PlanItem: TypeAlias = Criterion | Decision | LogEntry
+"""An item of one of the plan's lists."""
+
 DONE, IN_PROGRESS, NOT_DONE = "✓", "🔄", "❌"
 """Marks at the beginning of a result."""
 
 
 class Plan(FrozenValue, frozen=True, kw_only=True):
-    """The known content of plan_doc.md, without the user's own sections and notes."""
+    """The structured content of plan_doc.md, without the user's own sections and notes."""
 
     status: PlanStatus = PlanStatus.PLANNING
     goal: str = ""

@@ -1,4 +1,4 @@
-"""The small forms that plan_doc.md is made of: section names, fields, boxes, times, the words for a status."""
+"""The syntax elements of plan_doc.md: section names, fields, checkboxes, times, status words and escapes."""
 
 from __future__ import annotations
 
@@ -15,222 +15,204 @@ CRITERIA = "Acceptance Criteria"
 MADE = "Decisions Made"
 REJECTED = "Decisions Rejected"
 LOG = "Execution Log"
-SECTIONS = (GOAL, CRITERIA, MADE, REJECTED, LOG)
-"""The sections that we know, in the order in which we write them."""
+LIST_SECTIONS = {
+    CRITERIA: "acceptance_criteria",
+    MADE: "decisions_made",
+    REJECTED: "decisions_rejected",
+    LOG: "execution_log",
+}
+"""Section → field of the plan."""
+SECTIONS = (GOAL, *LIST_SECTIONS)
+"""The plan's sections in the order in which they are written."""
+SECTION_NAMES = {name.lower(): name for name in SECTIONS}
 
-NAMES = {name.lower(): name for name in SECTIONS}
-TITLE = re.compile(r"(?:plan[ \t]*:[ \t]*)?(.*)$", re.I)
-BOX = re.compile(
+BLANK = " \t"
+TITLE_PREFIX = re.compile(r"^plan[ \t]*:[ \t]*", re.I)
+CHECKBOX = re.compile(
     r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]*)?\[)"
     r"([ \t]{0,3}[^\s\[\]]?\ufe0f?[ \t]{0,3})(\](?!\()[ \t]*)(.*)$"
 )
-BULLET = re.compile(r"((?:[-*+]|\d{1,9}[.)])[ \t]+)(.*)$")
+"""Groups: text before the mark, the mark, gap, description."""
 _NAME = r"[ \t]*(?:[-*+][ \t]+)?(?:\*\*|__)[ \t]*{}[ \t]*(?::[ \t]*(?:\*\*|__)|(?:\*\*|__)[ \t]*:)[ \t]*(.*)$"
-FIELD = re.compile(_NAME.format("([A-Za-z]+(?: [A-Za-z]+)?)"))
-STATUS = re.compile(_NAME.format("status"), re.I)
-ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(.*)$")
-_WHEN = re.compile(
+FIELD_LINE = re.compile(_NAME.format("([A-Za-z]+(?: [A-Za-z]+)?)"))
+STATUS_LINE = re.compile(_NAME.format("status"), re.I)
+LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(.*)$")
+_TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:(?:[ \t]{0,3}T[ \t]{0,3}|[ \t]{1,8})"
     r"(\d{1,2}:\d{2})(?::\d{2}(?:\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?(?!\w)"
     r"[ \t]*(?:[-–—:|][ \t]*)?(.*)$"
 )
-RULE = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}[ \t]*$")
-DONE_MARKS = frozenset("xX✓✔✅☑")
-_WORDS = {"done": PlanStatus.COMPLETED, "complete": PlanStatus.COMPLETED, "inprogress": PlanStatus.IN_PROGRESS}
-_WORDS |= {status.value.replace("_", ""): status for status in PlanStatus}
-
-FIELDS = {
-    "rationale": "rationale",
-    "alternatives considered": "alternatives",
-    "alternatives": "alternatives",
-    "alternative": "alternatives",
-    "alternative considered": "alternatives",
-    "decided": "when",
-    "rejected": "when",
-    "date": "when",
-    "actions": "details",
-    "action": "details",
-    "details": "details",
-    "tools": "tools",
-    "tools used": "tools",
-    "tool": "tools",
-    "result": "result",
-    "results": "result",
-}
-"""Names of fields as they are read, without regard to case."""
-LISTS = frozenset({"alternatives", "tools"})
-
-
-def status_of(*said: Any) -> PlanStatus:
-    """The first status that is meant by one of the texts; `planning` without any."""
-    for one in said:
-        words = re.sub(r"[^a-z ]", "", str(one or "").lower().replace("_", "").replace("-", "")).split()
-        for word in ("".join(words), "".join(words[:2]), *words[:1]):
-            if word in _WORDS:
-                return _WORDS[word]
-    return PlanStatus.PLANNING
-
-
-def read_when(text: str) -> tuple[datetime | None, str]:
-    """The local time at the beginning of `text`, to the minute, and what follows it; (None, text) without one."""
-    match = _WHEN.match(text)
-    if match is None:
-        return None, text
-    day, clock, zone, rest = match.groups()
-    try:
-        moment = datetime.fromisoformat(f"{day}T{(clock or '00:00').rjust(5, '0')}")
-        if zone:
-            offset = "+00:00" if zone == "Z" else zone
-            moment = to_minute(datetime.fromisoformat(moment.isoformat() + offset))
-        return moment, rest
-    except (ValueError, OverflowError, OSError):
-        return None, text
-
-
-def section_name(text: str) -> str:
-    """A heading's text as section names are compared: without numbers, signs and colon."""
-    text = text.rstrip("#: \t*_").lower()
-    return re.sub(r"^[\W\d_]+", "", text)
-
-
-def criterion(said: str, completed: bool) -> Criterion:
-    """The criterion that stands behind a box: description, and notes as ` *(…)*`."""
-    notes = ""
-    if said.endswith(")*"):
-        at = said.rfind("*(")
-        if at > 0 and said[at - 1] in BLANK and said[:at].strip(BLANK):
-            said, notes = said[:at].rstrip(BLANK), said[at + 2 : -2].strip(BLANK)
-    return Criterion(description=plain(said), completed=completed, notes=plain(notes))
-
-
-EMPTY = "<!-- -->"
-"""Stands for a value that is there and empty."""
-
-BLANK = " \t"
-
-_WRITTEN = (
-    frozenset({9, 10, 13, 32, 0x2028, 0x2029, 0xFEFF, *map(ord, "#&*+-[_`~<\\")})
-    | frozenset(range(ord("0"), ord("9") + 1))
-    | frozenset((*range(32), *range(127, 160)))
-    | frozenset(range(0xD800, 0xE000))
-)
-"""Characters that are ever written as references; others are read as they stand."""
-
-_REFERENCE = re.compile(r"&#(\d{1,7});")
-_REFERENCE_LIKE = re.compile(r"&(?=#\d{1,7};)")
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
-_ODD = re.compile("[&<\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
-_STRUCTURE = re.compile(r"[ \t]*(?:#|```|~~~|\*\*|__|[-*+][ \t]+(?:\*\*|__))")
+THEMATIC_BREAK = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 PLACEHOLDER = re.compile(
     r"\[(?:[^\[\]]*\bto be (?:defined|added|decided|determined|filled in)|[^\[\]]*\bwill (?:provide|be added)\b[^\[\]]*"
     r"|no [^\[\]]*\byet|none(?: yet)?|tbd|goal|your goal|clear goal description)\.?\]",
     re.IGNORECASE,
 )
-"""Bracketed stand-ins of the empty document: they read as nothing."""
+"""Bracketed text that counts as empty."""
+DONE_MARKS = frozenset("xX✓✔✅☑")
+_STATUS_WORDS = {
+    "done": PlanStatus.COMPLETED,
+    "complete": PlanStatus.COMPLETED,
+    **{status.value.replace("_", ""): status for status in PlanStatus},
+}
+_FIELD_NAMES = {
+    "rationale": ["rationale"],
+    "alternatives": ["alternatives considered", "alternatives", "alternative", "alternative considered"],
+    "when": ["decided", "rejected", "date"],
+    "details": ["actions", "action", "details"],
+    "tools": ["tools", "tools used", "tool"],
+    "result": ["result", "results"],
+}
+FIELDS = {name: field for field, names in _FIELD_NAMES.items() for name in names}
+"""Accepted name in lower case → field."""
+LIST_FIELDS = frozenset({"alternatives", "tools"})
 
 
-def _reference(match: re.Match[str]) -> str:
-    return "".join(f"&#{ord(char)};" for char in match.group())
+def parse_status(*texts: Any) -> PlanStatus:
+    """Return the first status that one of the texts names; `planning` by default."""
+    for text in texts:
+        words = re.sub(r"[^a-z ]", "", str(text or "").lower().replace("_", "").replace("-", "")).split()
+        for candidate in ("".join(words), "".join(words[:2]), *words[:1]):
+            if candidate in _STATUS_WORDS:
+                return _STATUS_WORDS[candidate]
+    return PlanStatus.PLANNING
 
 
-def guard(text: str) -> str:
-    """Running `text` with what only its characters make odd written as references; line breaks and tabs stay."""
-    if _ODD.search(text) is None:
+def parse_time(text: str) -> tuple[datetime | None, str]:
+    """Return the local time at the start of `text`, to the minute, and the remaining text; (None, text) without one."""
+    match = _TIME.match(text)
+    if match is None:
+        return None, text
+    day, clock, zone, remaining = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{(clock or '00:00').rjust(5, '0')}")
+        if zone:
+            offset = "+00:00" if zone == "Z" else zone
+            moment = to_minute(datetime.fromisoformat(moment.isoformat() + offset))
+        return moment, remaining
+    except (ValueError, OverflowError, OSError):
+        return None, text
+
+
+def section_key(heading: str) -> str:
+    """Normalize a heading for comparison: lower case, without numbers, marks and colon."""
+    return re.sub(r"^[\W\d_]+", "", heading.rstrip("#: \t*_").lower())
+
+
+def parse_criterion(text: str, completed: bool) -> Criterion:
+    """Parse the text after a checkbox: a description, and notes as ` *(…)*`."""
+    notes = ""
+    if text.endswith(")*"):
+        at = text.rfind("*(")
+        if at > 0 and text[at - 1] in BLANK and text[:at].strip(BLANK):
+            text, notes = text[:at].rstrip(BLANK), text[at + 2 : -2].strip(BLANK)
+    return Criterion(description=unescape(text), completed=completed, notes=unescape(notes))
+
+
+# --- escapes: characters that would change the structure, as numeric references ---
+
+EMPTY = "<!-- -->"
+"""Represents an empty value."""
+_ESCAPED = frozenset(map(ord, " #&*+-[_`~<\\0123456789\u2028\u2029\ufeff")).union(
+    range(32), range(127, 160), range(0xD800, 0xE000)
+)
+"""Code points that are ever escaped; references to others are text."""
+_REFERENCE = re.compile(r"&#(\d{1,7});")
+_REFERENCE_START = re.compile(r"&(?=#\d{1,7};)")
+_CONTROLS = "\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff"
+CONTROL_CHARACTER = re.compile(f"[\x00-\x08\x0b-\x1f{_CONTROLS}]")
+_NEEDS_ESCAPE = re.compile(f"[&<\x00-\x1f{_CONTROLS}]")
+_STRUCTURE = re.compile(r"[ \t]*(?:#|```|~~~|\*\*|__|[-*+][ \t]+(?:\*\*|__))")
+
+
+def _references(text: str) -> str:
+    return "".join(f"&#{ord(char)};" for char in text)
+
+
+def escape(text: str) -> str:
+    """Escape control characters, references and EMPTY; line breaks and tabs stay."""
+    if _NEEDS_ESCAPE.search(text) is None:
         return text
-    text = _REFERENCE_LIKE.sub("&#38;", text)
-    return UNSEEN.sub(_reference, text).replace(EMPTY, "&#60;" + EMPTY[1:])
+    text = CONTROL_CHARACTER.sub(lambda match: _references(match[0]), _REFERENCE_START.sub("&#38;", text))
+    return text.replace(EMPTY, "&#60;" + EMPTY[1:])
 
 
-def ends(text: str, blank: str = BLANK) -> str:
-    """Blanks at either end as references, since readers and editors drop them."""
+def escape_edges(text: str, blank: str = BLANK) -> str:
+    """Escape blanks at both ends, which readers and editors drop."""
     core = text.strip(blank)
     if len(core) == len(text):
         return text
-    if not core:
-        return "".join(f"&#{ord(char)};" for char in text)
-    before = len(text) - len(text.lstrip(blank))
-    head = "".join(f"&#{ord(char)};" for char in text[:before])
-    tail = "".join(f"&#{ord(char)};" for char in text[before + len(core) :])
-    return head + core + tail
+    start = len(text) - len(text.lstrip(blank))
+    return _references(text[:start]) + core + _references(text[start + len(core) :])
 
 
-def first_as_reference(text: str) -> str:
-    """`text` with its first character that is no blank written as a reference."""
-    core = text.lstrip(BLANK)
-    return f"{text[: len(text) - len(core)]}&#{ord(core[0])};{core[1:]}" if core else text
+def escape_first(text: str) -> str:
+    """Escape the first character that is not blank."""
+    start = len(text) - len(text.lstrip(BLANK))
+    return text[:start] + _references(text[start : start + 1]) + text[start + 1 :]
 
 
-def inline(text: str) -> str:
-    """A value on one line; '' becomes EMPTY."""
-    if not text:
-        return EMPTY
-    return ends(guard(text).replace("\n", "&#10;"))
+def escape_placeholder(text: str) -> str:
+    """Escape a text that would be read as a placeholder."""
+    return escape_first(text) if PLACEHOLDER.fullmatch(text) else text
 
 
-def plain(text: str) -> str:
-    """The value that was written with references."""
+def escape_line(text: str) -> str:
+    """Return a value on one line; EMPTY for an empty one."""
+    return escape_edges(escape(text).replace("\n", "&#10;")) if text else EMPTY
+
+
+def unescape(text: str) -> str:
+    """Return the value of an escaped text."""
     if text == EMPTY:
         return ""
-    if "&#" not in text:
-        return text
-    return _REFERENCE.sub(_character, text)
+    return _REFERENCE.sub(_unescape_reference, text) if "&#" in text else text
 
 
-def _character(match: re.Match[str]) -> str:
-    code = int(match.group(1))
-    return chr(code) if code in _WRITTEN else match.group()
+def _unescape_reference(match: re.Match[str]) -> str:
+    code = int(match[1])
+    return chr(code) if code in _ESCAPED else match[0]
 
 
-def field_lines(text: str) -> list[str]:
-    """A value of one or more lines behind a field's name; all lines but the last end with a hard break."""
-    text = ends(guard(text), BLANK + "\n")
-    if "\n" not in text:
-        return [text[:-1] + "&#92;" if text.endswith("\\") else text]
-    lines = text.split("\n")
-    first, *rest = lines
-    lines = [first, *(first_as_reference(line) if _STRUCTURE.match(line) else line for line in rest)]
+def format_field_value(text: str) -> list[str]:
+    """Return a value as lines, of which all but the last end with a hard break (a backslash)."""
+    first, *others = escape_edges(escape(text), BLANK + "\n").split("\n")
+    lines = [first, *(escape_first(line) if _STRUCTURE.match(line) else line for line in others)]
     lines = [line[:-1] + "&#92;" if line.endswith("\\") else line for line in lines]
     return [line + "\\" for line in lines[:-1]] + lines[-1:]
 
 
-def field_value(lines: Sequence[str]) -> str:
-    """What `field_lines` wrote."""
-    if len(lines) == 1:
-        return plain(lines[0].strip(BLANK))
-    *broken, last = lines
-    return plain("\n".join([*(line[:-1] for line in broken), last]).strip(BLANK))
+def parse_field_value(lines: Sequence[str]) -> str:
+    """Return the value of lines written by `format_field_value`."""
+    *continued, last = lines
+    return unescape("\n".join([*(line[:-1] for line in continued), last]).strip(BLANK))
 
 
-_LIST_SIGN = re.compile(r"[()\[\],]")
-_NOTHING = ("", "-", "–", "—", "none", "(none)", "n/a")
+_LIST_MARK = re.compile(r"[()\[\],]")
 
 
 @lru_cache(maxsize=1024)
 def split_list(text: str) -> tuple[str, ...]:
-    """The items of a line, parted by commas that stand in no brackets."""
+    """Split a line at commas outside of brackets."""
     text = text.strip(BLANK)
-    if text.lower() in _NOTHING:
+    if text.lower() in ("", "-", "–", "—", "none", "(none)", "n/a"):
         return ()
-    if "(" not in text and "[" not in text:
-        return tuple(plain(part) for piece in text.split(",") if (part := piece.strip(BLANK)))
-    parts, depth, begin = [], 0, 0
-    for sign in _LIST_SIGN.finditer(text):
-        char = sign.group()
-        if char in "([":
+    pieces, start, depth = [], 0, 0
+    for mark in _LIST_MARK.finditer(text):
+        if mark[0] in "([":
             depth += 1
-        elif char in ")]":
+        elif mark[0] in ")]":
             depth -= 1
             if depth < 0:
                 break
         elif depth == 0:
-            parts.append(text[begin : sign.start()])
-            begin = sign.end()
-    # Brackets that do not pair say nothing about commas.
-    parts = [*parts, text[begin:]] if depth == 0 else text.split(",")
-    return tuple(plain(part) for piece in parts if (part := piece.strip(BLANK)))
+            pieces.append(text[start : mark.start()])
+            start = mark.end()
+    pieces = text.split(",") if depth else [*pieces, text[start:]]  # unpaired brackets are ordinary text
+    return tuple(unescape(item) for piece in pieces if (item := piece.strip(BLANK)))
 
 
-def joined_list(items: Sequence[str]) -> str | None:
-    """Items on one line; None when they would not come back so and need a line each."""
-    text = ", ".join(inline(item) for item in items)
+def join_list(items: Sequence[str]) -> str | None:
+    """Return the items on one line; None if they would be split differently and need a line each."""
+    text = ", ".join(map(escape_line, items))
     return text if split_list(text) == tuple(items) else None

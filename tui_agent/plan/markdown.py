@@ -1,49 +1,43 @@
-"""Reading plan_doc.md: tolerant, never failing, and remembering where everything stands (P2, P3)."""
+"""The parser of plan_doc.md: tolerant, never fails, records the line of every value (P2, P3)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan
+from tui_agent.plan.document import Decision, LogEntry, Plan, PlanItem
 from tui_agent.plan.grammar import (
     BLANK,
-    BOX,
-    BULLET,
+    CHECKBOX,
     CRITERIA,
     DONE_MARKS,
-    FIELD,
+    FIELD_LINE,
     FIELDS,
     GOAL,
-    ITEM,
-    LISTS,
+    LIST_FIELDS,
+    LIST_ITEM,
+    LIST_SECTIONS,
     LOG,
-    MADE,
-    NAMES,
     PLACEHOLDER,
-    REJECTED,
-    RULE,
-    STATUS,
-    TITLE,
-    criterion,
-    field_value,
-    plain,
-    read_when,
-    section_name,
+    SECTION_NAMES,
+    STATUS_LINE,
+    THEMATIC_BREAK,
+    TITLE_PREFIX,
+    parse_criterion,
+    parse_field_value,
+    parse_status,
+    parse_time,
+    section_key,
     split_list,
-    status_of,
+    unescape,
 )
-from tui_agent.plan.layout import Front, Heading, commented, fenced, front_matter, headings, split_lines
-
-Value = Criterion | Decision | LogEntry
-_OF_ENTRIES = frozenset({"details", "tools", "result"})
-_Number = TypeVar("_Number")
+from tui_agent.plan.layout import Front, Heading, comment_lines, fenced_lines, find_headings, front_matter, split_lines
 
 
 class Field(NamedTuple):
-    """One field of a decision or log entry: the lines [start, end)."""
+    """A field of a decision or log entry in the lines [start, end)."""
 
     name: str
     start: int
@@ -52,80 +46,85 @@ class Field(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One value of a list with the lines [start, end) that are its own, up to the next item."""
+    """An item of a list and its lines [start, end), up to the next item."""
 
     start: int
     end: int
-    value: Value
+    value: PlanItem
     fields: tuple[Field, ...] = ()
     boxed: bool = True
-    """Criteria: whether there is a box to tick."""
+    """False for a criterion without a checkbox."""
 
 
 class Section(NamedTuple):
-    """A part of the text under one heading: the lines (head, end)."""
+    """The part of the text under a heading at line `head`, up to line `end`."""
 
     name: str
-    """One of SECTIONS; '' for the reader's own."""
+    """One of SECTIONS; empty for a section of the user."""
     head: int
     end: int
     items: tuple[Item, ...] = ()
     placeholders: tuple[int, ...] = ()
-    text: tuple[int, int] = (0, 0)
-    """GOAL: the lines of the goal's text, [start, end)."""
+    goal: str = ""
+    """Text of a goal section; empty if it has none or a placeholder."""
+    goal_lines: tuple[int, int] = (0, 0)
+    """Lines [start, end) of that text."""
 
 
 class Document(NamedTuple):
-    """A plan with the very text that says it."""
+    """A plan and the text it was parsed from."""
 
     text: str
     plan: Plan
     raw: list[str]
+    """Lines with line ends."""
     lines: list[str]
     front: Front | None
     title: int | None
+    """Line of the title."""
     status: int | None
+    """Line of the status."""
     sections: tuple[Section, ...]
-    inside: frozenset[int]
-    """The lines that belong to code fences."""
+    fenced: frozenset[int]
+    """Lines in code fences."""
     problem: str
-    """Why this is not taken for a plan (and so never overwritten, P3); '' when it is one."""
+    """Why the text is not a plan, and is never overwritten (P3); empty if it is one."""
 
     @property
     def newline(self) -> str:
-        """The line end that most lines have."""
+        """The line end of most lines."""
         return "\r\n" if 2 * sum(line.endswith("\r\n") for line in self.raw) > len(self.raw) else "\n"
 
 
 def parse(text: str) -> Document:
-    """The plan that `text` says, whatever it looks like; `problem` tells when it hardly looks like one."""
+    """Parse any text as a plan; `problem` is set if it does not look like one."""
     raw, lines = split_lines(text)
     front = front_matter(lines)
     start = front.end + 1 if front else 0
-    inside = fenced(lines, start)
-    found = headings(lines, start, inside)
-    reader = _Reader(lines, inside, found)
-    title, sections = reader.outline(start)
+    fenced = fenced_lines(lines, start)
+    title, sections = _Parser(lines, fenced).outline(start)
     preamble = range(start, sections[0].head if sections else len(lines))
-    status = next((at for at in preamble if at not in inside and STATUS.match(lines[at])), None)
+    matches = ((at, STATUS_LINE.match(lines[at])) for at in preamble if at not in fenced)
+    status, status_text = next(((at, match[1]) for at, match in matches if match), (None, ""))
+    goal = next((section.goal for section in sections if section.goal), "")
+    if not goal and title is not None and not any(section.name == GOAL for section in sections):
+        goal = title_text(lines[title])
+        goal = "" if PLACEHOLDER.fullmatch(goal) else unescape(goal)
     values = front.values if front else {}
-    goals = [goal for one in sections if one.name == GOAL and (goal := reader.goal(one))]
-    if not goals and title is not None and not any(one.name == GOAL for one in sections):
-        goals = [_title_goal(lines[title])]
+    lists: dict[str, Any] = {
+        field: tuple(item.value for section in sections if section.name == name for item in section.items)
+        for name, field in LIST_SECTIONS.items()
+    }
     plan = Plan(
-        status=status_of(_after(lines, status), values.get("status")),
-        goal=goals[0] if goals else "",
-        acceptance_criteria=_all(sections, CRITERIA),
-        decisions_made=_all(sections, MADE),
-        decisions_rejected=_all(sections, REJECTED),
-        execution_log=_all(sections, LOG),
-        created_at=_number(values, ("createdAt", "created_at"), _milliseconds, 0),
-        updated_at=_number(values, ("updatedAt", "updated_at"), _milliseconds, 0),
-        version=_number(values, ("version",), int, 1),
+        status=parse_status(status_text, values.get("status")),
+        goal=goal,
+        created_at=_number(values, 0, "createdAt", "created_at"),
+        updated_at=_number(values, 0, "updatedAt", "updated_at"),
+        version=_number(values, 1, "version"),
+        **lists,
     )
-    return Document(
-        text, plan, raw, lines, front, title, status, sections, inside, _problem(text, front, title, sections)
-    )
+    problem = _problem(text, front, title, sections)
+    return Document(text, plan, raw, lines, front, title, status, sections, fenced, problem)
 
 
 def _problem(text: str, front: Front | None, title: int | None, sections: Sequence[Section]) -> str:
@@ -135,238 +134,200 @@ def _problem(text: str, front: Front | None, title: int | None, sections: Sequen
         return "it contains binary data"
     if front is not None:
         return front.problem
-    if title is None and not any(one.name for one in sections):
+    if title is None and not any(section.name for section in sections):
         return "it has neither a title nor a section of a plan"
     return ""
 
 
-def _all(sections: Sequence[Section], name: str) -> tuple[Any, ...]:
-    return tuple(item.value for one in sections if one.name == name for item in one.items)
-
-
-def _after(lines: Sequence[str], at: int | None) -> str | None:
-    match = None if at is None else STATUS.match(lines[at])
-    return match.group(1) if match else None
-
-
-def _number(values: dict[str, Any], names: Sequence[str], read: Callable[[Any], _Number], default: _Number) -> _Number:
+def _number(values: dict[str, Any], default: int, *names: str) -> int:
+    """Return the first readable number; times as milliseconds since the epoch."""
     for name in names:
         try:
-            return read(values[name])
+            value = values[name]
+            if isinstance(value, str) and not value.strip().isdigit():
+                value = datetime.fromisoformat(value.strip())
+            return round(value.timestamp() * 1000) if isinstance(value, datetime) else int(value)
         except (KeyError, ValueError, TypeError, OverflowError, OSError):
             continue
     return default
 
 
-def _milliseconds(value: Any) -> int:
-    if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
-    if isinstance(value, str) and not value.strip().isdigit():
-        return round(datetime.fromisoformat(value.strip()).timestamp() * 1000)
-    return int(value)
+def title_text(line: str) -> str:
+    """Return the text of a title without marks and `Plan:`, still escaped."""
+    return TITLE_PREFIX.sub("", line.lstrip(" #\t").rstrip(BLANK))
 
 
-def _title_goal(line: str) -> str:
-    match = TITLE.match(line.lstrip(" #\t").rstrip(BLANK))
-    said = match.group(1) if match else ""
-    return "" if PLACEHOLDER.fullmatch(said) else plain(said)
+class _Parser:
+    """Parses the sections of a text."""
 
-
-class _Reader:
-    """Goes over the lines of one text."""
-
-    def __init__(self, lines: list[str], inside: frozenset[int], found: list[Heading]) -> None:
-        self.lines = lines
-        self.inside = inside
-        self.headings = found
+    def __init__(self, lines: list[str], fenced: frozenset[int]) -> None:
+        self._lines = lines
+        self._fenced = fenced
 
     def outline(self, start: int) -> tuple[int | None, tuple[Section, ...]]:
-        """The title's line, and the sections."""
+        """Return the line of the title, and the sections."""
         title: int | None = None
-        heads: list[tuple[int, str]] = []
-        for one in self.headings:
-            name = NAMES.get(section_name(one.text), "") if one.level <= 2 else ""
-            if one.level > 2 or not (one.spaced or name or not one.text):
+        heads: list[tuple[int, str, list[Heading]]] = []
+        for heading in find_headings(self._lines, start, self._fenced):
+            name = SECTION_NAMES.get(section_key(heading.text), "") if heading.level <= 2 else ""
+            if heading.level > 3 or not (heading.spaced or name or not heading.text):
                 continue
-            if one.level == 1 and not name and title is None and not heads:
-                title = one.line
+            if heading.level == 3:
+                if heads:
+                    heads[-1][2].append(heading)
+            elif heading.level == 1 and not name and title is None and not heads:
+                title = heading.line
             else:
-                heads.append((one.line, name))
-        thirds = [one for one in self.headings if one.level == 3 and (one.spaced or not one.text)]
-        ends = [*(line for line, _ in heads[1:]), len(self.lines)]
-        sections = []
-        at = 0
-        for (head, name), end in zip(heads, ends, strict=False):
-            while at < len(thirds) and thirds[at].line < head:
-                at += 1
-            begin = at
-            while at < len(thirds) and thirds[at].line < end:
-                at += 1
-            sections.append(self._section(name, head, end, thirds[begin:at]))
+                heads.append((heading.line, name, []))
+        ends = [*(head for head, _, _ in heads[1:]), len(self._lines)]
+        sections = (self._section(*head, end) for head, end in zip(heads, ends, strict=False))
         return title, tuple(sections)
 
-    def _section(self, name: str, head: int, end: int, thirds: list[Heading]) -> Section:
+    def _section(self, head: int, name: str, subheadings: list[Heading], end: int) -> Section:
         if name == GOAL:
-            return self._goal_section(head, end)
+            return self._goal(head, end)
         if name == CRITERIA:
             return self._criteria(head, end)
         if not name:
             return Section(name, head, end)
-        stops = [one.line for one in thirds[1:]] + [end]
-        found: list[tuple[int, Value, tuple[Field, ...]]] = []
-        for one, stop in zip(thirds, stops, strict=False):
-            fields = self._fields(one.line + 1, stop)
-            value = _entry(one.text, fields) if name == LOG else _decision(one.text, fields)
+        parsed: list[tuple[int, PlanItem, tuple[Field, ...]]] = []
+        stops = [*(heading.line for heading in subheadings[1:]), end]
+        for heading, stop in zip(subheadings, stops, strict=False):
+            fields = self._fields(heading.line + 1, stop)
+            value = _log_entry(heading.text, fields) if name == LOG else _decision(heading.text, fields)
             if value is not None:
-                found.append((one.line, value, fields))
-        ends = [line for line, _, _ in found[1:]] + [end]
-        items = tuple(Item(line, stop, value, fields) for (line, value, fields), stop in zip(found, ends, strict=False))
-        before = items[0].start if items else end
-        return Section(name, head, end, items, self._placeholders(head + 1, before))
+                parsed.append((heading.line, value, fields))
+        stops = [*(line for line, _, _ in parsed[1:]), end]
+        items = tuple(
+            Item(line, stop, value, fields) for (line, value, fields), stop in zip(parsed, stops, strict=False)
+        )
+        before = range(head + 1, items[0].start if items else end)
+        placeholders = tuple(at for at in before if PLACEHOLDER.fullmatch(self._lines[at].strip(BLANK)))
+        return Section(name, head, end, items, placeholders)
 
-    def _placeholders(self, start: int, end: int) -> tuple[int, ...]:
-        return tuple(at for at in range(start, end) if PLACEHOLDER.fullmatch(self.lines[at].strip(BLANK)))
+    def _goal(self, head: int, end: int) -> Section:
+        def is_blank(at: int) -> bool:
+            return not self._lines[at].strip(BLANK)
 
-    def _goal_section(self, head: int, end: int) -> Section:
         begin, stop = head + 1, end
-        while stop > begin and not self.lines[stop - 1].strip(BLANK):
+        while stop > begin and (is_blank(stop - 1) or (stop < end and self._is_separator(stop - 1, head))):
             stop -= 1
-            # A rule that parts the goal from the next section is no part of it.
-            if stop > begin and RULE.match(self.lines[stop - 1]) and stop - 1 not in self.inside:
-                before = self.lines[stop - 2].strip(BLANK) if stop - 2 > head else ""
-                if not before:
-                    stop -= 1
-        while begin < stop and not self.lines[begin].strip(BLANK):
+        while begin < stop and is_blank(begin):
             begin += 1
-        return Section(GOAL, head, end, text=(begin, stop))
-
-    def goal(self, section: Section) -> str:
-        """The goal's text; '' for none or a placeholder."""
-        begin, stop = section.text
-        lines = self.lines[begin:stop]
+        lines = self._lines[begin:stop]
         if len(lines) == 1 and PLACEHOLDER.fullmatch(lines[0].strip(BLANK)):
-            return ""
-        said = [line if begin + at in self.inside else plain(line) for at, line in enumerate(lines)]
-        if said and begin not in self.inside:
-            said[0] = plain(lines[0].lstrip(BLANK)) if len(said) > 1 else plain(lines[0].strip(BLANK))
-        if len(said) > 1 and stop - 1 not in self.inside:
-            said[-1] = plain(lines[-1].rstrip(BLANK))
-        return "\n".join(said)
+            lines = []
+        return Section(GOAL, head, end, goal=self._value_text(lines, begin), goal_lines=(begin, stop))
+
+    def _is_separator(self, at: int, head: int) -> bool:
+        """Return True for a thematic break between blank lines, which separates the goal from the next section."""
+        if at in self._fenced or not THEMATIC_BREAK.match(self._lines[at]):
+            return False
+        return at - 1 == head or not self._lines[at - 1].strip(BLANK)
+
+    def _value_text(self, lines: Sequence[str], start: int) -> str:
+        """Return the value in the lines from `start` on; code fences are not escaped."""
+        texts = list(lines)
+        if texts and start not in self._fenced:
+            texts[0] = texts[0].lstrip(BLANK)
+        if texts and start + len(texts) - 1 not in self._fenced:
+            texts[-1] = texts[-1].rstrip(BLANK)
+        return "\n".join(text if start + at in self._fenced else unescape(text) for at, text in enumerate(texts))
 
     def _criteria(self, head: int, end: int) -> Section:
-        items: list[Item] = []
+        boxed: list[Item] = []
+        unboxed: list[Item] = []
         placeholders: list[int] = []
-        loose: list[Item] = []
-        boxes = False
-        hidden = commented(self.lines, head + 1, end)
+        has_boxes = False
+        comments = comment_lines(self._lines, head + 1, end)
         for at in range(head + 1, end):
-            line = self.lines[at]
-            if at in self.inside or at in hidden or not line:
+            line = self._lines[at]
+            if at in self._fenced or at in comments or not line:
                 continue
-            if match := BOX.match(line):
-                boxes, said, mark = True, match.group(4).rstrip(BLANK), match.group(2).strip("\ufe0f \t")
-                kept = items
-            elif bullet := BULLET.match(line):
-                said, mark, kept = bullet.group(2).rstrip(BLANK), "", loose
+            if match := CHECKBOX.match(line):
+                has_boxes = True
+                text, mark, items = match[4], match[2].strip("\ufe0f \t"), boxed
+            elif line[0] not in BLANK and (match := LIST_ITEM.match(line)):
+                text, mark, items = match[1], "", unboxed
             else:
                 continue
-            if PLACEHOLDER.fullmatch(said):
+            text = text.rstrip(BLANK)
+            if PLACEHOLDER.fullmatch(text):
                 placeholders.append(at)
-            elif said:
-                value = criterion(said, mark in DONE_MARKS)
-                kept.append(Item(at, at + 1, value, boxed=kept is items))
-        # Among boxes a plain bullet is a note; where nobody drew boxes it is a criterion.
-        chosen = items if boxes else loose
-        return Section(CRITERIA, head, end, tuple(chosen), tuple(placeholders))
+            elif text:
+                criterion = parse_criterion(text, mark in DONE_MARKS)
+                items.append(Item(at, at + 1, criterion, boxed=items is boxed))
+        # Bullets are notes if there are checkboxes, otherwise criteria.
+        return Section(CRITERIA, head, end, tuple(boxed if has_boxes else unboxed), tuple(placeholders))
+
+    # --- fields ---
 
     def _fields(self, start: int, end: int) -> tuple[Field, ...]:
-        found: list[Field] = []
+        fields: list[Field] = []
         at = start
         while at < end:
-            match = self._field(at)
-            if match is None:
+            if match := self._match_field(at):
+                fields.append(self._field(match, at, end))
+                at = fields[-1].end
+            else:
                 at += 1
-                continue
-            name = FIELDS[match.group(1).lower()]
-            stop, value = self._value(name, match.group(2), at, end)
-            found.append(Field(name, at, stop, value))
-            at = stop
-        return tuple(found)
+        return tuple(fields)
 
-    def _field(self, at: int) -> re.Match[str] | None:
-        line = self.lines[at]
-        if ("**" not in line and "__" not in line) or at in self.inside:
+    def _match_field(self, at: int) -> re.Match[str] | None:
+        line = self._lines[at]
+        if ("**" not in line and "__" not in line) or at in self._fenced:
             return None
-        match = FIELD.match(line)
-        return match if match and match.group(1).lower() in FIELDS else None
+        match = FIELD_LINE.match(line)
+        return match if match and match[1].lower() in FIELDS else None
 
-    def _value(self, name: str, rest: str, at: int, end: int) -> tuple[int, str | tuple[str, ...] | datetime | None]:
+    def _field(self, match: re.Match[str], start: int, end: int) -> Field:
+        name, text, stop = FIELDS[match[1].lower()], match[2], start + 1
         if name == "when":
-            return at + 1, read_when(rest)[0]
-        if name in LISTS:
-            return self._list(rest, at + 1, end)
-        stop = at + 1
-        if not rest:
-            return self._block(stop, end)
-        lines = [rest]
-        while lines[-1].endswith("\\") and stop < end and self._goes_on(stop):
-            lines.append(self.lines[stop])
+            return Field(name, start, stop, parse_time(text)[0])
+        if name in LIST_FIELDS:
+            items = list(split_list(text))
+            while not text and stop < end and self._continues(stop) and (item := LIST_ITEM.match(self._lines[stop])):
+                items.append(unescape(item[1].strip(BLANK)))
+                stop += 1
+            return Field(name, start, stop, tuple(items))
+        if not text:  # the value begins on the next line and ends at a blank line or the next field
+            while stop < end and (stop in self._fenced or (self._lines[stop].strip(BLANK) and self._continues(stop))):
+                stop += 1
+            return Field(name, start, stop, self._value_text(self._lines[start + 1 : stop], start + 1))
+        lines = [text]
+        while lines[-1].endswith("\\") and stop < end and self._continues(stop):
+            lines.append(self._lines[stop])
             stop += 1
-        return stop, field_value(lines)
+        return Field(name, start, stop, parse_field_value(lines))
 
-    def _goes_on(self, at: int) -> bool:
-        line = self.lines[at]
-        return at not in self.inside and self._field(at) is None and not line.lstrip(BLANK).startswith("#")
-
-    def _list(self, rest: str, at: int, end: int) -> tuple[int, tuple[str, ...]]:
-        if rest:
-            return at, split_list(rest)
-        items: list[str] = []
-        while at < end and self._goes_on(at) and (match := ITEM.match(self.lines[at])):
-            items.append(plain(match.group(1).strip(BLANK)))
-            at += 1
-        return at, tuple(items)
-
-    def _block(self, begin: int, end: int) -> tuple[int, str]:
-        """A value that begins on the line after its name: all lines up to a blank one or the next field."""
-        at = begin
-        while at < end and (at in self.inside or (self.lines[at].strip(BLANK) and self._goes_on(at))):
-            at += 1
-        said = [line if begin + n in self.inside else plain(line) for n, line in enumerate(self.lines[begin:at])]
-        return at, "\n".join(said).strip(BLANK)
+    def _continues(self, at: int) -> bool:
+        """Return True if the line can belong to the field before it."""
+        line = self._lines[at]
+        return at not in self._fenced and self._match_field(at) is None and not line.lstrip(BLANK).startswith("#")
 
 
-def _collect(fields: Sequence[Field]) -> dict[str, Any]:
+def _collect(fields: Sequence[Field], *names: str) -> dict[str, Any]:
+    """Return the values of the named fields: lists are joined, otherwise the first value counts."""
     values: dict[str, Any] = {}
-    for one in fields:
-        if one.name in LISTS and one.name in values:
-            values[one.name] = (*values[one.name], *(one.value if isinstance(one.value, tuple) else ()))
-        elif one.value is not None:
-            values.setdefault(one.name, one.value)
+    for field in fields:
+        if field.name in names and field.value is not None:
+            if isinstance(field.value, tuple):
+                values[field.name] = (*values.get(field.name, ()), *field.value)
+            else:
+                values.setdefault(field.name, field.value)
     return values
 
 
-def _decision(head: str, fields: Sequence[Field]) -> Decision | None:
-    values = _collect(fields)
-    if PLACEHOLDER.fullmatch(head) or not (head or values):
+def _decision(heading: str, fields: Sequence[Field]) -> Decision | None:
+    values = _collect(fields, "rationale", "alternatives", "when")
+    if PLACEHOLDER.fullmatch(heading) or not (heading or values):
         return None
-    return Decision(
-        title=plain(head),
-        rationale=values.get("rationale", ""),
-        alternatives=values.get("alternatives", ()),
-        when=values.get("when"),
-    )
+    return Decision(title=unescape(heading), **values)
 
 
-def _entry(head: str, fields: Sequence[Field]) -> LogEntry | None:
-    when, action = read_when(head)
-    if when is None and not any(one.name in _OF_ENTRIES for one in fields):
-        return None  # a heading of the reader's own
-    values = _collect(fields)
-    return LogEntry(
-        action=plain(action.strip(BLANK)),
-        details=values.get("details", ""),
-        result=values.get("result", ""),
-        tools=values.get("tools", ()),
-        when=when,
-    )
+def _log_entry(heading: str, fields: Sequence[Field]) -> LogEntry | None:
+    when, action = parse_time(heading)
+    values = _collect(fields, "details", "tools", "result")
+    if when is None and not values:
+        return None  # a heading of the user
+    return LogEntry(action=unescape(action.strip(BLANK)), when=when, **values)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from difflib import SequenceMatcher
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from tui_agent.common.domain import FrozenValue
-from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, format_time
+from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, PlanItem, format_time
+from tui_agent.plan.grammar import LIST_SECTIONS
 
 _Item = TypeVar("_Item", Criterion, Decision, LogEntry)
 _MIN_RATIO = 0.6
@@ -18,105 +21,103 @@ _MAX_GAP = 40
 """Items are compared by wording only in gaps of at most this size; otherwise they are removed and added."""
 
 
-def label(item: Criterion | Decision | LogEntry) -> str:
+def label(item: PlanItem) -> str:
     """Return the item's name for the user."""
     if isinstance(item, Criterion):
         return item.description
     return item.title if isinstance(item, Decision) else item.action
 
 
+# --- aligning two lists ---
+
+
 def align(old: Sequence[_Item], new: Sequence[_Item]) -> dict[int, int]:
     """Return index in `old` → index in `new` of the same item, ascending on both sides.
 
-    Items are matched if equal, else by name, else by similar wording.
+    Items are matched if equal, else by name (and time), else by similar wording.
     """
     if not old or not new:
         return {}
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    pairs = {at: at for at in range(head)}
-    pairs |= {len(old) - 1 - at: len(new) - 1 - at for at in range(tail)}
-    stop, end = len(old) - tail, len(new) - tail
-    anchors: list[tuple[int, int]] = _longest_ascending(_match_by_name(old, new, range(head, stop), range(head, end)))
-    at, to = head, head
-    for a, b in [*anchors, (stop, end)]:
+    equal: dict[int, int] = _match(range(len(old)), range(len(new)), old.__getitem__, new.__getitem__)
+    matched = set(equal.values())
+    unmatched_old = [a for a in range(len(old)) if a not in equal]
+    unmatched_new = [b for b in range(len(new)) if b not in matched]
+    by_name: dict[int, int] = _match(
+        unmatched_old, unmatched_new, lambda a: _name_key(old[a]), lambda b: _name_key(new[b])
+    )
+    pairs: dict[int, int] = {}
+    at, to = 0, 0
+    for a, b in [*_longest_ascending(sorted((equal | by_name).items())), (len(old), len(new))]:
         pairs |= _match_by_wording(old, new, range(at, a), range(to, b))
-        if a < stop:
+        if a < len(old):
             pairs[a] = b
         at, to = a + 1, b + 1
     return pairs
 
 
-def _match_by_name(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> list[tuple[int, int]]:
-    """Return pairs with the same name (and time), equal items first."""
-    places: dict[object, list[int]] = {}
-    equal: dict[object, list[int]] = {}
-    for b in reversed(news):
-        equal.setdefault(new[b], []).append(b)
-    pairs = []
-    taken: set[int] = set()
-    left = []
-    for a in olds:
-        if same := equal.get(old[a]):
-            pairs.append((a, b := same.pop()))
-            taken.add(b)
-        else:
-            left.append(a)
-    for b in reversed(news):
-        if b not in taken:
-            places.setdefault(_key(new[b]), []).append(b)
-    for a in left:
-        if same := places.get(_key(old[a])):
-            pairs.append((a, same.pop()))
-    return sorted(pairs)
+def _match(
+    old: Iterable[int], new: Sequence[int], old_key: Callable[[int], object], new_key: Callable[[int], object]
+) -> dict[int, int]:
+    """Pair indexes with equal keys, in order."""
+    places: defaultdict[object, list[int]] = defaultdict(list)
+    for b in reversed(new):
+        places[new_key(b)].append(b)
+    return {a: same.pop() for a in old if (same := places.get(old_key(a)))}
 
 
-def _key(item: _Item) -> object:
+def _name_key(item: PlanItem) -> object:
     return (item.when, item.action) if isinstance(item, LogEntry) else label(item)
 
 
 def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest subsequence that is ascending on both sides."""
-    tails: list[int] = []
-    at: list[int] = []
-    before: list[int] = []
-    for number, (_, b) in enumerate(pairs):
-        place = bisect_left(tails, b)
-        before.append(at[place - 1] if place else -1)
-        tails[place : place + 1] = [b]
-        at[place : place + 1] = [number]
-    run = []
-    number = at[-1] if at else -1
-    while number >= 0:
-        run.append(pairs[number])
-        number = before[number]
-    return run[::-1]
+    """Return the longest subsequence that is ascending on both sides; `pairs` is ascending on the left."""
+    last_values: list[int] = []
+    last_indexes: list[int] = []
+    """Length of a subsequence - 1 → index of its last pair, the smallest possible."""
+    predecessors: list[int] = []
+    for index, (_, b) in enumerate(pairs):
+        length = bisect_left(last_values, b)
+        predecessors.append(last_indexes[length - 1] if length else -1)
+        last_values[length : length + 1] = [b]
+        last_indexes[length : length + 1] = [index]
+    longest = []
+    index = last_indexes[-1] if last_indexes else -1
+    while index >= 0:
+        longest.append(pairs[index])
+        index = predecessors[index]
+    return longest[::-1]
 
 
 def _match_by_wording(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> dict[int, int]:
-    if not olds or not news or max(len(olds), len(news)) > _MAX_GAP:
+    if max(len(olds), len(news)) > _MAX_GAP:
         return {}
     pairs: dict[int, int] = {}
-    free = news.start
+    start = news.start
     for a in olds:
-        best, place = _MIN_RATIO, -1
-        for b in range(free, news.stop):
+        best_ratio, best = _MIN_RATIO, -1
+        for b in range(start, news.stop):
             match = SequenceMatcher(None, label(old[a])[:200], label(new[b])[:200], autojunk=False)
-            if match.quick_ratio() > best and (ratio := match.ratio()) > best:
-                best, place = ratio, b
-        if place >= 0:
-            pairs[a] = place
-            free = place + 1
+            if match.quick_ratio() > best_ratio and (ratio := match.ratio()) > best_ratio:
+                best_ratio, best = ratio, b
+        if best >= 0:
+            pairs[a] = best
+            start = best + 1
     return pairs
 
 
+# --- merging ---
+
+
 Choice: TypeAlias = Literal["ours", "theirs", "both"]
-_LISTS = ("acceptance_criteria", "decisions_made", "decisions_rejected", "execution_log")
-_JOINTS = {"title": " / ", "description": " / ", "action": " / "}
+_SEPARATORS = {"title": " / ", "description": " / ", "action": " / "}
+"""Field → what separates the two texts of a conflict joined with `both`; a line break for others."""
+
+
+class _ItemId(NamedTuple):
+    side: Literal["base", "ours", "theirs"]
+    """The first list that has the item."""
+    at: int
+    """Its index there."""
 
 
 class Conflict(FrozenValue, frozen=True, kw_only=True):
@@ -153,29 +154,32 @@ def merge_plans(
     """
     if ours == theirs or (ours == base and not cautious):
         return MergeResult(plan=theirs)
-    work = _Merge(choices or {}, cautious)
-    lists = {name: work.items(name, getattr(base, name), getattr(ours, name), getattr(theirs, name)) for name in _LISTS}
+    merge = _Merge(choices or {}, cautious)
+    lists = {
+        name: merge.items(name, getattr(base, name), getattr(ours, name), getattr(theirs, name))
+        for name in LIST_SECTIONS.values()
+    }
     plan = Plan(
-        status=work.value("status", "", "", base.status, ours.status, theirs.status),
-        goal=work.value("goal", "", "", base.goal, ours.goal, theirs.goal),
+        status=merge.value("status", "", "", base.status, ours.status, theirs.status),
+        goal=merge.value("goal", "", "", base.goal, ours.goal, theirs.goal),
         created_at=theirs.created_at or ours.created_at,
         updated_at=max(ours.updated_at, theirs.updated_at),
         version=max(ours.version, theirs.version),
         **lists,
     )
-    return MergeResult(plan=plan, conflicts=tuple(work.conflicts))
+    return MergeResult(plan=plan, conflicts=tuple(merge.conflicts))
 
 
-def shown_value(value: Any) -> str | None:
+def _format_value(value: Any) -> str | None:
     """Format a value for a question."""
     if value is None or isinstance(value, str):
-        return None if value is None else str(value)
+        return value
     if isinstance(value, tuple):
         return ", ".join(value)
     if isinstance(value, FrozenValue):
-        parts = [shown_value(getattr(value, name)) for name in value.__struct_fields__ if name != "completed"]
-        return " · ".join(part for part in parts if part)
-    return format_time(value) if hasattr(value, "isoformat") else str(value)
+        names = (name for name in value.__struct_fields__ if name != "completed")
+        return " · ".join(filter(None, (_format_value(getattr(value, name)) for name in names)))
+    return format_time(value) if isinstance(value, datetime) else str(value)
 
 
 class _Merge:
@@ -197,27 +201,23 @@ class _Merge:
             return ours or theirs
         choice = self._choice(where, item, field, base, ours, theirs)
         if choice == "both":
-            return self._both(where, field, ours, theirs)
+            if isinstance(ours, tuple):
+                return (*theirs, *(element for element in ours if element not in theirs))
+            if isinstance(ours, str) and where != "status":
+                return f"{theirs}{_SEPARATORS.get(field, chr(10))}{ours}"
         return ours if choice == "ours" else theirs
-
-    def _both(self, where: str, field: str, ours: Any, theirs: Any) -> Any:
-        if isinstance(ours, tuple):
-            return (*theirs, *(one for one in ours if one not in theirs))
-        if isinstance(ours, str) and where != "status":
-            return f"{theirs}{_JOINTS.get(field, chr(10))}{ours}"
-        return theirs
 
     def _choice(self, where: str, item: str, field: str, base: Any, ours: Any, theirs: Any) -> Choice | None:
         name = "/".join(part for part in (where, item[:60], field) if part)
         count = self._seen[name] = self._seen.get(name, 0) + 1
         name = name if count == 1 else f"{name}#{count}"
-        texts = {"base": shown_value(base), "ours": shown_value(ours), "theirs": shown_value(theirs)}
+        texts = {"base": _format_value(base), "ours": _format_value(ours), "theirs": _format_value(theirs)}
         choice = self._choices.get(name)
         if choice is None:
             self.conflicts.append(Conflict(id=name, where=where, item=item, field=field, **texts))
         return choice
 
-    def item(self, where: str, base: _Item | None, ours: _Item, theirs: _Item) -> _Item:
+    def _item(self, where: str, base: _Item | None, ours: _Item, theirs: _Item) -> _Item:
         """Merge an item that both sides have."""
         if theirs in (base, ours):
             return ours
@@ -232,93 +232,67 @@ class _Merge:
         }
         return msgspec.structs.replace(theirs, **fields)
 
+    def _base_item(self, where: str, base: _Item, ours: _Item | None, theirs: _Item | None) -> _Item | None:
+        """Merge an item of the base; None on a side that removed it."""
+        if ours is not None and theirs is not None:
+            return self._item(where, base, ours, theirs)
+        remaining = ours if theirs is None else theirs
+        if remaining is None or (remaining == base and not (self._cautious and theirs is None)):
+            return None
+        choice = self._choice(where, label(base), "", base, ours, theirs)
+        return {"ours": ours, "theirs": theirs, "both": remaining}[choice or "theirs"]
+
     def items(
-        self, where: str, base: Sequence[_Item], ours: Sequence[_Item], theirs: Sequence[_Item]
+        self, where: str, base: tuple[_Item, ...], ours: tuple[_Item, ...], theirs: tuple[_Item, ...]
     ) -> tuple[_Item, ...]:
-        """Merge a list."""
-        base, ours, theirs = tuple(base), tuple(ours), tuple(theirs)
+        """Merge a list. Items that both sides added with the same name are merged; log entries must be equal."""
         if ours == theirs or (ours == base and not self._cautious):
             return theirs
         if theirs == base:
             return ours
         in_ours, in_theirs = align(base, ours), align(base, theirs)
-        result: dict[tuple[str, int], _Item] = {}
+        our_ids, their_ids = _item_ids("ours", ours, in_ours), _item_ids("theirs", theirs, in_theirs)
+        merged: dict[_ItemId, _Item] = {}
         for at, old in enumerate(base):
-            mine = ours[in_ours[at]] if at in in_ours else None
-            other = theirs[in_theirs[at]] if at in in_theirs else None
-            if mine is not None and other is not None:
-                result["base", at] = self.item(where, old, mine, other)
-            elif remaining := self._removed_item(where, old, mine, other):
-                result["base", at] = remaining
-        our_ids = _ids("ours", len(ours), in_ours)
-        their_ids = _ids("theirs", len(theirs), in_theirs)
-        result |= {one: theirs[one[1]] for one in their_ids if one[0] == "theirs"}
-        for at, same in self._merge_added(where, ours, theirs, our_ids, their_ids, result).items():
-            our_ids[at] = same
-        result |= {one: ours[one[1]] for one in our_ids if one[0] == "ours"}
-        return tuple(result[one] for one in _order(our_ids, their_ids, result.__contains__))
-
-    def _removed_item(self, where: str, old: _Item, mine: _Item | None, other: _Item | None) -> _Item | None:
-        """Merge an item that at least one side removed."""
-        kept = mine if other is None else other
-        if kept is None or (kept == old and not (self._cautious and other is None)):
-            return None
-        choice = self._choice(where, label(old), "", old, mine, other)
-        return {"ours": mine, "theirs": other, "both": kept}[choice or "theirs"]
-
-    def _merge_added(
-        self,
-        where: str,
-        ours: tuple[_Item, ...],
-        theirs: tuple[_Item, ...],
-        our_ids: list[tuple[str, int]],
-        their_ids: list[tuple[str, int]],
-        result: dict[tuple[str, int], _Item],
-    ) -> dict[int, tuple[str, int]]:
-        """Merge items that both sides added with the same name; log entries must be equal."""
-        new: dict[object, tuple[str, int]] = {}
-        for one in reversed(their_ids):
-            if one[0] == "theirs":
-                value = theirs[one[1]]
-                new[_name(value)] = one
-        found = {}
-        for at, mine in enumerate(ours):
-            twin = (
-                new.pop(mine if isinstance(mine, LogEntry) else label(mine), None) if our_ids[at][0] == "ours" else None
-            )
-            if twin is not None:
-                result[twin] = self.item(where, None, mine, theirs[twin[1]])
-                found[at] = twin
-        return found
+            our_item = ours[in_ours[at]] if at in in_ours else None
+            their_item = theirs[in_theirs[at]] if at in in_theirs else None
+            if (item := self._base_item(where, old, our_item, their_item)) is not None:
+                merged[_ItemId("base", at)] = item
+        added: dict[object, _ItemId] = {}
+        for item_id in reversed(their_ids):
+            if item_id.side == "theirs":
+                merged[item_id] = theirs[item_id.at]
+                added[_addition_key(merged[item_id])] = item_id
+        for at, item_id in enumerate(our_ids):
+            if item_id.side != "ours":
+                continue
+            if same := added.pop(_addition_key(ours[at]), None):
+                merged[same] = self._item(where, None, ours[at], merged[same])
+                our_ids[at] = same
+            else:
+                merged[item_id] = ours[at]
+        return tuple(merged[item_id] for item_id in _merge_order(our_ids, their_ids, merged))
 
 
-def _name(item: Criterion | Decision | LogEntry) -> object:
+def _addition_key(item: PlanItem) -> object:
     return item if isinstance(item, LogEntry) else label(item)
 
 
-def _ids(side: str, count: int, pairs: Mapping[int, int]) -> list[tuple[str, int]]:
-    ids = [(side, at) for at in range(count)]
+def _item_ids(side: Literal["ours", "theirs"], items: Sequence[object], pairs: Mapping[int, int]) -> list[_ItemId]:
+    ids = [_ItemId(side, at) for at in range(len(items))]
     for base, at in pairs.items():
-        ids[at] = ("base", base)
+        ids[at] = _ItemId("base", base)
     return ids
 
 
-def _order(
-    ours: Sequence[tuple[str, int]], theirs: Sequence[tuple[str, int]], there: Callable[[tuple[str, int]], bool]
-) -> list[tuple[str, int]]:
-    """Return all items in the order of `theirs`; items only in `ours` stay after their predecessor."""
-    first = [one for one in theirs if there(one)]
-    known = set(first)
-    after: dict[tuple[str, int] | None, list[tuple[str, int]]] = {}
-    last: tuple[str, int] | None = None
-    for one in ours:
-        if not there(one):
-            continue
-        if one in known:
-            last = one
-        else:
-            after.setdefault(last, []).append(one)
-    order = list(after.get(None, ()))
-    for one in first:
-        order += [one, *after.get(one, ())]
-    return order
+def _merge_order(ours: Sequence[_ItemId], theirs: Sequence[_ItemId], merged: Container[_ItemId]) -> list[_ItemId]:
+    """Return the merged items in the order of `theirs`; items only in `ours` stay after their predecessor."""
+    common = dict.fromkeys(item_id for item_id in theirs if item_id in merged)
+    followers: defaultdict[_ItemId | None, list[_ItemId]] = defaultdict(list)
+    predecessor: _ItemId | None = None
+    for item_id in ours:
+        if item_id in common:
+            predecessor = item_id
+        elif item_id in merged:
+            followers[predecessor].append(item_id)
+    return [*followers[None], *(item for item_id in common for item in (item_id, *followers[item_id]))]

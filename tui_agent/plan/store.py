@@ -1,14 +1,12 @@
-"""The plan document's file: read while others write it, merged with their changes, replaced atomically (P3, P4)."""
+"""The file of the plan document: merged with concurrent changes by others, replaced atomically (P3, P4)."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,12 +24,18 @@ from tui_agent.platform.file_faults import FileChangedError, FileFault, FileTooL
 from tui_agent.platform.files import FileBytes, read_file, replace_file, sha256_of
 from tui_agent.platform.syscalls import OS, OsCalls
 
+CAP = 16 << 20
+"""Maximum bytes of a plan document."""
 MAX_REPLACED = 16
 """Replaced files that stay open: another writer may be several saves behind."""
 QUIET_PERIOD = 0.12
 """Seconds without a write after which a text is considered complete."""
-_WRITER_PATIENCE = 0.5
-_STEP = 0.01
+_SETTLED = 0.01
+"""Seconds without a write before a text is read: editors write in parts."""
+_PATIENCE = 0.5
+"""Seconds to wait for a writer."""
+_MAX_ATTEMPTS = 200
+_MAX_VERSIONS = 200
 
 
 @dataclass
@@ -49,34 +53,32 @@ class ReplacedFiles:
         self._open_files: list[_OpenFile] = []
         self._unread_texts: list[bytes] = []
 
-    @contextmanager
+    @contextlib.contextmanager
     def replacing(self, path: Path, sha256: str | None) -> Iterator[None]:
         """Keep the current file at `path`, with that hash, open while the block replaces it."""
-        try:
-            fd = None if sha256 is None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            fd = None
-        try:
+        with contextlib.ExitStack() as stack:
+            opened = None
+            if sha256 is not None:
+                with contextlib.suppress(OSError):
+                    opened = _OpenFile(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), sha256)
+                    stack.callback(_close, opened.fd)
             yield
-        except BaseException:
-            if fd is not None:
-                _close(fd)
-            raise
-        if fd is not None and sha256 is not None:
-            self._open_files.append(_OpenFile(fd, sha256))
+            stack.pop_all()
+        if opened is not None:
+            self._open_files.append(opened)
         while len(self._open_files) > MAX_REPLACED:
             self._unread_texts += self._read_changed(self._open_files[0], last=True)
             _close(self._open_files.pop(0).fd)
 
-    def written_late(self, *, last: bool = False) -> list[bytes]:
+    def late_writes(self, *, last: bool = False) -> list[bytes]:
         """Return the texts written into them since the last call; with `last`, even incomplete ones.
 
         Does not raise: `unreadable` has the error, and the file is read again the next time.
         """
-        found, self._unread_texts = self._unread_texts, []
+        texts, self._unread_texts = self._unread_texts, []
         for old in self._open_files:
-            found += self._read_changed(old, last=last)
-        return found
+            texts += self._read_changed(old, last=last)
+        return texts
 
     def close(self) -> None:
         """Close all files. Does not raise."""
@@ -84,26 +86,21 @@ class ReplacedFiles:
             _close(self._open_files.pop().fd)
 
     def _read_changed(self, old: _OpenFile, *, last: bool) -> list[bytes]:
+        started = time.monotonic()
         try:
-            return self._wait_and_read(old, last=last)
+            while (data := _read_all(old.fd)) and (sha256 := sha256_of(data)) != old.sha256:
+                quiet = time.time() - os.fstat(old.fd).st_mtime > QUIET_PERIOD
+                if last or quiet or time.monotonic() - started > _PATIENCE:
+                    old.sha256 = sha256
+                    return [data]
+                time.sleep(_SETTLED)  # a write is in progress
         except OSError as error:
             self.unreadable = error
-            return []
-
-    @staticmethod
-    def _wait_and_read(old: _OpenFile, *, last: bool) -> list[bytes]:
-        started = time.monotonic()
-        while (data := _read_all(old.fd)) and (sha256 := sha256_of(data)) != old.sha256:
-            quiet = time.time() - os.fstat(old.fd).st_mtime > QUIET_PERIOD
-            if last or quiet or time.monotonic() - started > _WRITER_PATIENCE:
-                old.sha256 = sha256
-                return [data]
-            time.sleep(_STEP)  # a write is in progress
         return []
 
 
 def _close(fd: int) -> None:
-    with suppress(OSError):  # the descriptor is closed in any case
+    with contextlib.suppress(OSError):  # the descriptor is closed in any case
         os.close(fd)
 
 
@@ -112,16 +109,6 @@ def _read_all(fd: int) -> bytes:
     while chunk := os.pread(fd, 1 << 20, len(data)):
         data += chunk
     return bytes(data)
-
-
-CAP = 16 << 20
-"""Maximum bytes of a plan document."""
-
-_SETTLED = 0.01
-"""Seconds without a write before a text is read: editors write in parts."""
-_PATIENCE = 0.5
-_TRIES = 200
-_VERSIONS = 200
 
 
 class Unreadable(FrozenValue, frozen=True, kw_only=True):
@@ -140,7 +127,7 @@ class SaveResult(NamedTuple):
     written: bool = True
     merged: bool = False
     """Changes made by others were merged."""
-    aside: tuple[Path, ...] = ()
+    copies: tuple[Path, ...] = ()
     """Saved copies of texts written by others at the same moment."""
 
 
@@ -153,14 +140,15 @@ class SaveConflict(NamedTuple):
 
 
 class RefreshResult(NamedTuple):
-    """The result of reading the file again."""
+    """The result of rereading the file."""
 
     plan: Plan
     """The file's plan merged with our unsaved changes."""
     changed: bool
     """True if others changed the file since the last read."""
     conflicts: tuple[Conflict, ...] = ()
-    aside: tuple[Path, ...] = ()
+    copies: tuple[Path, ...] = ()
+    """As in SaveResult."""
 
 
 Outcome: TypeAlias = SaveResult | SaveConflict | Unreadable
@@ -170,8 +158,8 @@ class _FileState(NamedTuple):
     document: Document
     sha256: str | None
     """Hash of the current file; None if there is none."""
-    is_new: bool
-    """The file was changed by others."""
+    changed: bool
+    """True if others changed the file."""
 
 
 class PlanStore:
@@ -200,31 +188,31 @@ class PlanStore:
     def load(self) -> Document | Unreadable:
         """Read the file for the first time; a missing one is an empty plan. Raises FileFault."""
         with self._lock:
-            found = self._find()
-            if isinstance(found, _FileState):
-                self._remember(found.document, found.sha256, found.document.plan)
-                return found.document
-            return found
+            state = self._read_state()
+            if isinstance(state, Unreadable):
+                return state
+            self._remember(state.document, state.sha256, state.document.plan)
+            return state.document
 
     def refresh(self) -> RefreshResult | Unreadable:
         """Read the file again if others changed it. Writes nothing. Raises FileFault."""
         with self._lock:
             self._check_replaced()
-            found = self._find()
-            if isinstance(found, Unreadable):
-                return found
-            self._save_hidden_text(found)
-            if not found.is_new:
-                return RefreshResult(self.plan, changed=False, aside=self._take_copies())
-            theirs = found.document.plan
+            state = self._read_state()
+            if isinstance(state, Unreadable):
+                return state
+            self._save_hidden_text(state)
+            if not state.changed:
+                return RefreshResult(self.plan, changed=False, copies=self._take_copies())
+            theirs = state.document.plan
             merged = self._merge(self.plan, theirs, {})
             if not merged.conflicts:
-                self._remember(found.document, found.sha256, merged.plan)
+                self._remember(state.document, state.sha256, merged.plan)
             return RefreshResult(merged.plan, True, merged.conflicts, self._take_copies())
 
     # --- saving ---
 
-    def known(self, version: int) -> Plan | None:
+    def plan_of_version(self, version: int) -> Plan | None:
         """Return the plan that was saved or read with that version; None if it is too old."""
         with self._lock:
             return self._versions.get(version)
@@ -240,61 +228,57 @@ class PlanStore:
         """
         with self._lock:
             self._check_replaced()
-            for _ in range(_TRIES):
-                found = self._find()
-                if isinstance(found, Unreadable):
-                    return found
-                self._save_hidden_text(found)
-                outcome = self._attempt(plan, since, found, choices or {}, over)
+            for _ in range(_MAX_ATTEMPTS):
+                state = self._read_state()
+                if isinstance(state, Unreadable):
+                    return state
+                self._save_hidden_text(state)
+                outcome = self._try_save(plan, since, state, choices or {}, over)
                 if outcome is not None:
                     return outcome
             raise FileFault(self.path, "is constantly being rewritten by another program", "busy")
 
-    def _attempt(
-        self, plan: Plan, since: Plan, found: _FileState, choices: Mapping[str, Choice], over: Document | None
+    def _try_save(
+        self, plan: Plan, since: Plan, state: _FileState, choices: Mapping[str, Choice], over: Document | None
     ) -> Outcome | None:
         """Try to save once; None if others wrote in between."""
-        target = found.document if over is None or found.is_new else over
+        target = state.document if over is None or state.changed else over
         conflicts: tuple[Conflict, ...] = ()
-        merged, theirs = structs.replace(plan, created_at=self.plan.created_at or plan.created_at), found.document.plan
+        merged, theirs = structs.replace(plan, created_at=self.plan.created_at or plan.created_at), state.document.plan
         if since != self.plan:
             ours = merge_plans(since, plan, self.plan, choices)
             conflicts, merged = ours.conflicts, ours.plan
-        if found.is_new:
+        if state.changed:
             both = self._merge(merged, theirs, choices)
             conflicts, merged = (*conflicts, *both.conflicts), both.plan
         if conflicts:
-            return SaveConflict(conflicts, found.document)
-        same = merged.content == theirs.content and target.text == found.document.text
-        if found.sha256 is not None and same:
-            self._remember(found.document, found.sha256, merged)
-            return SaveResult(found.document, written=False, merged=found.is_new, aside=self._take_copies())
+            return SaveConflict(conflicts, state.document)
+        same = merged.content == theirs.content and target.text == state.document.text
+        if state.sha256 is not None and same:
+            self._remember(state.document, state.sha256, merged)
+            return SaveResult(state.document, written=False, merged=state.changed, copies=self._take_copies())
         version = max(theirs.version, self.plan.version, *self._versions, 0) + 1
         now = round(self._clock() * 1000)
         merged = structs.replace(merged, version=version, updated_at=now, created_at=merged.created_at or now)
         try:
             document = rewrite(merged, target)
         except PlanTextError as error:
-            return Unreadable(reason=str(error), text=found.document.text, sha256=found.sha256)
-        data = document.text.encode("utf-8")
+            return Unreadable(reason=str(error), text=state.document.text, sha256=state.sha256)
         try:
-            with self._replaced.replacing(self.path, found.sha256):
-                done = replace_file(
-                    self.path, data, found.sha256,
-                    follow=True, beneath=self.path.parent, mode=0o600, calls=self._calls,
-                )  # fmt: skip
+            with self._replaced.replacing(self.path, state.sha256):
+                sha256 = self._replace_file(self.path, document.text.encode("utf-8"), state.sha256)
         except FileChangedError as error:
             # Our text may have been visible for a moment: whoever read it then continues from it, and not from their
             # own save, which it had replaced.
             self._versions[version] = document.plan
-            self._briefly_visible[version] = error.displaced
+            put_bounded(self._briefly_visible, version, error.displaced, MAX_REPLACED)
             self._to_copy += filter(None, error.overtaken)
             self._make_copies()
             return None
-        self._remember(document, done.sha256, document.plan)
+        self._remember(document, sha256, document.plan)
         with contextlib.suppress(FileFault):  # saved; the copies are tried again later
             self._check_replaced()
-        return SaveResult(document, merged=found.is_new, aside=self._take_copies())
+        return SaveResult(document, merged=state.changed, copies=self._take_copies())
 
     def _merge(self, ours: Plan, theirs: Plan, choices: Mapping[str, Choice]) -> MergeResult:
         """Merge our plan with the file's, which may be based on any of our versions."""
@@ -304,8 +288,8 @@ class PlanStore:
     def save_copy(self, sha256: str) -> Path | None:
         """Save a copy of the file if it still has that hash. Raises FileFault."""
         with self._lock:
-            found = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
-            return self._copy(found.data) if found.sha256 == sha256 else None
+            file = self._read_file()
+            return self._copy(file.data) if file.sha256 == sha256 else None
 
     def replace(self, text: str, expected_sha256: str | None) -> SaveResult | Unreadable:
         """Replace an unreadable document by `text`, after saving a copy of it.
@@ -317,11 +301,10 @@ class PlanStore:
             if document.problem:
                 return Unreadable(reason=document.problem, text=text)
             if expected_sha256 is not None:
-                self._copies.append(self._copy(read_file(self.path, follow=True, beneath=self.path.parent).data))
-            data = text.encode("utf-8")
-            done = replace_file(self.path, data, expected_sha256, follow=True, beneath=self.path.parent, mode=0o600)
-            self._remember(document, done.sha256, document.plan)
-            return SaveResult(document, aside=self._take_copies())
+                self._copies.append(self._copy(self._read_file().data))
+            sha256 = self._replace_file(self.path, text.encode("utf-8"), expected_sha256)
+            self._remember(document, sha256, document.plan)
+            return SaveResult(document, copies=self._take_copies())
 
     def close(self) -> tuple[Path, ...]:
         """Check the replaced files a last time and close them; return the saved copies.
@@ -340,35 +323,43 @@ class PlanStore:
 
     # --- the file ---
 
-    def _find(self) -> _FileState | Unreadable:
+    def _read_file(self) -> FileBytes:
+        return read_file(self.path, CAP, follow=True, beneath=self.path.parent)
+
+    def _replace_file(self, path: Path, data: bytes, expected_sha256: str | None) -> str:
+        """Return the hash of the new content."""
+        folder = self.path.parent
+        return replace_file(
+            path, data, expected_sha256, follow=True, beneath=folder, mode=0o600, calls=self._calls
+        ).sha256
+
+    def _read_state(self) -> _FileState | Unreadable:
         """Read the file, waiting until no write is in progress."""
         started = time.monotonic()
         while True:
             late = time.monotonic() - started > _PATIENCE
             try:
-                found: FileBytes | None = read_file(self.path, CAP, follow=True, beneath=self.path.parent)
+                file: FileBytes | None = self._read_file()
             except FileTooLargeError as error:
                 return Unreadable(reason=f"it is too large for a plan ({error.size:,} bytes)")
             except FileFault as fault:
                 if fault.code != "not_found":
                     raise
-                found = None
-            if found is None:
+                file = None
+            if file is None:
                 if late or self._sha256 is None:
                     return _FileState(self.document, None, False)
-            elif found.sha256 == self._sha256:
-                return _FileState(self.document, found.sha256, False)
-            elif late or self._is_complete(found, _SETTLED):
-                document = _document(found.data)
-                if not late and self._may_be_torn(document) and not self._is_complete(found, QUIET_PERIOD):
-                    time.sleep(_SETTLED / 2)
-                    continue
-                if document is None:
-                    reason = "it is not UTF-8 text"
-                    return Unreadable(reason=reason, text=_readable_text(found.data), sha256=found.sha256)
-                if document.problem:
-                    return Unreadable(reason=document.problem, text=document.text, sha256=found.sha256)
-                return _FileState(document, found.sha256, True)
+            elif file.sha256 == self._sha256:
+                return _FileState(self.document, file.sha256, False)
+            elif late or self._is_complete(file, _SETTLED):
+                document = _document(file.data)
+                if late or not self._may_be_torn(document) or self._is_complete(file, QUIET_PERIOD):
+                    if document is None:
+                        text = _readable_text(file.data)
+                        return Unreadable(reason="it is not UTF-8 text", text=text, sha256=file.sha256)
+                    if document.problem:
+                        return Unreadable(reason=document.problem, text=document.text, sha256=file.sha256)
+                    return _FileState(document, file.sha256, True)
             time.sleep(_SETTLED / 2)  # polling in a thread: there is no event for a completed write
 
     def _may_be_torn(self, document: Document | None) -> bool:
@@ -378,34 +369,30 @@ class PlanStore:
         last = next((line for line in reversed(self.document.lines) if line.strip()), "")
         return last not in document.lines
 
-    def _is_complete(self, found: FileBytes, quiet: float) -> bool:
+    def _is_complete(self, file: FileBytes, quiet: float) -> bool:
         """Return True if the file was not written for `quiet` seconds."""
         try:
-            status = os.stat(found.path)
+            status = os.stat(file.path)
         except OSError:
             return False
-        return bool(found.data) and status.st_size == len(found.data) and time.time() - status.st_mtime > quiet
+        return bool(file.data) and status.st_size == len(file.data) and time.time() - status.st_mtime > quiet
 
     def _remember(self, document: Document, sha256: str | None, plan: Plan) -> None:
         """Set the known state of the file, and our plan."""
         self.document, self._sha256, self.plan = document, sha256, plan
-        put_bounded(self._versions, document.plan.version, document.plan, _VERSIONS)
+        put_bounded(self._versions, document.plan.version, document.plan, _MAX_VERSIONS)
 
     # --- writes by others at the same moment ---
 
-    def _save_hidden_text(self, found: _FileState) -> None:
+    def _save_hidden_text(self, state: _FileState) -> None:
         """Save a copy of another writer's text if they continued from ours, which had replaced it for a moment."""
-        if not found.is_new:
-            return
-        if hidden := self._briefly_visible.pop(found.document.plan.version, b""):
+        if state.changed and (hidden := self._briefly_visible.pop(state.document.plan.version, b"")):
             self._to_copy.append(hidden)
             self._make_copies()
-        while len(self._briefly_visible) > MAX_REPLACED:
-            del self._briefly_visible[next(iter(self._briefly_visible))]
 
     def _check_replaced(self, *, last: bool = False) -> None:
-        """Raises FileFault."""
-        self._to_copy += self._replaced.written_late(last=last)
+        """Save copies of late writes. Raises FileFault."""
+        self._to_copy += self._replaced.late_writes(last=last)
         self._make_copies()
 
     def _make_copies(self) -> None:
@@ -416,7 +403,7 @@ class PlanStore:
 
     def _copy(self, data: bytes) -> Path:
         """Save bytes in a file next to the plan document."""
-        mark = hashlib.sha256(data).hexdigest()[:8]
+        mark = sha256_of(data)[:8]
         with contextlib.suppress(OSError):  # a file that can't be compared counts as different
             for existing in self.path.parent.glob(f"{self.path.stem}.aside-*-{mark}{self.path.suffix}"):
                 if existing.is_file() and existing.read_bytes() == data:
@@ -425,7 +412,7 @@ class PlanStore:
         name = f"{self.path.stem}.aside-{stamp}-{mark}{self.path.suffix}"
         copy = self.path.with_name(name)
         with contextlib.suppress(FileChangedError):  # the same bytes are there already
-            replace_file(copy, data, None, follow=True, beneath=self.path.parent, mode=0o600)
+            self._replace_file(copy, data, None)
         return copy
 
     def _take_copies(self) -> tuple[Path, ...]:
@@ -442,5 +429,5 @@ def _document(data: bytes) -> Document | None:
 
 def _readable_text(data: bytes) -> str | None:
     """Return the text in partly binary data; None if there is hardly any."""
-    text = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in data.decode("utf-8", "replace"))
+    text = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in data.decode("utf-8", "replace"))
     return text if text.strip("\ufffd \n\t") and 5 * text.count("\ufffd") < len(text) else None

@@ -28,7 +28,7 @@ class PlanEditError(Exception):
 def edited_plan(text: str, edit: Edit) -> str:
     """Return the plan document `text` with the edit; everything else stays byte for byte. Raises PlanEditError."""
     from tui_agent.plan.markdown import parse
-    from tui_agent.plan.writing import PlanTextError, write
+    from tui_agent.plan.writing import PlanTextError, rewrite
 
     document = parse(text)
     if document.problem:
@@ -37,7 +37,7 @@ def edited_plan(text: str, edit: Edit) -> str:
     if plan is None:
         raise PlanEditError("the plan changed in the meantime; try again")
     try:
-        return write(plan, document)
+        return rewrite(plan, document).text
     except PlanTextError as fault:
         raise PlanEditError(str(fault)) from fault
 

@@ -93,7 +93,7 @@ class SavedCopies(msgspec.Struct):
         document = await asyncio.to_thread(_read, path)
         if document is None or document.problem:
             return
-        base = self.store.known(document.plan.version)
+        base = self.store.plan_of_version(document.plan.version)
         if base is None:  # the copy is based on a version from an earlier process
             journal = self.store.path.with_name(JOURNAL)
             base = await asyncio.to_thread(_journaled_plan, journal, document.plan.version) or Plan()

@@ -60,7 +60,7 @@ class _Excerpt:
         self._lines = lines = document.lines
         self._size = size
         self._drop: set[int] = set(range(document.front.end + 1)) if document.front else set()
-        self._drop |= {at for at, line in enumerate(lines) if _placeholder(line) and at not in document.inside}
+        self._drop |= {at for at, line in enumerate(lines) if _placeholder(line) and at not in document.fenced}
         self._replacements: dict[int, list[str]] = {}
         """Line → replacement for it and the dropped lines that follow."""
 

@@ -26,7 +26,7 @@ from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan, PlanSta
 from tui_agent.plan.markdown import Document, parse
 from tui_agent.plan.merge import Choice, align, merge_plans
 from tui_agent.plan.store import PlanStore, SaveConflict, SaveResult, Unreadable
-from tui_agent.plan.writing import PlanTextError, write
+from tui_agent.plan.writing import PlanTextError, rewrite
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import sha256_of
 from tui_agent.platform.watching import FileStamp, file_changes, file_stamp
@@ -427,7 +427,7 @@ class PlanMemory:
             outcome = await asyncio.to_thread(self._store.save, plan, since, choices, over)
             if isinstance(outcome, SaveResult):
                 del self._proposals[:proposed], self._accepted[:accepted]
-                for place in outcome.aside:
+                for place in outcome.copies:
                     self._report_saved_copy(place)
                 if outcome.written or outcome.merged:
                     self._emit(by)
@@ -472,7 +472,7 @@ class PlanMemory:
                 self._set_unreadable(seen)
                 return
             self._unreadable = None
-            for place in seen.aside:
+            for place in seen.copies:
                 self._report_saved_copy(place)
             if seen.changed and not seen.conflicts:
                 self._emit("editor")
@@ -508,7 +508,7 @@ class PlanMemory:
     def _emit_proposal(self) -> None:
         text = self._store.document.text
         try:
-            text = write(self.plan, self._store.document)
+            text = rewrite(self.plan, self._store.document).text
         except PlanTextError:
             log.warning("a proposal can't be shown in the document as it is")
         self._proposed = sha256_of(text.encode())
