@@ -504,7 +504,7 @@ class EditModal(ApprovalModal):
     # --- editing ---
 
     def _edit(self) -> None:
-        self.field.take(new_side_text(self.diff.hunks[self.current]))
+        self.field.edit_text(new_side_text(self.diff.hunks[self.current]))
         self.body.display = False
         self._type_into(self.field)
         self._repaint_head()

@@ -68,11 +68,11 @@ class Columns(Horizontal):
             self.overlay_part = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
         if self._plan_view.changed_by and (self.side_enabled if is_wide else self.overlay_part == "plan"):
             self.plan.show(self._plan_view)
-        reading = self.plan.reading
-        has_plan = reading is not None and (self._asked_for_plan or not reading.empty or bool(reading.proposed))
+        content = self.plan.content
+        has_plan = content is not None and (self._asked_for_plan or not content.empty or bool(content.change_count))
         self.side.set_class(not is_wide, "-over")
         self.plan.display = (
-            (self.side_enabled and has_plan) if is_wide else self.overlay_part == "plan" and reading is not None
+            (self.side_enabled and has_plan) if is_wide else self.overlay_part == "plan" and content is not None
         )
         self.progress.display = (
             (self.side_enabled and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
@@ -96,7 +96,7 @@ class Columns(Horizontal):
         """Update the layout."""
         self.fit_in()
 
-    def on_plan_panel_reshaped(self) -> None:
+    def on_plan_panel_height_changed(self) -> None:
         """Update the layout."""
         self.fit_in()
 

@@ -1,4 +1,4 @@
-"""Text fields: one line within a dialog, and a plain text area."""
+"""Text fields: a line of a dialog, a plain text area, and a field that edits one text."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from widgets.textual_private import field_bindings, replace_selection
 
 
 async def press_bound_key(widget: Widget, event: events.Key) -> bool:
-    """Do at once what a key is bound to in this widget, and say whether it was; then nobody else gets the key.
+    """Run the widget's own binding of a key immediately, and consume the key; return False if there is none.
 
-    By itself the key would first go up to the app, and letters that were typed after it would be faster: of `helo`,
-    Backspace and `lo` in one read the wrong letters stay.
+    Textual runs bindings only after the key has bubbled up to the app, so letters typed after it would be inserted
+    first: `helo`, Backspace and `lo` received together would give the wrong text.
     """
     for binding in field_bindings(widget, event.key):
         if not binding.priority and await widget.app.run_action(binding.action, widget):
@@ -31,38 +31,39 @@ async def press_bound_key(widget: Widget, event: events.Key) -> bool:
     return False
 
 
-DELETING = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+h")
-"""Keys that delete; no dialog has a use for them while something is typed."""
+DELETE_KEYS = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+h")
+"""Keys that delete text; no dialog uses them while its field has the focus."""
 
 
 class LineInput(Input):
-    """One line of text within a dialog. `picks` are keys that are the dialog's while nothing is typed; `first` is asked
-    about every key by its name, in their order, and says whether it took it."""
+    """A line of text in a dialog."""
 
     def __init__(
         self,
         *,
         id: str | None = None,
         placeholder: str = "",
-        picks: str = "",
-        first: Callable[[str], bool] = lambda key: False,
+        option_keys: str = "",
+        handle_key: Callable[[str], bool] = lambda key: False,
     ) -> None:
+        """`option_keys` are left to the dialog while the field is empty. `handle_key` is called first with the name of
+        each key, and returns True if it handled the key."""
         super().__init__(id=id, placeholder=placeholder, compact=True, select_on_focus=False)
-        self._first = first
+        self._handle_key = handle_key
         self.cursor_blink = False
-        self.picks = picks
+        self.option_keys = option_keys
 
     async def on_key(self, event: events.Key) -> None:
-        if self._first(event.key):
+        if self._handle_key(event.key):
             event.stop()
             event.prevent_default()
-        elif event.character and event.character in self.picks and not self.value:
-            event.prevent_default()  # so that it bubbles up to the dialog instead of being typed
-        elif event.key in DELETING:
+        elif event.character and event.character in self.option_keys and not self.value:
+            event.prevent_default()  # not typed, but bubbles up to the dialog
+        elif event.key in DELETE_KEYS:
             await press_bound_key(self, event)
 
     def press(self, event: events.Key) -> None:
-        """A key that was pressed before the field had the focus."""
+        """Handle a key that was pressed before the field had the focus."""
         if event.key == "backspace":
             self.action_delete_left()
         elif event.character and event.is_printable:
@@ -70,7 +71,7 @@ class LineInput(Input):
 
 
 class PlainTextArea(TextArea):
-    """Several lines of text that wrap, without line numbers, highlighting or a blinking cursor."""
+    """A text area with wrapped lines, without line numbers, highlighting or a blinking cursor."""
 
     def __init__(
         self,
@@ -93,46 +94,47 @@ class PlainTextArea(TextArea):
         self.cursor_blink = False
 
     def render_line(self, y: int) -> Strip:
-        """A line; nothing where no column is left, which Textual's placeholder can't be wrapped to."""
+        """Render a line; blank if there is no column left, to which Textual can't wrap the placeholder."""
         if self.content_size.width <= 0:
             return Strip.blank(0)
         strip = super().render_line(y)
         if self.text or not self.app.ansi_color:
             return strip
-        # Textual before 8.2.5 paints the cursor on a placeholder black on black in the terminal's own colors.
+        # Textual before 8.2.5 paints the cursor on a placeholder black on black with ANSI colors.
         return Strip([Segment(text, style and style.without_color) for text, style, _ in strip], strip.cell_length)
 
 
 class EditField(PlainTextArea):
-    """Edits one text until a key ends that; every other key is typing."""
+    """Edits a text until a key ends the editing."""
 
     def __init__(
         self,
-        ends: Callable[[str], str],
-        done: Callable[[str], None],
-        late: Callable[[events.Key], None],
+        end_action: Callable[[str], str],
+        on_end: Callable[[str], None],
+        on_late_key: Callable[[events.Key], None],
         *,
         id: str | None = None,
         tab_behavior: Literal["focus", "indent"] = "focus",
     ) -> None:
-        """`ends` says in a word how a key ends the text, if it does; `done` gets that, `late` the keys that follow."""
+        """`end_action` returns the action of a key that ends the editing, or an empty string; `on_end` is called with
+        that action, `on_late_key` with keys pressed afterwards."""
         super().__init__(id=id, tab_behavior=tab_behavior)
         self.open = False
-        self.passes: Callable[[events.Key], bool] = lambda event: False
-        """True for a key that goes elsewhere."""
-        self._ends, self._done, self._late = ends, done, late
+        self.intercept: Callable[[events.Key], bool] = lambda event: False
+        """Called before a key is handled; returns True if it was forwarded to another widget."""
+        self._end_action, self._end, self._late_key = end_action, on_end, on_late_key
 
-    def take(self, text: str, placeholder: str = "") -> None:
-        """Edit this text."""
+    def edit_text(self, text: str, placeholder: str = "") -> None:
+        """Start editing a text."""
         self.open = True
         self.placeholder = Content(placeholder)
         self.indent_type = "tabs" if "\n\t" in "\n" + text else "spaces"
         self.load_text(text)
 
     def press(self, event: events.Key) -> None:
-        """A key that was pressed before the field had the focus."""
-        if way := self._ends(event.key):
-            self._done(way)
+        """Handle a key that was pressed before the field had the focus."""
+        if action := self._end_action(event.key):
+            self._end(action)
         elif event.key == "enter" or event.key in SESSION_ACTIONS["newline"].keys:
             self.insert("\n")
         elif event.key == "backspace":
@@ -141,11 +143,11 @@ class EditField(PlainTextArea):
             self.insert(event.character)
 
     async def on_key(self, event: events.Key) -> None:
-        if self.passes(event):
+        if self.intercept(event):
             pass
         elif not self.open:
-            self._late(event)
-        elif self._ends(event.key) or event.key in SESSION_ACTIONS["newline"].keys:
+            self._late_key(event)
+        elif self._end_action(event.key) or event.key in SESSION_ACTIONS["newline"].keys:
             self.press(event)
         else:
             return

@@ -48,7 +48,7 @@ class PickerDialog(Sheet, Generic[RowT]):
         self.message = ""
         """Message shown instead of the keys until the next key."""
         self._list: ListView[RowT] = ListView(self.row_lines, empty=empty, height=height, id=f"{self.NAME}-list")
-        self.field = LineInput(id=f"{self.NAME}-search", placeholder=self.PLACEHOLDER, first=self.process_key)
+        self.field = LineInput(id=f"{self.NAME}-search", placeholder=self.PLACEHOLDER, handle_key=self.process_key)
         self.field.value = query
         names = ("sign", *(name for name in self.LAYOUT if name not in ("bar", "list")))
         self._views = {name: LinesView(getattr(self, f"_{name}"), id=f"{self.NAME}-{name}") for name in names}

@@ -1,8 +1,7 @@
-"""The plan document as the panel uses it: its values, what is proposed, and edits of single values (P6)."""
+"""The plan document for the panel: its content, proposed changes, and edits of single values (P6)."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -19,44 +18,44 @@ LISTS: tuple[ListName, ...] = ("acceptance_criteria", "decisions_made", "decisio
 
 
 class ListedValue(NamedTuple):
-    """One value of a list."""
+    """An item of a list, with its proposed change."""
 
     value: Value
-    at: int
-    """Place in the saved list; -1 for one that is only proposed."""
+    position: int
+    """Index in the saved list; -1 if only proposed."""
     mark: Mark = ""
 
 
-class OwnSection(NamedTuple):
-    """A section of the reader's own."""
+class CustomSection(NamedTuple):
+    """A section that the user added to the document."""
 
     title: str
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanReading:
-    """A plan document, read for the panel."""
+class PlanContent:
+    """A parsed plan document with the changes proposed for it."""
 
     saved: Plan
     plan: Plan
-    """With what is proposed in it."""
+    """The saved plan with the proposed changes."""
     lists: dict[ListName, tuple[ListedValue, ...]]
-    own: tuple[OwnSection, ...] = ()
+    custom_sections: tuple[CustomSection, ...] = ()
     problem: str = ""
-    """Why the text is not taken for a plan; empty when it is one."""
-    proposed: int = 0
-    """How many values the proposal would change."""
+    """Why the text is not a valid plan; empty if it is."""
+    change_count: int = 0
+    """Number of proposed changes."""
 
     @property
     def empty(self) -> bool:
-        """True while nothing is in it."""
-        said = (self.plan.goal, self.own, *self.lists.values())
-        return not any(said) and self.plan.status == "planning"
+        """Whether the document is an empty template."""
+        content = (self.plan.goal, self.custom_sections, *self.lists.values())
+        return not any(content) and self.plan.status == "planning"
 
 
-def read_plan(text: str, proposal: str | None = None, ground: str = "") -> PlanReading:
-    """Read `text`, and in it what of `proposal` differs from `ground`. Costs milliseconds for every 10 kB."""
+def read_plan(text: str, proposal: str | None = None, proposal_base: str = "") -> PlanContent:
+    """Parse `text` and apply the changes from `proposal_base` to `proposal`. Takes milliseconds per 10 kB."""
     from tui_agent.plan.markdown import parse
 
     document = parse(text)
@@ -64,192 +63,190 @@ def read_plan(text: str, proposal: str | None = None, ground: str = "") -> PlanR
     if proposal is not None and proposal != text:
         from tui_agent.plan.merge import merge_plans
 
-        ours = parse(proposal).plan
-        base = saved if ground == text else parse(ground).plan
-        plan = merge_plans(base, ours, saved).plan if base != saved else ours
-    return plan_reading(saved, plan, _own_sections(document), document.problem)
+        plan = parse(proposal).plan
+        base = saved if proposal_base == text else parse(proposal_base).plan
+        if base != saved:
+            plan = merge_plans(base, plan, saved).plan
+    return plan_content(saved, plan, _custom_sections(document), document.problem)
 
 
-def plan_reading(saved: Plan, plan: Plan, own: tuple[OwnSection, ...] = (), problem: str = "") -> PlanReading:
-    """The panel's view of a plan and of what is proposed to become of it."""
+def plan_content(
+    saved: Plan, plan: Plan, custom_sections: tuple[CustomSection, ...] = (), problem: str = ""
+) -> PlanContent:
+    """Return the content of the saved plan, with the changes that lead to `plan` marked as proposed."""
     lists = {name: _listed_values(getattr(saved, name), getattr(plan, name)) for name in LISTS}
-    proposed = sum(bool(listed.mark) for some in lists.values() for listed in some)
-    proposed += (saved.goal != plan.goal) + (saved.status != plan.status)
-    return PlanReading(saved, plan, lists, own, problem, proposed)
+    change_count = sum(bool(listed.mark) for values in lists.values() for listed in values)
+    change_count += (saved.goal != plan.goal) + (saved.status != plan.status)
+    return PlanContent(saved, plan, lists, custom_sections, problem, change_count)
 
 
-def _listed_values(saved: tuple[Value, ...], wanted: tuple[Value, ...]) -> tuple[ListedValue, ...]:
-    if saved == wanted:
-        return tuple(ListedValue(value, at) for at, value in enumerate(saved))
+def _listed_values(saved: tuple[Value, ...], proposed: tuple[Value, ...]) -> tuple[ListedValue, ...]:
+    if saved == proposed:
+        return tuple(ListedValue(value, index) for index, value in enumerate(saved))
     from tui_agent.plan.merge import align
 
-    pairs = align(saved, wanted)  # type: ignore[type-var]  # all values of one list are of one kind
-    partner = {there: here for here, there in pairs.items()}
+    pairs = align(saved, proposed)  # type: ignore[type-var]  # all values of a list have the same type
     result: list[ListedValue] = []
-    told = 0
-    nexts = sorted(partner)
-    for there, value in enumerate(wanted):
-        here = partner.get(there, -1)
-        following = bisect_left(nexts, there)
-        until = partner[nexts[following]] if following < len(nexts) else len(saved)
-        result += [ListedValue(saved[at], at, "removed") for at in range(told, until)]
-        told = max(told, until)
-        if here < 0:
-            result.append(ListedValue(value, -1, "added"))
-            continue
-        told = here + 1
-        result.append(ListedValue(value, here, "" if saved[here] == value else "changed"))
-    return (*result, *(ListedValue(saved[at], at, "removed") for at in range(told, len(saved))))
+    next_old = next_new = 0
+    for old, new in [*sorted(pairs.items()), (len(saved), len(proposed))]:
+        result += [ListedValue(saved[index], index, "removed") for index in range(next_old, old)]
+        result += [ListedValue(value, -1, "added") for value in proposed[next_new:new]]
+        if old < len(saved):
+            result.append(ListedValue(proposed[new], old, "" if saved[old] == proposed[new] else "changed"))
+        next_old, next_new = old + 1, new + 1
+    return tuple(result)
 
 
-def _own_sections(document: Document) -> tuple[OwnSection, ...]:
-    found = []
+def _custom_sections(document: Document) -> tuple[CustomSection, ...]:
+    sections = []
     for section in document.sections:
         if not section.name:
             title = document.lines[section.head].lstrip(" #").strip()
             body = "\n".join(document.lines[section.head + 1 : section.end]).strip("\n")
-            found.append(OwnSection(title, tuple(body.split("\n")) if body else ()))
-    return tuple(found)
+            sections.append(CustomSection(title, tuple(body.split("\n")) if body else ()))
+    return tuple(sections)
+
+
+def value_name(value: Value) -> str:
+    """Return the main text of a value."""
+    for field in ("description", "title", "action"):
+        if (text := getattr(value, field, None)) is not None:
+            return str(text)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class ListEdit:
-    """`old` becomes `new`. Without `old` it is added at `at`, without `new` removed."""
+    """Replaces `old` by `new`. Without `old`, adds `new` at `index`; without `new`, removes `old`."""
 
     section: ListName
-    at: int
-    """Place in the list."""
+    index: int
     old: Value | None
     new: Value | None
 
 
 @dataclass(frozen=True, slots=True)
-class WordEdit:
-    """Goal or status."""
+class FieldEdit:
+    """Changes the goal or the status."""
 
     section: Literal["goal", "status"]
     old: str
     new: str
 
 
-Edit: TypeAlias = ListEdit | WordEdit
+Edit: TypeAlias = ListEdit | FieldEdit
 
 
 def inverse_edit(edit: Edit) -> Edit:
-    """What undoes it."""
-    if isinstance(edit, WordEdit):
-        return WordEdit(edit.section, edit.new, edit.old)
-    return ListEdit(edit.section, edit.at, edit.new, edit.old)
+    """Return the edit that undoes `edit`."""
+    if isinstance(edit, FieldEdit):
+        return FieldEdit(edit.section, edit.new, edit.old)
+    return ListEdit(edit.section, edit.index, edit.new, edit.old)
 
 
 def apply_edit(plan: Plan, edit: Edit) -> Plan | None:
-    """The plan after the edit; None when what was to be edited is not there any more.
+    """Return the edited plan, or None if the edited value does not exist anymore.
 
-    Of a value that others changed meanwhile only the fields change that the edit changes.
+    If the value was changed in the meantime, only the fields that differ between `old` and `new` are replaced.
     """
-    if isinstance(edit, WordEdit):
+    if isinstance(edit, FieldEdit):
         if getattr(plan, edit.section) != edit.old:
             return None
         new: Any = type(plan.status)(edit.new) if edit.section == "status" else edit.new
         return msgspec.structs.replace(plan, **{edit.section: new})
     values: list[Any] = list(getattr(plan, edit.section))
     if edit.old is None:
-        values.insert(min(edit.at, len(values)) if edit.at >= 0 else len(values), edit.new)
+        values.insert(min(edit.index, len(values)) if edit.index >= 0 else len(values), edit.new)
     else:
-        at = _find_value(values, edit)
-        if at is None:
+        index = _find_value(values, edit.old, edit)
+        if index is None:
             return None
-        values[at : at + 1] = [] if edit.new is None else [_merge_fields(values[at], edit.old, edit.new)]
+        values[index : index + 1] = [] if edit.new is None else [_merge_fields(values[index], edit.old, edit.new)]
     return msgspec.structs.replace(plan, **{edit.section: tuple(values)})
 
 
-def _find_value(values: list[Any], edit: ListEdit) -> int | None:
-    from tui_agent.plan.merge import label
-
-    if 0 <= edit.at < len(values) and values[edit.at] == edit.old:
-        return edit.at
-    if edit.old in values:
-        return values.index(edit.old)
+def _find_value(values: list[Any], old: Value, edit: ListEdit) -> int | None:
+    if 0 <= edit.index < len(values) and values[edit.index] == old:
+        return edit.index
+    if old in values:
+        return values.index(old)
     if edit.new is None:
-        return None  # never remove what is another thing by now
-    name = label(edit.old) if edit.old is not None else ""
-    return next((at for at, value in enumerate(values) if label(value) == name), None)
+        return None  # a value that was changed in the meantime must not be removed
+    name = value_name(old)
+    return next((index for index, value in enumerate(values) if value_name(value) == name), None)
 
 
-def _merge_fields(now: Value, old: Value, new: Value) -> Value:
+def _merge_fields(current: Value, old: Value, new: Value) -> Value:
     names = [name for name in new.__struct_fields__ if getattr(new, name) != getattr(old, name)]
-    return msgspec.structs.replace(now, **{name: getattr(new, name) for name in names})
+    return msgspec.structs.replace(current, **{name: getattr(new, name) for name in names})
 
 
+_ENTRY_FIELDS = (("action", "action"), ("details", "details"), ("result", "result"))
 FIELDS: dict[str, tuple[tuple[str, str], ...]] = {
     "criterion": (("description", "criterion"), ("notes", "note")),
     "decision": (("title", "decision"), ("rationale", "reason")),
-    "entry": (("action", "action"), ("details", "details"), ("result", "result")),
-    "old": (("action", "action"), ("details", "details"), ("result", "result")),
+    "entry": _ENTRY_FIELDS,
+    "old": _ENTRY_FIELDS,
     "goal": (("goal", "goal"),),
 }
-"""Kind of row → fields that can be edited, with their names for the user. The first one is never empty."""
+"""Kind of row → editable fields with their labels. The first one must not be empty."""
 
 
-class EditDraft(msgspec.Struct):
-    """An edit in progress. It lives in the panel alone, whatever happens on the screen."""
+class EditDraft(msgspec.Struct, rename={"index": "at", "field_index": "number"}):
+    """An unfinished edit, shown in the field of the panel. Saved to disk under the encoded names."""
 
     kind: str
     section: ListName | None
-    at: int
+    index: int
     old: Any
-    """The value; None while something is added."""
+    """The edited value; None for a new one."""
     texts: dict[str, str] = {}
     before: dict[str, str] = {}
-    number: int = 0
-    """Which field is shown."""
+    """The texts before the edit."""
+    field_index: int = 0
+    """Index of the field that is shown."""
 
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
-        """Those of its kind."""
+        """Names and labels of the editable fields."""
         return FIELDS[self.kind]
 
     @property
-    def following(self) -> int:
-        """The field that Tab goes to."""
-        return (self.number + 1) % len(self.fields)
+    def next_field(self) -> int:
+        """Index of the field that Tab goes to."""
+        return (self.field_index + 1) % len(self.fields)
 
     @property
-    def shown(self) -> str:
+    def field(self) -> str:
         """Name of the field that is shown."""
-        return self.fields[self.number][0]
+        return self.fields[self.field_index][0]
 
     def edit(self) -> Edit | None:
-        """What it comes to; None when nothing was changed."""
+        """Return the edit, or None if nothing was changed."""
         changed = {name: text for name, text in self.texts.items() if text != self.before[name].strip()}
         if not changed:
             return None
         if self.section is None:
-            return WordEdit("goal", self.before["goal"], changed["goal"])
+            return FieldEdit("goal", self.before["goal"], changed["goal"])
         if self.old is not None:
-            return ListEdit(self.section, self.at, self.old, msgspec.structs.replace(self.old, **changed))
+            return ListEdit(self.section, self.index, self.old, msgspec.structs.replace(self.old, **changed))
         from tui_agent.plan.document import Criterion
 
         added = Criterion(description=changed["description"], notes=changed.get("notes", ""))
-        return ListEdit(self.section, self.at, None, added)
-
-    def data(self) -> dict[str, Any]:
-        """As plain data, to be kept."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
+        return ListEdit(self.section, self.index, None, added)
 
 
 def restore_draft(data: dict[str, Any]) -> EditDraft | None:
-    """The edit that was kept as `data`; None when that is none of ours."""
+    """Return the draft saved as plain data, or None if it is not valid."""
     from tui_agent.plan.document import Criterion, Decision, LogEntry
 
-    kinds = dict(zip(LISTS, (Criterion, Decision, Decision, LogEntry), strict=True))
+    types = dict(zip(LISTS, (Criterion, Decision, Decision, LogEntry), strict=True))
     try:
         draft = msgspec.convert(data, EditDraft)
-        names = {name for name, _words in draft.fields}
+        names = {name for name, _label in draft.fields}
         if draft.old is not None and draft.section is not None:
-            draft.old = msgspec.convert(draft.old, kinds[draft.section])
+            draft.old = msgspec.convert(draft.old, types[draft.section])
     except (KeyError, msgspec.ValidationError):
         return None
-    whole = names == set(draft.texts) == set(draft.before) and 0 <= draft.number < len(names)
-    return draft if whole and (draft.section is not None or draft.kind == "goal") else None
+    is_complete = names == set(draft.texts) == set(draft.before) and 0 <= draft.field_index < len(names)
+    return draft if is_complete and (draft.section is not None or draft.kind == "goal") else None

@@ -4,105 +4,79 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import TextArea
 
 from tui_agent.view.items import PlanView
+from widgets.dialog_keys import key_lines
 from widgets.inputs import EditField
 from widgets.line_view import LinesView, ListView
-from widgets.plan_document import Edit, EditDraft, ListEdit, PlanReading, apply_edit, plan_reading, read_plan
-from widgets.plan_list import FOLDS, KEYS, PlanList, PlanRow, caption, plan_head_lines
+from widgets.plan_document import (
+    Edit,
+    EditDraft,
+    ListEdit,
+    PlanContent,
+    apply_edit,
+    plan_content,
+    read_plan,
+    value_name,
+)
+from widgets.plan_list import FOLDS, KEYS, PlanList, PlanRow, plan_head_lines
 from widgets.request_view import SAVE_DELAY, call_later_once
-from widgets.styled_text import Line, Span, TextStyles, line, wrap
+from widgets.styled_text import Line, TextStyles, line
 
+PlanChange: TypeAlias = Edit | Literal["accept", "discard", "undo"]
+"""What the user wants to change: a value, a proposal, or the last edit."""
 
-class KeyTarget(Protocol):
-    """Takes keys, and asks before each whether it is for somebody else."""
-
-    passes: Callable[[events.Key], bool]
-
-
-class FocusHandover:
-    """Knows whether the keys of a panel are about to go elsewhere. `left` tells that they do: with a text that was
-    typed, or with a key that came after the one that left; `followed` are the widgets that take keys there."""
-
-    def __init__(self, left: Callable[[str, events.Key | None], object], *followed: KeyTarget) -> None:
-        self._left = left
-        self._handover = False
-        for watched in followed:
-            watched.passes = self.passes
-
-    def leave(self, text: str = "") -> None:
-        """The keys go elsewhere from here on."""
-        self._handover = True
-        self._left(text, None)
-
-    def after_keys(self, widget: Widget) -> None:
-        """Leave when the widget has had the keys that came before."""
-        widget.call_later(self.leave)
-
-    def passes(self, event: events.Key) -> bool:
-        """True for a key that is not for the panel any more."""
-        if self._handover:
-            self._left("", events.Key(event.key, event.character))
-        return self._handover
-
-    def settle(self, here: bool) -> None:
-        """The focus moved; `here` says whether the panel has it."""
-        self._handover = self._handover and here
-
-
-WAYS = {"enter": "keep", "escape": "leave", "tab": "next"}
-"""How a key ends the text of the field."""
-
-
-Wish: TypeAlias = Edit | Literal["accept", "discard", "undo"]
-
-SOON = 24_000
-"""Characters that are read at once; longer documents are read in a thread."""
+FIELD_KEYS = {"enter": "save", "escape": "cancel", "tab": "next"}
+"""Keys that end the editing of a field."""
+MAX_SYNC_CHARACTERS = 24_000
+"""Longer documents are parsed in a thread."""
 
 
 class PlanPanel(Vertical):
-    """Head, rows, the field of an edit, keys."""
+    """Head, rows, the field of an edit, and key hints."""
 
     @dataclass
-    class Said(Message):
-        """What the user wants done, and a word for the user."""
+    class Update(Message):
+        """A change to carry out, a hint for the user, or a draft to save."""
 
-        wish: Wish | None = None
+        change: PlanChange | None = None
         hint: str = ""
         draft: dict[str, Any] | None = None
-        """An edit in progress, to be kept; an empty one is done with."""
+        """The unfinished edit; empty when it is finished."""
 
-    class Reshaped(Message):
-        """It wants another height now."""
+    class HeightChanged(Message):
+        """The preferred height may have changed."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.reading: PlanReading | None = None
+        self.content: PlanContent | None = None
         self.draft: EditDraft | None = None
-        self._taken_up: EditDraft | None = None
-        """An edit of before a crash, until its row is found."""
-        self._keeping: TimerHandle | None = None
-        self._read_from: tuple[str, str | None, str] = ("", None, "")
+        self._restored_draft: EditDraft | None = None
+        """The draft of an earlier process, until its row is selected."""
+        self._save_timer: TimerHandle | None = None
+        self._source: tuple[str, str | None, str] = ("", None, "")
+        """What `content` was parsed from."""
+        self._leaving = False
+        """The focus is about to return to the composer; keys are forwarded to it."""
         self._head = LinesView(self._paint_head, id="plan-head")
         self._list = PlanList(self._handle_key, id="plan-list")
+        self._list.cursor_moved, self._list.activated = self._repaint_keys, self._row_activated
         self._label = LinesView(self._paint_label, id="plan-label")
-        self._field = EditField(lambda key: WAYS.get(key, ""), self._field_done, self._handle_key, id="plan-field")
-        self._handover = FocusHandover(lambda *said: self.post_message(ListView.Left(*said)), self._list, self._field)
+        self._field = EditField(lambda key: FIELD_KEYS.get(key, ""), self._end_field, self._handle_key, id="plan-field")
+        self._list.intercept = self._field.intercept = self._forward_key
         self._keys = LinesView(self._paint_keys, id="plan-keys")
 
     def compose(self) -> ComposeResult:
-        """The rows take what is left."""
+        """The style sheet gives the list the remaining height."""
         yield self._head
         yield self._list
         yield self._label
@@ -110,37 +84,36 @@ class PlanPanel(Vertical):
         yield self._keys
 
     def on_mount(self) -> None:
-        """Nothing is edited yet."""
-        self._list.moved, self._list.clicked = self._repaint_keys, self._clicked
-        self._arrange()
+        """Hide the field."""
+        self._update_parts()
 
     # --- what is shown ---
 
     def show(self, view: PlanView, *, force: bool = False) -> None:
-        """The document or the proposal is another one; `force` also when they are not."""
+        """Show the document and the proposal if they changed; with `force`, always."""
         source = (view.text, view.proposal, view.proposal_base)
-        if source == self._read_from and not force:
+        if source == self._source and not force:
             return
-        self._read_from = source
-        if len(view.text) + len(view.proposal or "") <= SOON:
-            self._show_reading(read_plan(*source))
+        self._source = source
+        if len(view.text) + len(view.proposal or "") <= MAX_SYNC_CHARACTERS:
+            self._show_content(read_plan(*source))
         else:
-            self.run_worker(self._read(*source), exclusive=True, group="plan")
+            self.run_worker(self._read_in_thread(*source), exclusive=True, group="plan")
 
-    async def _read(self, text: str, proposal: str | None, ground: str) -> None:
-        self._show_reading(await asyncio.to_thread(read_plan, text, proposal, ground))
+    async def _read_in_thread(self, text: str, proposal: str | None, proposal_base: str) -> None:
+        self._show_content(await asyncio.to_thread(read_plan, text, proposal, proposal_base))
 
-    def _show_reading(self, reading: PlanReading) -> None:
-        self.reading = reading
-        self._list.show(reading)
-        self._find_taken_up()
+    def _show_content(self, content: PlanContent) -> None:
+        self.content = content
+        self._list.show(content)
+        self._select_restored_row()
         self._head.relayout()
         self._repaint_keys()
-        self.post_message(self.Reshaped())
+        self.post_message(self.HeightChanged())
 
     def preferred_height(self, width: int) -> int:
-        """Lines that it would like to have when it is `width` cells wide."""
-        if self.reading is None:
+        """Return the number of lines needed to show everything in a width."""
+        if self.content is None:
             return 0
         lines = self._head.get_content_height(self.size, self.size, width) + self._list.natural_height(width)
         for part in (self._label, self._keys):
@@ -148,114 +121,116 @@ class PlanPanel(Vertical):
         return lines + (max(2, self._field.outer_size.height) if self._field.display else 0)
 
     def _paint_head(self, width: int, styles: TextStyles) -> list[Line]:
-        if self.reading is None:
+        if self.content is None:
             return [line()]
-        return plan_head_lines(self.reading, width, styles, deciding=self._list.has_focus)
+        return plan_head_lines(self.content, width, styles, focused=self._list.has_focus)
 
     def _paint_label(self, width: int, styles: TextStyles) -> list[Line]:
         if self.draft is None:
             return [line()]
-        name = self.draft.fields[self.draft.number][1]
-        words = name if self.draft.old is not None or self.draft.kind == "goal" else f"new {name}"
-        return [line(), line((words, styles.muted))]
+        label = self.draft.fields[self.draft.field_index][1]
+        is_new = self.draft.old is None and self.draft.kind != "goal"
+        return [line(), line((f"new {label}" if is_new else label, styles.muted))]
 
     def _paint_keys(self, width: int, styles: TextStyles) -> list[Line]:
         if self.draft is not None:
             keys = [("enter", "save"), ("esc", "cancel")]
             if len(self.draft.fields) > 1:
-                keys.insert(1, ("tab", self.draft.fields[self.draft.following][1]))
+                keys.insert(1, ("tab", self.draft.fields[self.draft.next_field][1]))
         else:
-            row = self._list.current
-            first = "tick"
+            tick, row = "tick", self._list.current
             if row is not None and row.kind in FOLDS:
-                first = "close" if row.kind in self._list.unfolded else "open"
-            named = [("tick", first), ("edit", "edit"), ("add", "add"), ("remove", "remove"), ("undo", "undo")]
-            keys = [*KEYS.hints(named), ("esc", "back")]
-        spans: list[Span] = []
-        for key, does in keys:
-            spans += [
-                ("   " if spans else "", styles.text),
-                (key, styles.accent),
-                (f"\N{NO-BREAK SPACE}{does}", styles.muted),
-            ]
-        return [line(), *wrap(spans, width)]
+                tick = "close" if row.kind in self._list.unfolded else "open"
+            actions = [("tick", tick), ("edit", "edit"), ("add", "add"), ("remove", "remove"), ("undo", "undo")]
+            keys = [*KEYS.hints(actions), ("esc", "back")]
+        return [line(), *key_lines(keys, width, styles, gap=3)]
 
     def _repaint_keys(self) -> None:
         if self._keys.display:
             self._keys.relayout()
 
-    def _arrange(self) -> None:
-        """What is displayed of the parts, by what the user does."""
+    def _update_parts(self) -> None:
+        """Show or hide field and keys, depending on draft and focus."""
         editing = self.draft is not None
         self._label.display = self._field.display = editing
         self._keys.display = editing or self._list.has_focus
-        self._list.held = editing
+        self._list.editing = editing
         if not self._keys.display:
-            self._list.fold()
-        if self.reading is not None and self.reading.proposed:
+            self._list.fold_done()
+        if self.content is not None and self.content.change_count:
             self._head.relayout()
         for part in (self._label, self._keys):
             if part.display:
                 part.relayout()
         self._list.repaint()
-        self.post_message(self.Reshaped())
+        self.post_message(self.HeightChanged())
 
     # --- the focus ---
 
     @property
     def has_keys(self) -> bool:
-        """True while keys come here."""
+        """Whether the list or the field has the focus."""
         return self._list.has_focus or self._field.has_focus
 
     def take_focus(self) -> None:
-        """The user asked for it."""
+        """Take the focus, at the request of the user."""
         if self.draft is not None:
             self.screen.set_focus(self._field)
         else:
             self._list.take_focus()
 
     def leave(self) -> None:
-        """Back to the composer, after the keys that came before."""
-        self._handover.after_keys(self._field if self._field.has_focus else self._list)
+        """Return to the composer after the keys that were pressed before."""
+        (self._field if self._field.has_focus else self._list).call_later(self._leave)
 
-    def page(self, direction: int) -> bool:
-        """Scroll a page up or down when the keys come here; False when they do not."""
+    def _leave(self, text: str = "") -> None:
+        self._leaving = True
+        self.post_message(ListView.Left(text))
+
+    def _forward_key(self, event: events.Key) -> bool:
+        """Forward a key to the composer if the focus is about to return there."""
+        if self._leaving:
+            self.post_message(ListView.Left("", events.Key(event.key, event.character)))
+        return self._leaving
+
+    def scroll_pages(self, direction: int) -> bool:
+        """Move the cursor a page up or down; return whether the panel has the focus."""
         if self._list.has_focus:
             self._list.move(direction * max(1, self._list.size.height - 2))
         return self.has_keys
 
     def on_descendant_focus(self) -> None:
         """Show the keys."""
-        self._arrange()
+        self._update_parts()
 
     def on_descendant_blur(self) -> None:
         """Hide the keys."""
-        self._handover.settle(self.has_keys)
-        self._arrange()
+        self._leaving = self._leaving and self.has_keys
+        self._update_parts()
 
     # --- keys of the list ---
 
     def _handle_key(self, event: events.Key) -> None:
         character = event.character or "" if event.is_printable else ""
-        if self.draft is not None:  # it was on its way to the list when the field opened
+        if self.draft is not None:  # pressed before the field had the focus
             self._field.press(event)
         elif event.key == "escape":
-            self._handover.leave()
+            self._leave()
         else:
             self._do(KEYS.action_for_key(event.key, character), character)
 
-    def _clicked(self) -> None:
+    def _row_activated(self) -> None:
         if self.draft is None:
             self._do("tick", "")
 
     def _do(self, action: str, character: str) -> None:
-        """An action of the list; what means nothing there and was typed is the composer's."""
+        """Run an action of the list. Without one, a typed `character` goes to the composer."""
         row = self._list.current
         match action:
             case "tick" | "edit" if row is not None and row.kind in FOLDS:
                 self._list.toggle(row.kind)
                 self._repaint_keys()
-                self.post_message(self.Reshaped())
+                self.post_message(self.HeightChanged())
             case "tick":
                 self._tick(row)
             case "edit":
@@ -265,150 +240,146 @@ class PlanPanel(Vertical):
             case "remove":
                 self._remove(row)
             case "undo":
-                self._say("undo")
-            case "accept" | "discard" as way:
-                self._decide(way == "accept")
+                self.post_message(self.Update("undo"))
+            case "accept" | "discard" as decision:
+                has_proposal = self.content is not None and self.content.change_count
+                self.post_message(self.Update(decision) if has_proposal else self.Update(hint="no proposal"))
             case _ if character:
-                self._handover.leave(character)
+                self._leave(character)
 
-    def _say(self, wish: Wish | None, hint: str = "") -> None:
-        self.post_message(self.Said(wish, hint))
+    def _hint(self, text: str) -> None:
+        self.post_message(self.Update(hint=text))
 
-    def _decide(self, accept: bool) -> None:
-        if self.reading is None or not self.reading.proposed:
-            self._say(None, "no proposal")
-        else:
-            self._say("accept" if accept else "discard")
-
-    def _free(self, row: PlanRow | None) -> bool:
-        """True when the row can be changed; otherwise says why not."""
-        if self.reading is not None and self.reading.problem:
-            self._say(None, "plan_doc.md can't be read: fix it in an editor")
+    def _can_edit(self, row: PlanRow | None) -> bool:
+        """Return whether a row can be changed; if not, tell the user why."""
+        if self.content is not None and self.content.problem:
+            self._hint("plan_doc.md can't be read: fix it in an editor")
         elif row is not None and row.mark:
-            self._say(None, f"only proposed so far · {KEYS.label('accept')} accepts, {KEYS.label('discard')} discards")
+            self._hint(f"only proposed so far · {KEYS.label('accept')} accepts, {KEYS.label('discard')} discards")
         else:
             return row is not None
         return False
 
     def _tick(self, row: PlanRow | None) -> None:
-        if row is None or row.kind != "criterion" or row.seen is None or not self._free(row):
+        if row is None or row.kind != "criterion" or row.listed is None or not self._can_edit(row):
             return
-        old = row.seen.value
+        old = row.listed.value
         new = msgspec.structs.replace(old, completed=not getattr(old, "completed", False))
-        self._change(ListEdit("acceptance_criteria", row.seen.at, old, new))
+        self._change(ListEdit("acceptance_criteria", row.listed.position, old, new))
 
     def _remove(self, row: PlanRow | None) -> None:
-        if row is None or row.section is None or row.seen is None:
-            self._say(None, "the goal can be reworded, not removed" if row is not None else "")
-        elif self._free(row):
-            self._change(ListEdit(row.section, row.seen.at, row.seen.value, None))
-            self._say(None, f"removed · {KEYS.label('undo')} restores it")
+        if row is None or row.section is None or row.listed is None:
+            self._hint("the goal can be reworded, not removed" if row is not None else "")
+        elif self._can_edit(row):
+            self._change(ListEdit(row.section, row.listed.position, row.listed.value, None))
+            self._hint(f"removed · {KEYS.label('undo')} restores it")
 
     def _change(self, edit: Edit) -> None:
-        """Show it at once; the document follows."""
-        reading = self.reading
-        if reading is not None:
-            saved = apply_edit(reading.saved, edit)
-            plan = saved if reading.plan is reading.saved else apply_edit(reading.plan, edit)
+        """Show an edit immediately, and report it; the document follows."""
+        content = self.content
+        if content is not None:
+            saved = apply_edit(content.saved, edit)
+            plan = saved if content.plan is content.saved else apply_edit(content.plan, edit)
             if saved is not None and plan is not None:
-                self._show_reading(plan_reading(saved, plan, reading.own, reading.problem))
-        self._say(edit)
+                self._show_content(plan_content(saved, plan, content.custom_sections, content.problem))
+        self.post_message(self.Update(edit))
 
     # --- the field ---
 
     def _edit(self, row: PlanRow | None) -> None:
-        if row is None or not self._free(row):
+        if row is None or not self._can_edit(row):
             return
-        old = row.seen.value if row.seen is not None else None
-        draft = EditDraft(row.kind, row.section, row.seen.at if row.seen is not None else -1, old)
-        for name, _words in draft.fields:
+        index, old = (row.listed.position, row.listed.value) if row.listed is not None else (-1, None)
+        draft = EditDraft(row.kind, row.section, index, old)
+        for name, _label in draft.fields:
             draft.texts[name] = row.text if old is None else str(getattr(old, name))
         self._begin(draft)
 
     def _add(self, row: PlanRow | None) -> None:
-        if self.reading is None or not self._free(row or PlanRow("goal")):
+        if self.content is None or not self._can_edit(row or PlanRow("goal")):
             return
-        at = len(self.reading.saved.acceptance_criteria)
-        if row is not None and row.kind == "criterion" and row.seen is not None:
-            at = row.seen.at + 1
-        self._begin(EditDraft("criterion", "acceptance_criteria", at, None, {"description": "", "notes": ""}))
+        index = len(self.content.saved.acceptance_criteria)
+        if row is not None and row.kind == "criterion" and row.listed is not None:
+            index = row.listed.position + 1
+        self._begin(EditDraft("criterion", "acceptance_criteria", index, None, {"description": "", "notes": ""}))
 
     def _begin(self, draft: EditDraft) -> None:
         draft.before = dict(draft.texts)
         self.draft = draft
         self._show_field()
-        self._arrange()
+        self._update_parts()
         self.screen.set_focus(self._field)
 
     def _show_field(self) -> None:
         if self.draft is not None:
-            name, words = self.draft.fields[self.draft.number]
-            self._field.take(self.draft.texts[name], f"the {words}")
+            name, label = self.draft.fields[self.draft.field_index]
+            self._field.edit_text(self.draft.texts[name], f"the {label}")
             self._field.move_cursor(self._field.document.end)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """What is typed survives a crash."""
+        """Save the draft soon."""
         event.stop()
-        if self.draft is not None and self._field.text != self.draft.texts[self.draft.shown]:
-            if self._keeping is not None:
-                self._keeping.cancel()
-            self._keeping = call_later_once(SAVE_DELAY, self, self._keep_draft)
+        if self.draft is not None and self._field.text != self.draft.texts[self.draft.field]:
+            if self._save_timer is not None:
+                self._save_timer.cancel()
+            self._save_timer = call_later_once(SAVE_DELAY, self, self._save_draft)
 
-    def _keep_draft(self) -> None:
+    def _save_draft(self) -> None:
         if self.draft is not None:
-            self.draft.texts[self.draft.shown] = self._field.text
-            self.post_message(self.Said(draft=self.draft.data()))
+            self.draft.texts[self.draft.field] = self._field.text
+            self.post_message(self.Update(draft=msgspec.to_builtins(self.draft)))
 
-    def take_up(self, draft: EditDraft) -> bool:
-        """Go on with an edit of before, without the focus; False while another one is made."""
+    def restore(self, draft: EditDraft) -> bool:
+        """Show the draft of an earlier process, without taking the focus; return False if another edit is open."""
         if self.draft is not None:
             return False
-        self.draft = self._taken_up = draft
+        self.draft = self._restored_draft = draft
         self._show_field()
-        self._find_taken_up()
-        self._arrange()
+        self._select_restored_row()
+        self._update_parts()
         return True
 
-    def _find_taken_up(self) -> None:
-        """Mark the row that is edited, as soon as there are rows."""
-        draft = self._taken_up
-        if draft is not None and self.reading is not None:
-            self._taken_up = None
+    def _select_restored_row(self) -> None:
+        """Select the row of a restored draft once there are rows."""
+        draft = self._restored_draft
+        if draft is not None and self.content is not None:
+            self._restored_draft = None
             if draft.old is not None or draft.section is None:
-                self._list.select((draft.kind, draft.section or "", caption(draft.old) if draft.old else ""))
+                self._list.select((draft.kind, draft.section or "", value_name(draft.old)))
 
-    def _field_done(self, way: str) -> None:
+    def _end_field(self, action: str) -> None:
+        """Handle one of `FIELD_KEYS`."""
         draft = self.draft
         if draft is None:
             return
-        draft.texts[draft.shown] = self._field.text.strip()
-        if way == "next":
-            draft.number = draft.following
+        draft.texts[draft.field] = self._field.text.strip()
+        if action == "next":
+            draft.field_index = draft.next_field
             self._show_field()
-            self._arrange()
-        elif way == "leave":
+            self._update_parts()
+        elif action == "cancel":
             self._close_field()
-            self.post_message(self.Said(hint="nothing changed", draft={}))
+            self.post_message(self.Update(hint="nothing changed", draft={}))
         elif not draft.texts[draft.fields[0][0]] and draft.kind != "goal":
-            self._say(None, f"a {draft.fields[0][1]} can't be empty · esc cancels")
+            self._hint(f"a {draft.fields[0][1]} can't be empty · esc cancels")
         else:
-            self._keep(draft)
+            self._save(draft)
 
-    def _keep(self, draft: EditDraft) -> None:
+    def _save(self, draft: EditDraft) -> None:
         self._close_field()
         edit = draft.edit()
         if edit is None:
-            self._say(None, "nothing changed")
+            self._hint("nothing changed")
         else:
             self._change(edit)
             if isinstance(edit, ListEdit) and edit.new is not None:
-                self._list.select((draft.kind, edit.section, caption(edit.new)))
-        self.post_message(self.Said(draft={}))  # after the edit: until that is taken the text is kept
+                self._list.select((draft.kind, edit.section, value_name(edit.new)))
+        self.post_message(self.Update(draft={}))  # after the edit, which is saved before the draft is deleted
 
     def _close_field(self) -> None:
         self.draft = None
-        if self._keeping is not None:
-            self._keeping.cancel()
-        self._field.open = self._list.held = False
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        self._field.open = self._list.editing = False
         self._list.take_focus()
-        self._arrange()
+        self._update_parts()

@@ -20,15 +20,15 @@ SCROLLS = ("up", "down", "page_up", "page_down")
 
 
 class QuestionModal(FittedModal):
-    """A number picks an option while nothing is typed; Enter sends what is typed."""
+    """A number option_keys an option while nothing is typed; Enter sends what is typed."""
 
     def compose(self) -> ComposeResult:
         """Question and options, which scroll together, and a line to answer in."""
         with Vertical(id="dialog"):
             self.body = LinesView(self._asked, id="body")
             yield self.body
-            picks = "123456789"[: len(self.request.options)]
-            yield LineInput(id="reply", placeholder="your answer", picks=picks)
+            option_keys = "123456789"[: len(self.request.options)]
+            yield LineInput(id="reply", placeholder="your answer", option_keys=option_keys)
             yield LinesView(self._hint, id="keys")
 
     def on_mount(self) -> None:
@@ -65,7 +65,7 @@ class QuestionModal(FittedModal):
         if KEYS.action_for_key(key) in SCROLLS:
             return True
         reply = self.query_one("#reply", LineInput)
-        return not reply.value and (KEYS.action_for_key(key) == "decline" or key in tuple(reply.picks))
+        return not reply.value and (KEYS.action_for_key(key) == "decline" or key in tuple(reply.option_keys))
 
     def process_key(self, event: events.Key) -> None:
         """A key that scrolls, a number, the key that declines, or a key that came before the input had the focus."""
@@ -75,7 +75,7 @@ class QuestionModal(FittedModal):
             self.body.scroll_for(action)
         elif action == "decline":
             self.answer(Answer(verdict="reject", text="The user did not want to answer."))
-        elif event.character and event.character in reply.picks and not reply.value:
+        elif event.character and event.character in reply.option_keys and not reply.value:
             self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
         else:
             reply.press(event)

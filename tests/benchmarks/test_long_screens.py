@@ -23,9 +23,9 @@ from widgets.plan_list import PlanRow, is_single_line, plan_rows
 
 def test_five_hundred_criteria_are_laid_out_in_a_moment() -> None:
     plan = Plan(goal="g", acceptance_criteria=tuple(Criterion(description=f"number {n}") for n in range(500)))
-    reading = read_plan(plan_text(plan))
+    content = read_plan(plan_text(plan))
     with within(0.25):
-        found = plan_rows(reading)
+        found = plan_rows(content)
         assert all(is_single_line(row, 40) for row in found if row.kind == "criterion")
     assert isinstance(found[0], PlanRow)
 

@@ -13,11 +13,11 @@ from tui_agent.plan.markdown import parse
 from tui_agent.plan.writing import SKELETON
 from tui_agent.tui.plans import PlanEditError, edited_plan
 from tui_agent.view.items import PlanView, SessionView
-from widgets.plan_document import Edit, ListEdit, WordEdit, apply_edit, inverse_edit, read_plan
+from widgets.plan_document import Edit, FieldEdit, ListEdit, apply_edit, inverse_edit, read_plan
 from widgets.plan_list import (
-    FINISHED,
-    RECENT,
-    TALLEST,
+    MAX_DONE,
+    MAX_ROW_LINES,
+    RECENT_ENTRIES,
     Kind,
     is_single_line,
     plan_head_lines,
@@ -86,8 +86,8 @@ def test_every_status_has_a_symbol_and_a_word(status: str, words: str) -> None:
 
 
 def test_the_empty_template_says_so_and_offers_a_goal() -> None:
-    reading = read_plan(SKELETON)
-    assert reading.empty
+    content = read_plan(SKELETON)
+    assert content.empty
     assert shown(SKELETON) == ["No plan yet.", "no goal yet"]
 
 
@@ -102,9 +102,9 @@ def test_what_is_proposed_stands_beside_what_is_there() -> None:
     assert "− ○ the README mentions it" in lines
     assert "+ ○ a man page" in lines
     assert lines.index("− ○ the README mentions it") < lines.index("+ ○ a man page")
-    reading = read_plan(PLAN, wanted, PLAN)
-    assert reading.proposed == 3
-    assert "3 proposed" in plan_head_lines(reading, 60, INK)[2].text
+    content = read_plan(PLAN, wanted, PLAN)
+    assert content.change_count == 3
+    assert "3 proposed" in plan_head_lines(content, 60, INK)[2].text
 
 
 def test_a_proposed_goal_is_marked() -> None:
@@ -117,16 +117,16 @@ def test_an_edit_of_the_users_is_no_part_of_an_older_proposal() -> None:
     ground = PLAN
     proposal = PLAN.replace("- [ ] tests", "- [x] tests")
     text = PLAN.replace("- [ ] the README mentions it", "- [x] the README mentions it")
-    reading = read_plan(text, proposal, ground)
-    assert reading.proposed == 1
-    assert [one.completed for one in reading.plan.acceptance_criteria] == [True] * 4
+    content = read_plan(text, proposal, ground)
+    assert content.change_count == 1
+    assert [one.completed for one in content.plan.acceptance_criteria] == [True] * 4
 
 
 def test_old_work_is_folded() -> None:
-    lines = shown(logged(RECENT + 5))
+    lines = shown(logged(RECENT_ENTRIES + 5))
     assert lines[-1] == "▸ 5 earlier"
-    assert sum("step" in line for line in lines) == RECENT
-    lines = shown(logged(RECENT + 5), unfolded=("older",))
+    assert sum("step" in line for line in lines) == RECENT_ENTRIES
+    lines = shown(logged(RECENT_ENTRIES + 5), unfolded=("older",))
     assert "▾ 5 earlier" in lines
     assert lines[-1].startswith("✓ step 0")
 
@@ -137,8 +137,8 @@ def finished(done: int, open_: int = 1) -> str:
 
 
 def test_what_is_finished_is_folded_once_there_is_much_of_it() -> None:
-    assert shown(finished(FINISHED))[2:] == [*(f"✓ c{n}" for n in range(FINISHED)), f"○ c{FINISHED}"]
-    much = FINISHED + 1
+    assert shown(finished(MAX_DONE))[2:] == [*(f"✓ c{n}" for n in range(MAX_DONE)), f"○ c{MAX_DONE}"]
+    much = MAX_DONE + 1
     names = " · ".join(f"c{n}" for n in range(much))
     assert shown(finished(much))[2:] == [f"▸ {much} done · {names}", f"○ c{much}"]
     lines = shown(finished(much), unfolded=("done",))
@@ -157,7 +157,7 @@ def test_no_line_is_wider_than_there_is_room(width: int) -> None:
     )
     for row in plan_rows(read_plan(plan_text(plan))):
         lines = plan_row_lines(row, width, INK)
-        assert 1 <= len(lines) <= TALLEST
+        assert 1 <= len(lines) <= MAX_ROW_LINES
         if width >= 12:
             assert all(width_of((s.text, INK.text) for s in line.segments) <= width for line in lines)
 
@@ -205,7 +205,7 @@ def test_a_tick_changes_one_character() -> None:
             "- [ ] the README mentions it\n- [ ] ## odd - [x]&#10;new\n",
         ),
         (ListEdit("acceptance_criteria", 0, criteria(PLAN)[0], None), "- [x] the parser accepts the flag\n", ""),
-        (WordEdit("status", "in_progress", "blocked"), "in_progress", "blocked"),
+        (FieldEdit("status", "in_progress", "blocked"), "in_progress", "blocked"),
     ],
 )
 def test_everything_else_stays_byte_for_byte(edit: Edit, before: str, after: str) -> None:
@@ -227,9 +227,9 @@ def test_what_is_gone_is_not_edited() -> None:
     with pytest.raises(PlanEditError, match="the plan changed in the meantime"):
         edited_plan(gone, tick(PLAN, 3))
     with pytest.raises(PlanEditError):
-        edited_plan(PLAN.replace("Add --json to", "Add --csv to"), WordEdit("goal", parse(PLAN).plan.goal, "x"))
+        edited_plan(PLAN.replace("Add --json to", "Add --csv to"), FieldEdit("goal", parse(PLAN).plan.goal, "x"))
     with pytest.raises(PlanEditError, match="can't be read"):
-        edited_plan("no plan", WordEdit("goal", "", "x"))
+        edited_plan("no plan", FieldEdit("goal", "", "x"))
 
 
 def test_what_became_another_thing_is_not_removed() -> None:

@@ -242,7 +242,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         """Run a slash command by its key."""
         commands.execute_command(self, command, "")
 
-    def on_plan_panel_said(self, message: PlanPanel.Said) -> None:
+    def on_plan_panel_update(self, message: PlanPanel.Update) -> None:
         """Forward an edit of the plan, or a decision on a proposal."""
         self.plans.on_panel_message(message)
 

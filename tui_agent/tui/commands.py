@@ -74,7 +74,7 @@ def _details(app: CommandApp, _: str) -> None:
 
 
 def _page(app: CommandApp, direction: int) -> None:
-    if app.columns.plan.page(direction):
+    if app.columns.plan.scroll_pages(direction):
         return
     transcript = app.transcript
     y = transcript.scroll_offset.y + direction * max(1, transcript.size.height - 2)

@@ -11,8 +11,8 @@ from tui_agent.events import PlanDocChanged, Record
 from tui_agent.keys.keymap import key_of
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.edit_drafts import PLAN_FILE, EditDraftStore
-from widgets.plan_document import Edit, ListEdit, WordEdit, apply_edit, inverse_edit
-from widgets.plan_panel import PlanPanel, Wish
+from widgets.plan_document import Edit, FieldEdit, ListEdit, apply_edit, inverse_edit
+from widgets.plan_panel import PlanChange, PlanPanel
 
 ECHO_TIMEOUT = 2.0
 """Seconds to wait until an edit comes back on the stream."""
@@ -43,7 +43,7 @@ def edited_plan(text: str, edit: Edit) -> str:
 
 
 class PlanEdits:
-    """Applies wishes of the plan panel in order, and saves an unfinished edit as a draft."""
+    """Applies changes of the plan panel in order, and saves an unfinished edit as a draft."""
 
     def __init__(self, app: BaseApp) -> None:
         self.app = app
@@ -70,21 +70,21 @@ class PlanEdits:
             self._draft_restored = True
             self.app.work(self._restore_draft)
 
-    def on_panel_message(self, message: PlanPanel.Said) -> None:
-        """Show the hint, carry out the wish and save the draft of a message from the plan panel."""
+    def on_panel_message(self, message: PlanPanel.Update) -> None:
+        """Show the hint, carry out the change and save the draft of a message from the plan panel."""
         if message.hint:
             self.app.hints.show(message.hint)
-        if message.wish is not None:
-            self.enqueue(message.wish)
+        if message.change is not None:
+            self.enqueue(message.change)
         if message.draft is not None:
             self.app.work(self._save_draft, message.draft)
 
-    def enqueue(self, wish: Wish) -> None:
-        """Carry out a wish in the background, after earlier ones."""
+    def enqueue(self, change: PlanChange) -> None:
+        """Carry out a change in the background, after earlier ones."""
 
         async def run_in_turn() -> None:
             async with self._lock:
-                await self._carry_out(wish)
+                await self._carry_out(change)
 
         self.app.work(run_in_turn)
 
@@ -109,22 +109,22 @@ class PlanEdits:
         session = self.app.session
         saved = None if session is None else await self._drafts.load(session.id, DRAFT_KEY)
         draft = restore_draft(saved) if saved is not None else None
-        if draft is not None and self.app.columns.plan.take_up(draft):
+        if draft is not None and self.app.columns.plan.restore(draft):
             self.app.hints.show(f"you have an unfinished plan edit · {key_of('plan')} continues it")
 
     def set_status(self, status: str) -> None:
         """Set the status of the whole plan."""
-        reading = self.app.columns.plan.reading
-        if reading is None:
+        content = self.app.columns.plan.content
+        if content is None:
             self.app.hints.show("this session has no plan")
         else:
-            self.enqueue(WordEdit("status", str(reading.saved.status), status))
+            self.enqueue(FieldEdit("status", str(content.saved.status), status))
 
-    async def _carry_out(self, wish: Wish) -> None:
-        if isinstance(wish, ListEdit | WordEdit):
-            if await self._edit(wish):
-                self._undo_stack = [*self._undo_stack[1 - UNDO_LIMIT :], wish]
-        elif wish == "undo":
+    async def _carry_out(self, change: PlanChange) -> None:
+        if isinstance(change, ListEdit | FieldEdit):
+            if await self._edit(change):
+                self._undo_stack = [*self._undo_stack[1 - UNDO_LIMIT :], change]
+        elif change == "undo":
             if not self._undo_stack:
                 self.app.hints.show("nothing to undo in the plan")
             elif await self._edit(inverse_edit(self._undo_stack.pop())):
@@ -132,7 +132,7 @@ class PlanEdits:
         elif (session := self.app.session) is None or self.app.view.plan.proposal is None:
             self.app.hints.show("no proposal")
         else:
-            await self._apply(session.settle_plan(wish == "accept", self._proposal_digest))
+            await self._apply(session.settle_plan(change == "accept", self._proposal_digest))
 
     async def _edit(self, edit: Edit) -> bool:
         """Have the session make an edit; return False, and tell the user, if it can't."""
