@@ -140,7 +140,7 @@ class Columns(Horizontal):
         """Return to the composer with the typed text or key."""
         message.stop()
         self.go_home()
-        self.home.take_typed(message.text)
+        self.home.append_text(message.text)
         if message.key is not None:
             forward_key(self.home, message.key)
 

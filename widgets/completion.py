@@ -1,7 +1,6 @@
-"""The lists above the composer: of commands while the draft is a `/` and a beginning of a name, of files while a
-mention is typed, such as `@src/ex` (H7).
+"""The lists above the composer: commands while the draft starts with `/`, files while a mention is typed (H7).
 
-They never have the focus: the draft filters them, the composer's keys move in them.
+They never have the focus: the draft filters them, and the keys of the composer move their cursor.
 """
 
 from __future__ import annotations
@@ -14,190 +13,189 @@ from tui_agent.text import make_visible
 from widgets.line_view import LinesView
 from widgets.styled_text import Line, Span, TextStyles, fit, line, overlay, split_cells, width_of
 
-SHOWN = 8
-"""Entries that show at once."""
+MAX_VISIBLE = 8
+"""Number of entries that are visible at once."""
 
 
-def rank(name: str, typed: str) -> int | None:
-    """How well a name fits, less is better: beginning, then within, then letters in order; None for not at all."""
-    if name.startswith(typed):
+def rank(name: str, query: str) -> int | None:
+    """Return how well a name matches, lower is better: prefix, substring, letters in order; None for no match."""
+    if name.startswith(query):
         return 0
-    if typed in name:
+    if query in name:
         return 1
     letters = iter(name)
-    return 2 if all(letter in letters for letter in typed) else None
+    return 2 if all(letter in letters for letter in query) else None
 
 
 class CompletionList(LinesView):
-    """Names, of which one is chosen; hidden at first."""
+    """A list of names with a cursor; hidden at first."""
 
     def __init__(self, painter: Callable[[int, TextStyles], list[Line]], *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
         self.names: Sequence[str] = ()
-        self.chosen = 0
+        self.cursor = 0
         self.display = False
 
     @property
-    def name_chosen(self) -> str:
-        """The name that Enter takes; empty where there is none."""
-        return self.names[self.chosen] if self.chosen < len(self.names) else ""
+    def selected_name(self) -> str:
+        """The name at the cursor; empty if there is none."""
+        return self.names[self.cursor] if self.cursor < len(self.names) else ""
 
     def move(self, by: int) -> None:
-        """Choose another one."""
-        self.chosen = (self.chosen + by) % max(1, len(self.names))
+        """Move the cursor, wrapping around at the ends."""
+        self.cursor = (self.cursor + by) % max(1, len(self.names))
         self.relayout()
 
 
 class CommandMenu(CompletionList):
-    """Names and what they do."""
+    """Commands and their descriptions."""
 
     def __init__(self, entries: Sequence[tuple[str, str]], *, id: str | None = None) -> None:
         super().__init__(self._paint, id=id)
         self.entries = dict(entries)
-        self._typed = ""
-        self._closed_at = ""
-        """The draft at which the user closed it."""
+        self._draft = ""
+        self._closed_draft = ""
+        """The draft for which the user closed the menu."""
 
     def filter(self, draft: str) -> bool:
-        """List what fits the draft; True while there is something to choose."""
-        if draft != self._typed:
-            self._typed, self.chosen = draft, 0
-            if draft != self._closed_at:
-                self._closed_at = ""
-            name, blank, _rest = draft[1:].partition(" ")
-            listed = self.entries if draft.startswith("/") and "\n" not in draft else ()
-            ranks = {
-                candidate: 0 if candidate == name else None if blank else rank(candidate, name) for candidate in listed
-            }
-            found = [(fits, candidate) for candidate, fits in ranks.items() if fits is not None]
-            self.names = [candidate for _fits, candidate in sorted(found, key=lambda pair: pair[0])]
-        opened = bool(self.names) and not self._closed_at
-        if opened or self.display:
-            self.display = opened
+        """Show the commands that match a draft; return whether the menu is open."""
+        if draft != self._draft:
+            self._draft, self.cursor = draft, 0
+            if draft != self._closed_draft:
+                self._closed_draft = ""
+            self.names = self._matches(draft)
+        is_open = bool(self.names) and not self._closed_draft
+        if is_open or self.display:
+            self.display = is_open
             self.relayout()
-        return opened
+        return is_open
+
+    def _matches(self, draft: str) -> list[str]:
+        if not draft.startswith("/") or "\n" in draft:
+            return []
+        query, space, _argument = draft[1:].partition(" ")
+        if space:
+            return [query] if query in self.entries else []
+        matches = [(order, name) for name in self.entries if (order := rank(name, query)) is not None]
+        return [name for _order, name in sorted(matches, key=lambda match: match[0])]
 
     def close(self) -> None:
-        """Stay closed until the draft is another."""
-        self._closed_at = self._typed
+        """Close the menu until the draft changes."""
+        self._closed_draft = self._draft
         self.display = False
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
-        first = max(0, self.chosen - SHOWN + 1)
-        wide = max(map(len, self.entries), default=1) + 3
+        first = max(0, self.cursor - MAX_VISIBLE + 1)
+        column_width = max(map(len, self.entries), default=1) + 3
         lines: list[Line] = []
-        for number, name in enumerate(self.names[first : first + SHOWN], start=first):
-            on = number == self.chosen
+        for index, name in enumerate(self.names[first : first + MAX_VISIBLE], start=first):
+            selected = index == self.cursor
             spans: list[Span] = [
-                ("› " if on else "  ", styles.accent),
-                (f"{'/' + name:<{wide}}", styles.strong if on else styles.text),
+                ("› " if selected else "  ", styles.accent),
+                (f"{'/' + name:<{column_width}}", styles.strong if selected else styles.text),
             ]
-            lines.append(line(*spans, (fit(self.entries[name], max(1, width - wide - 2)), styles.muted)))
-        if len(self.names) > SHOWN:
-            lines.append(line((f"  {self.chosen + 1} of {len(self.names)}", styles.muted)))
+            lines.append(line(*spans, (fit(self.entries[name], max(1, width - column_width - 2)), styles.muted)))
+        if len(self.names) > MAX_VISIBLE:
+            lines.append(line((f"  {self.cursor + 1} of {len(self.names)}", styles.muted)))
         return lines
 
 
 class MentionPicker(CompletionList):
-    """Names of files and folders. It looks nothing up: what was found is shown to it."""
+    """Paths of files and folders that match a mention."""
 
-    def __init__(self, picked: Callable[[str], object], *, id: str | None = None) -> None:
-        """`picked` gets the name that was clicked."""
+    def __init__(self, on_pick: Callable[[str], object], *, id: str | None = None) -> None:
+        """`on_pick` is called with a name that was clicked."""
         super().__init__(self._paint, id=id)
-        self._picked = picked
-        self.wanted = ""
-        """What `names` are found for."""
-        self.moved = False
-        """The user chose, not the order."""
+        self._pick = on_pick
+        self.query_text = ""
+        """The query that `names` match."""
+        self.user_moved = False
+        """Whether the user moved the cursor."""
         self._note = ""
         self._listing = False
-        self._tallest = 0
-        """Lines that were shown at once since it is open: fewer would lay the whole screen out anew with every key."""
+        self._min_height = 0
+        """Largest height since the list opened: shrinking it would lay out the screen again with every key."""
 
-    def show(self, wanted: str, names: Sequence[str], *, listing: bool = False, note: str = "") -> None:
-        """These were found. What the user chose stays chosen as long as it is among them."""
-        kept = self.name_chosen if self.moved and wanted == self.wanted else ""
-        self.wanted, self.names, self._listing, self._note = wanted, names, listing, note
-        self.chosen = names.index(kept) if kept in names else 0
-        self.moved = bool(kept) and kept in names
+    def show(self, query: str, names: Sequence[str], *, listing: bool = False, note: str = "") -> None:
+        """Show the matches of a query. The cursor stays on a name that the user selected if it is among them."""
+        selected = self.selected_name if self.user_moved and query == self.query_text else ""
+        self.user_moved = bool(selected) and selected in names
+        self.query_text, self.names, self._listing, self._note = query, names, listing, note
+        self.cursor = names.index(selected) if self.user_moved else 0
         self.display = bool(names) or listing
         self.relayout()
 
     def close(self) -> None:
-        """Nothing is being looked for."""
+        """Close and clear the list."""
         if self.display or self.names:
-            self.wanted, self.names, self.chosen, self.moved = "", (), 0, False
-            self.display, self._tallest = False, 0
+            self.query_text, self.names, self.cursor, self.user_moved = "", (), 0, False
+            self.display, self._min_height = False, 0
 
     def move(self, by: int) -> None:
-        """Choose another one."""
-        self.moved = True
+        """Move the cursor at the request of the user."""
+        self.user_moved = True
         super().move(by)
 
     @property
     def _first(self) -> int:
-        return max(0, min(self.chosen - SHOWN // 2, len(self.names) - SHOWN))
+        """Index of the first visible name."""
+        return max(0, min(self.cursor - MAX_VISIBLE // 2, len(self.names) - MAX_VISIBLE))
 
     def on_click(self, event: events.Click) -> None:
-        """Take the name that was clicked."""
-        shown = min(SHOWN, len(self.names))
-        at = event.y - (len(self.lines) - shown - 1)
-        if 0 <= at < shown:
-            self._picked(self.names[self._first + at])
+        """Pick the clicked name."""
+        visible = min(MAX_VISIBLE, len(self.names))
+        row = event.y - (len(self.lines) - visible - 1)
+        if 0 <= row < visible:
+            self._pick(self.names[self._first + row])
 
     # --- painting ---
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
         lines = [
-            self._row(name, number == self.chosen, width, styles)
-            for number, name in enumerate(self.names[self._first : self._first + SHOWN], start=self._first)
+            self._row(name, index == self.cursor, width, styles)
+            for index, name in enumerate(self.names[self._first : self._first + MAX_VISIBLE], start=self._first)
         ]
-        lines.append(line((fit(f"  {self._words()}", width), styles.muted)))
-        self._tallest = max(self._tallest, len(lines))
-        return [*(Line([]) for _ in range(self._tallest - len(lines))), *lines]
+        lines.append(line((fit(f"  {self._status()}", width), styles.muted)))
+        self._min_height = max(self._min_height, len(lines))
+        return [*(Line([]) for _ in range(self._min_height - len(lines))), *lines]
 
-    def _words(self) -> str:
-        """How many there are, and what can be done with the chosen one."""
+    def _status(self) -> str:
+        """Return the position of the cursor, and what can be done with the selected name."""
         if not self.names:
             return "listing files …" if self._listing else ""
-        parts = [f"{self.chosen + 1} of {len(self.names)}"] if len(self.names) > SHOWN else []
-        folder = self.name_chosen.endswith("/")
+        parts = [f"{self.cursor + 1} of {len(self.names)}"] if len(self.names) > MAX_VISIBLE else []
+        folder = self.selected_name.endswith("/")
         parts.append("enter inserts it · tab opens it" if folder else "enter inserts it · :L10-L50 for lines")
         if self._note or self._listing:
             parts.append(self._note or "listing files …")
         return " · ".join(parts)
 
-    def _row(self, name: str, on: bool, width: int, styles: TextStyles) -> Line:
-        shown = make_visible(name, lookalikes=False)
+    def _row(self, name: str, selected: bool, width: int, styles: TextStyles) -> Line:
+        path = make_visible(name, lookalikes=False)
         room = max(1, width - 2)
-        base = shown.rstrip("/").rfind("/") + 1
-        if width_of([(shown, styles.text)]) > room:  # the end of a path says more than its beginning
-            cells = max(0, room - 1 - width_of([(shown[base:], styles.text)]))
-            head = _end(shown[:base], cells)
-            shown, base = fit(f"…{head}{shown[base:]}", room), len(head) + 1
-        strong, plain = (styles.strong, styles.text) if on else (styles.text, styles.muted)
-        letters = [(at, at + 1) for at in _letters(shown, self.wanted)]
-        path = overlay([(shown[:base], plain), (shown[base:], strong)], letters, styles.link)
-        return line(("› " if on else "  ", styles.accent), *path)
+        base = path.rstrip("/").rfind("/") + 1
+        if width_of([(path, styles.text)]) > room:  # shorten the folders, not the name
+            cells = max(0, room - 1 - width_of([(path[base:], styles.text)]))
+            folders = split_cells(path[:base][::-1], cells)[0][::-1]
+            path, base = fit(f"…{folders}{path[base:]}", room), len(folders) + 1
+        base_style, folder_style = (styles.strong, styles.text) if selected else (styles.text, styles.muted)
+        matches = [(column, column + 1) for column in _matched_columns(path, self.query_text)]
+        spans = overlay([(path[:base], folder_style), (path[base:], base_style)], matches, styles.link)
+        return line(("› " if selected else "  ", styles.accent), *spans)
 
 
-def _end(text: str, cells: int) -> str:
-    """The longest end of `text` that fits."""
-    return split_cells(text[::-1], cells)[0][::-1]
-
-
-def _letters(name: str, query: str) -> set[int]:
-    """Places of the letters that were typed: side by side where they are, the last ones of the name first."""
-    lower, wanted = name.lower(), query.lower()
-    if not wanted or len(lower) != len(name):
+def _matched_columns(name: str, query: str) -> set[int]:
+    """Return the columns of the query's letters: the last substring if there is one, otherwise the last letters."""
+    lower, query = name.lower(), query.lower()
+    if not query or len(lower) != len(name):
         return set()
-    if (at := lower.rfind(wanted)) >= 0:
-        return set(range(at, at + len(wanted)))
-    found: set[int] = set()
-    at = len(lower)
-    for character in reversed(wanted):
-        at = lower.rfind(character, 0, at)
-        if at < 0:
+    if (start := lower.rfind(query)) >= 0:
+        return set(range(start, start + len(query)))
+    columns: set[int] = set()
+    end = len(lower)
+    for character in reversed(query):
+        end = lower.rfind(character, 0, end)
+        if end < 0:
             return set()
-        found.add(at)
-    return found
+        columns.add(end)
+    return columns

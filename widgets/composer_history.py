@@ -1,4 +1,4 @@
-"""What stands in the composer as plain values: big pastes as chips, and the history of what was written (U8)."""
+"""Texts of the composer: drafts with long pastes as chips, and the history of what was typed (U8)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Final
 
 import msgspec
 
-CHIP_CHARACTERS: Final = 2_000
-CHIP_LINES: Final = 20
-"""A paste of so many characters or lines becomes a chip."""
+MIN_CHIP_CHARACTERS: Final = 2_000
+MIN_CHIP_LINES: Final = 20
+"""A paste with this many characters or lines becomes a chip."""
 
-OPEN_CHARACTERS: Final = 60_000
-OPEN_LINE: Final = 8_000
-"""What is longer, in all or in one line, stays a chip: a key into such a text takes too long."""
+MAX_EXPANDED_CHARACTERS: Final = 60_000
+MAX_EXPANDED_LINE: Final = 8_000
+"""A text that is longer, or has a longer line, stays a chip: each key would take too long in it."""
 
-CHIPS_KEPT: Final = 48_000_000
-"""Characters of pastes that are kept for undo and history; beyond them the oldest that nothing shows are dropped."""
+MAX_CHIP_CHARACTERS: Final = 48_000_000
+"""Total size of the pastes stored for undo and history; beyond it, the oldest unused ones are dropped."""
 
-ENTRIES: Final = 500
-"""Messages that the history holds."""
+MAX_ENTRIES: Final = 500
+"""Number of messages in the history."""
 
-LABEL: Final = re.compile(r"⟦paste (\d+) · [^⟦⟧\n]{1,60}⟧")
+CHIP_LABEL: Final = re.compile(r"⟦paste (\d+) · [^⟦⟧\n]{1,60}⟧")
 
 
 class DraftText(msgspec.Struct, frozen=True, kw_only=True):
-    """A text as it stands in the composer, with what its chips stand for."""
+    """A text in the composer, and the pastes behind its chips. The fields are stored on disk."""
 
     text: str = ""
     chips: dict[str, str] = msgspec.field(default_factory=dict)
@@ -34,35 +34,35 @@ class DraftText(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blank(self) -> bool:
-        """True when there is nothing to send."""
+        """Whether there is nothing to send."""
         return not self.text.strip()
 
     @property
-    def whole(self) -> str:
-        """What is sent: pastes in the place of their chips."""
-        return expanded(self.text, self.chips)
+    def full_text(self) -> str:
+        """The text with its chips expanded, as it is sent."""
+        return expand_chips(self.text, self.chips)
 
 
 NO_DRAFT: Final = DraftText()
 
 
-def expanded(text: str, chips: Mapping[str, str]) -> str:
-    """`text` with every known chip replaced by what it stands for, once: a paste may hold what looks like a chip."""
-    return LABEL.sub(lambda found: chips.get(found[0], found[0]), text) if chips else text
+def expand_chips(text: str, chips: Mapping[str, str]) -> str:
+    """Replace the labels in `chips` by their texts, but not labels within these texts."""
+    return CHIP_LABEL.sub(lambda match: chips.get(match[0], match[0]), text) if chips else text
 
 
-def is_big(text: str) -> bool:
-    """True for a paste that becomes a chip."""
-    return len(text) >= CHIP_CHARACTERS or text.count("\n") + 1 >= CHIP_LINES
+def becomes_chip(text: str) -> bool:
+    """Return whether a paste is long enough to become a chip."""
+    return len(text) >= MIN_CHIP_CHARACTERS or text.count("\n") + 1 >= MIN_CHIP_LINES
 
 
-def can_open(text: str) -> bool:
-    """True for what may stand in the composer character by character."""
-    return len(text) <= OPEN_CHARACTERS and max(map(len, text.split("\n"))) <= OPEN_LINE
+def can_expand(text: str) -> bool:
+    """Return whether the composer can hold a text without chips."""
+    return len(text) <= MAX_EXPANDED_CHARACTERS and max(map(len, text.split("\n"))) <= MAX_EXPANDED_LINE
 
 
-def size_in_words(text: str) -> str:
-    """`812 lines, 31 kB`; a single line in characters."""
+def format_text_size(text: str) -> str:
+    """Return `812 lines, 31 kB`, or the number of characters of a single line."""
     lines = text.count("\n") + (not text.endswith("\n"))
     if lines < 2:
         return f"{len(text):,} characters"
@@ -72,147 +72,154 @@ def size_in_words(text: str) -> str:
 
 
 class Chips:
-    """Pastes by the labels that stand for them. A label once given is never given to another text."""
+    """The pastes of a composer by the labels of their chips. A label is never reused for another text."""
 
-    def __init__(self, shown: Callable[[], Iterable[DraftText]] = lambda: ()) -> None:
-        """What `shown` tells keeps its pastes, however many there are."""
+    def __init__(self, in_use: Callable[[], Iterable[DraftText]] = lambda: ()) -> None:
+        """`in_use` returns drafts whose pastes must not be dropped."""
         self.texts: dict[str, str] = {}
-        self._shown = shown
+        self._in_use = in_use
         self._count = 0
 
     def add(self, text: str) -> str:
-        """A label for `text`."""
-        label = self._add(text)
-        self._forget({label})
+        """Store a paste and return its label."""
+        label = self._new_label(text)
+        self._drop_unused({label})
         return label
 
-    def _add(self, text: str) -> str:
+    def _new_label(self, text: str) -> str:
         self._count += 1
-        label = f"⟦paste {self._count} · {size_in_words(text)}⟧"
+        label = f"⟦paste {self._count} · {format_text_size(text)}⟧"
         self.texts[label] = text
         return label
 
-    def adopt(self, written: DraftText) -> str:
-        """The text of something kept, with labels of ours for its chips."""
-        names = {label: self._name(label, text) for label, text in written.chips.items()}
-        self._forget(set(names.values()))
-        return expanded(written.text, names)
+    def adopt(self, draft: DraftText) -> str:
+        """Store the pastes of a saved draft, and return its text with the labels that they have here."""
+        labels = {label: self._label_of(label, text) for label, text in draft.chips.items()}
+        self._drop_unused(set(labels.values()))
+        return expand_chips(draft.text, labels)
 
-    def _name(self, label: str, text: str) -> str:
+    def _label_of(self, label: str, text: str) -> str:
+        """Store a paste, under its former label if that is free."""
         known = self.texts.get(label)
         if known == text:
             return label
-        number = LABEL.fullmatch(label)
-        if known is not None or number is None or len(number[1]) > 9:
-            return self._add(text)
-        self._count = max(self._count, int(number[1]))
+        match = CHIP_LABEL.fullmatch(label)
+        if known is not None or match is None or len(match[1]) > 9:
+            return self._new_label(text)
+        self._count = max(self._count, int(match[1]))
         self.texts[label] = text
         return label
 
-    def within(self, text: str) -> DraftText:
-        """`text` with those chips that stand in it."""
-        found = {label[0]: self.texts[label[0]] for label in LABEL.finditer(text) if label[0] in self.texts}
-        return DraftText(text=text, chips=found)
+    def to_draft(self, text: str) -> DraftText:
+        """Return a text with the pastes of its chips."""
+        labels = (match[0] for match in CHIP_LABEL.finditer(text))
+        return DraftText(text=text, chips={label: self.texts[label] for label in labels if label in self.texts})
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """From where to where chips stand in a line."""
+        """Return the start and end columns of the chips in a line."""
         if not self.texts or "⟦" not in line:
             return []
-        return [found.span() for found in LABEL.finditer(line) if found[0] in self.texts]
+        return [match.span() for match in CHIP_LABEL.finditer(line) if match[0] in self.texts]
 
-    def widened(self, line: str, column: int, *, end: bool) -> int:
-        """`column`, or the edge of the chip that it lies in: its end or its beginning."""
-        return next((span[end] for span in self.spans(line) if span[0] < column < span[1]), column)
+    def snap(self, line: str, column: int, *, to_end: bool) -> int:
+        """Return `column`, or the start or end of the chip around it."""
+        return next((span[to_end] for span in self.spans(line) if span[0] < column < span[1]), column)
 
-    def _forget(self, new: set[str]) -> None:
-        """Drop the oldest pastes beyond CHIPS_KEPT that nothing shows; `new` ones are about to be shown."""
+    def _drop_unused(self, new: set[str]) -> None:
+        """Drop the oldest unused pastes beyond the maximum size; `new` ones are about to be used."""
         size = sum(map(len, self.texts.values()))
-        if size <= CHIPS_KEPT:
+        if size <= MAX_CHIP_CHARACTERS:
             return
-        wanted = new.union(label for draft_text in self._shown() for label in draft_text.chips)
-        for label in [label for label in self.texts if label not in wanted]:
+        used = new.union(label for draft in self._in_use() for label in draft.chips)
+        for label in [label for label in self.texts if label not in used]:
             size -= len(self.texts.pop(label))
-            if size <= CHIPS_KEPT:
+            if size <= MAX_CHIP_CHARACTERS:
                 return
 
 
 class InputHistory:
-    """What was sent or set aside, oldest first; the unsent draft behind the newest; what was changed on the way.
+    """Texts that were sent or set aside, oldest first, followed by the unsent draft.
 
-    Nothing that was written is lost by looking at something else.
+    Entries can be edited while browsing; nothing typed is lost by showing another entry.
     """
 
     def __init__(self) -> None:
         self.entries: list[DraftText] = []
-        self._changed: dict[int, DraftText] = {}
-        """Of the places that were left: the draft, and entries that are other than they were."""
-        self.place: int | None = None
-        """None at the draft."""
+        self.position: int | None = None
+        """Index of the entry that is shown; None for the draft."""
+        self._edits: dict[int, DraftText] = {}
+        """Index → edited text of an entry."""
+        self._draft = NO_DRAFT
+        """The unsent draft, while an entry is shown."""
 
     def load(self, earlier: Iterable[DraftText]) -> None:
-        """Put what earlier sessions wrote before what is there."""
-        own = {_key(entry) for entry in self.entries}
-        newest_first = {
-            _key(entry): entry for entry in reversed([*earlier]) if not entry.blank and _key(entry) not in own
-        }
-        before = [*newest_first.values()][::-1]
-        before = before[max(0, len(before) + len(self.entries) - ENTRIES) :]
-        if self.place is not None:
-            self.place += len(before)
-        draft = len(self.entries)
-        self._changed = {index + len(before): entry for index, entry in self._changed.items() if index <= draft}
-        self.entries = before + self.entries
+        """Insert the entries of earlier sessions before the current ones."""
+        present = {_key(entry) for entry in self.entries}
+        newest_first: dict[object, DraftText] = {}
+        for entry in reversed([*earlier]):
+            if not entry.blank and (key := _key(entry)) not in present:
+                newest_first.setdefault(key, entry)
+        older = [*newest_first.values()][: MAX_ENTRIES - len(self.entries)][::-1]
+        self.entries = older + self.entries
+        self._edits = {index + len(older): edit for index, edit in self._edits.items()}
+        if self.position is not None:
+            self.position += len(older)
 
     def step(self, by: int, shown: DraftText) -> DraftText | None:
-        """The entry before (-1) or behind (1) the one shown, as it was left; None when there is none."""
-        here = len(self.entries) if self.place is None else self.place
-        there = here + by
-        if not 0 <= there <= len(self.entries):
+        """Move to an older (-1) or newer (1) text and return it, with earlier edits; None beyond the ends.
+
+        `shown` is the current text, which is stored if it was edited.
+        """
+        end = len(self.entries)
+        current = end if self.position is None else self.position
+        target = current + by
+        if not 0 <= target <= end:
             return None
-        self._changed.pop(here, None)
-        if here == len(self.entries) or shown != self.entries[here]:
-            self._changed[here] = shown
-        self.place = there if there < len(self.entries) else None
-        return self._changed.get(there) or (self.entries[there] if there < len(self.entries) else NO_DRAFT)
+        self._edits.pop(current, None)
+        if current == end:
+            self._draft = shown
+        elif shown != self.entries[current]:
+            self._edits[current] = shown
+        self.position = target if target < end else None
+        return self._draft if target == end else self._edits.get(target, self.entries[target])
 
-    def elsewhere(self) -> list[DraftText]:
-        """What was changed and is not shown: entries first, the draft last."""
-        here = len(self.entries) if self.place is None else self.place
-        return [entry for index, entry in sorted(self._changed.items()) if index != here and not entry.blank]
+    def hidden_texts(self) -> list[DraftText]:
+        """Return edited entries and the draft, without the text that is shown."""
+        return [text for text in (*self._hidden_edits(), self.unsent_draft()) if not text.blank]
 
-    def remember(self, written: DraftText) -> list[DraftText]:
-        """`written` was sent or set aside. Returns what is new in the history: it, and before it what was changed
-        elsewhere on the way, but for the draft (`draft_left`)."""
-        draft, here = len(self.entries), self.place
-        left = [entry for index, entry in sorted(self._changed.items()) if index < draft and index != here]
-        new = [entry for entry in (*left, written) if not entry.blank]
+    def _hidden_edits(self) -> list[DraftText]:
+        return [edit for index, edit in sorted(self._edits.items()) if index != self.position]
+
+    def record(self, draft: DraftText) -> list[DraftText]:
+        """Append a text that was sent or set aside, after all edited entries, and show the draft.
+
+        The unsent draft is forgotten. Returns the new entries.
+        """
+        new = [text for text in (*self._hidden_edits(), draft) if not text.blank]
         for entry in new:
             if self.entries and self.entries[-1] == entry:
                 self.entries.pop()
             self.entries.append(entry)
-        del self.entries[: max(0, len(self.entries) - ENTRIES)]
-        self._changed.clear()
-        self.place = None
+        del self.entries[: max(0, len(self.entries) - MAX_ENTRIES)]
+        self._edits.clear()
+        self.position, self._draft = None, NO_DRAFT
         return new
 
-    def add(self, written: DraftText) -> list[DraftText]:
-        """A text from elsewhere is the newest one now; what is shown stays, and so does what was changed on the way.
-        Returns what is new in the history."""
-        if written.blank or (self.entries and self.entries[-1] == written):
+    def add(self, draft: DraftText) -> list[DraftText]:
+        """Append a text that is not from the composer; what is shown stays. Returns the new entries."""
+        if draft.blank or (self.entries and self.entries[-1] == draft):
             return []
-        draft = len(self.entries)
-        self.entries.append(written)
-        self._changed = {index + (index == draft): entry for index, entry in self._changed.items()}
-        return [written]
+        self.entries.append(draft)
+        return [draft]
 
-    def everything(self) -> list[DraftText]:
-        """All that can be shown again."""
-        return [*self.entries, *self._changed.values()]
+    def all_texts(self) -> list[DraftText]:
+        """Return everything that can be shown again."""
+        return [*self.entries, *self._edits.values(), self._draft]
 
-    def draft_left(self) -> DraftText:
-        """The unsent draft, when something else is shown."""
-        return NO_DRAFT if self.place is None else self._changed.get(len(self.entries), NO_DRAFT)
+    def unsent_draft(self) -> DraftText:
+        """Return the draft while an entry is shown."""
+        return NO_DRAFT if self.position is None else self._draft
 
 
-def _key(written: DraftText) -> tuple[str, tuple[tuple[str, str], ...]]:
-    return written.text, tuple(sorted(written.chips.items()))
+def _key(draft: DraftText) -> tuple[str, tuple[tuple[str, str], ...]]:
+    return draft.text, tuple(sorted(draft.chips.items()))

@@ -1,10 +1,10 @@
-"""The composer: a text area that sends on Enter, keeps what was typed, and never stops taking keys."""
+"""The composer: a text area with chips for long pastes, a history, and a draft that is never lost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from rich.text import Text
 from textual import events
@@ -13,25 +13,32 @@ from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult, Selection
 
 from widgets.completion import CommandMenu
-from widgets.composer_history import NO_DRAFT, OPEN_CHARACTERS, Chips, DraftText, InputHistory, can_open, is_big
-from widgets.composer_host import ComposerHost
+from widgets.composer_history import (
+    MAX_EXPANDED_CHARACTERS,
+    NO_DRAFT,
+    Chips,
+    DraftText,
+    InputHistory,
+    becomes_chip,
+    can_expand,
+)
 from widgets.dialog_keys import bindings
 from widgets.inputs import PlainTextArea, press_bound_key
 from widgets.textual_private import replace_selection
 
 MENU_KEYS = ("up", "down", "tab", "enter", "escape")
-"""Belong to the list of commands while it is open."""
+"""Keys of the command menu while it is open."""
 
 PLACEHOLDER = "Ask for a change, or ask a question"
 
-LONGEST_MESSAGE = 500_000
-"""Characters of one message, as the engine takes them; what is longer stays in the composer."""
+MAX_MESSAGE_CHARACTERS = 500_000
+"""The engine's limit for a message; a longer text stays in the composer."""
 
 CHIP = "prompt-input--chip"
 
 
 class ChipTextArea(PlainTextArea):
-    """A text area in which a big paste is one chip: the cursor jumps over it, and it is deleted as a whole."""
+    """A text area where a long paste is a chip: the cursor skips it, and it is deleted as a whole."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {CHIP}
 
@@ -40,78 +47,78 @@ class ChipTextArea(PlainTextArea):
         super().__init__(id=id, placeholder=placeholder)
 
     @property
-    def written(self) -> DraftText:
+    def draft(self) -> DraftText:
         """The text with its chips."""
-        return self.chips.within(self.text)
+        return self.chips.to_draft(self.text)
 
     @property
     def selected_text(self) -> str:
-        """What is selected, with pastes in the place of their chips."""
-        return self.chips.within(super().selected_text).whole
+        """The selected text with its chips expanded."""
+        return self.chips.to_draft(super().selected_text).full_text
 
-    def put(self, written: DraftText) -> None:
-        """Show this instead of what is there; undo brings that back."""
-        text = self.chips.adopt(written)
-        if not can_open(text):
-            text = self.chips.add(written.whole)
+    def put(self, draft: DraftText) -> None:
+        """Replace the text; this can be undone."""
+        text = self.chips.adopt(draft)
+        if not can_expand(text):
+            text = self.chips.add(draft.full_text)
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
 
     def get_line(self, line_index: int) -> Text:
-        """A line, its chips in their own colors."""
+        """Return a line with styled chips."""
         line = super().get_line(line_index)
         for start, end in self.chips.spans(line.plain):
             line.stylize(self.get_component_rich_style(CHIP), start, end)
         return line
 
     def _validate_selection(self, selection: Selection) -> Selection:
-        """The cursor is never within a chip: it jumps to the side that it was going to."""
+        """Move a cursor within a chip on to the end of the chip that it was moving to."""
         selection = super()._validate_selection(selection)
         if not self.chips.texts:
             return selection
-        (row, column), came_from = selection.end, self.selection.end
+        (row, column), previous = selection.end, self.selection.end
         line = self.document.get_line(row)
-        jumped = (row, self.chips.widened(line, column, end=selection.end > came_from))
-        if jumped == selection.end:
+        snapped = (row, self.chips.snap(line, column, to_end=selection.end > previous))
+        if snapped == selection.end:
             return selection
-        return Selection(jumped if selection.is_empty else selection.start, jumped)
+        return Selection(snapped if selection.is_empty else selection.start, snapped)
 
     def edit(self, edit: Edit) -> EditResult:
-        """An edit takes whole chips or none; one into a chip goes behind it."""
+        """Extend an edit to whole chips; an insertion within a chip goes after it."""
         if self.chips.texts:
-            top, bottom = sorted((edit.from_location, edit.to_location))
-            behind = (bottom[0], self._edge(bottom, end=True))
-            before = behind if top == bottom else (top[0], self._edge(top, end=False))
-            edit.from_location, edit.to_location = before, behind
+            start, end = sorted((edit.from_location, edit.to_location))
+            snapped_end = self._snap(end, to_end=True)
+            edit.from_location = snapped_end if start == end else self._snap(start, to_end=False)
+            edit.to_location = snapped_end
         return super().edit(edit)
 
-    def _edge(self, location: tuple[int, int], *, end: bool) -> int:
+    def _snap(self, location: tuple[int, int], *, to_end: bool) -> tuple[int, int]:
         row, column = location
         if row >= self.document.line_count:
-            return column
-        return self.chips.widened(self.document.get_line(row), column, end=end)
+            return location
+        return row, self.chips.snap(self.document.get_line(row), column, to_end=to_end)
 
     async def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        event.prevent_default()  # what TextArea would do
-        self.take_paste(event.text)
+        event.prevent_default()  # TextArea would insert it again
+        self.insert_paste(event.text)
 
-    def take_paste(self, text: str) -> None:
-        """A paste into the place of the selection, in one step for undo; a big one as a chip."""
-        if is_big(text):
+    def insert_paste(self, text: str) -> None:
+        """Replace the selection by a paste, or by its chip, as a single step for undo."""
+        if becomes_chip(text):
             text = self.chips.add(text)
         self.history.checkpoint()
         replace_selection(self, text)
         self.history.checkpoint()
 
     def action_paste(self) -> None:
-        """What was cut here."""
-        self.take_paste(self.app.clipboard)
+        """Paste what was cut here."""
+        self.insert_paste(self.app.clipboard)
 
     def expand_paste(self) -> str:
-        """Put a paste in the place of its chip: the one at the cursor, else the last before it, else the first.
+        """Expand the chip at the cursor, otherwise the last one before it, otherwise the first one.
 
-        Returns why that is not possible; empty when it was done.
+        Returns why this is impossible, or an empty string.
         """
         spans = [
             ((row, start), (row, end))
@@ -123,7 +130,7 @@ class ChipTextArea(PlainTextArea):
         before = [span for span in spans if span[0] <= self.cursor_location]
         start, end = before[-1] if before else spans[0]
         text = self.chips.texts[self.document.get_text_range(start, end)]
-        if not can_open(text) or len(self.text) + len(text) > 2 * OPEN_CHARACTERS:
+        if not can_expand(text) or len(self.text) + len(text) > 2 * MAX_EXPANDED_CHARACTERS:
             return "too long to expand here · /editor opens it in yours"
         self.history.checkpoint()
         self.replace(text, start, end, maintain_selection_offset=False)
@@ -131,171 +138,188 @@ class ChipTextArea(PlainTextArea):
         return ""
 
     def _undo_batch(self, edits: Sequence[Edit]) -> None:
-        """An edit that can't be undone at this size is left as it is (Textual #6686)."""
+        """Ignore an edit that can't be undone at the current size (Textual #6686)."""
         try:
             super()._undo_batch(edits)
         except ValueError:
             self.refresh(layout=True)
 
     def _redo_batch(self, edits: Sequence[Edit]) -> None:
-        """The same the other way."""
+        """Ignore an edit that can't be redone at the current size."""
         try:
             super()._redo_batch(edits)
         except ValueError:
             self.refresh(layout=True)
 
 
+class ComposerHost(NamedTuple):
+    """What the composer needs of the app."""
+
+    show_hint: Callable[[str], object]
+    on_change: Callable[[bool], object]
+    """Called when `texts_to_save` changed, with True when the composer lost the focus: save immediately."""
+    send: Callable[[str], str]
+    """Called with a text to send; returns the id of its message."""
+    on_history_added: Callable[[list[DraftText]], object]
+    load_history: Callable[[], Awaitable[Iterable[DraftText]]]
+    """Return the texts of earlier sessions, oldest first; called once."""
+    open_editor: Callable[[], object]
+    """Open the draft in the user's editor."""
+    handle_key: Callable[[events.Key], Awaitable[bool]]
+    """Called before the composer handles a key; returns True if the app handled it."""
+    withdraw_newest: Callable[[], Awaitable[DraftText | None]]
+    """Remove the newest message from the queue and return it."""
+
+
 class PromptInput(ChipTextArea):
-    """Several lines, a history of what was sent or set aside, the unsent draft kept while looking through it."""
+    """The composer: sends on Enter, completes commands, browses the history, and keeps the unsent draft."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("composer")]
 
     @dataclass
     class Submitted(Message):
-        """Enter: the text is to be sent."""
+        """The user sends a text."""
 
         text: str
         steering: bool = False
-        """Meant for the run that goes on, not for the next one."""
+        """Meant for the current run instead of the next one."""
         message: str = ""
-        """The id that it gets."""
+        """Id of the message."""
 
     @dataclass
-    class Commanded(Message):
-        """Enter on a command of the list."""
+    class CommandChosen(Message):
+        """A command was chosen in the menu."""
 
         name: str
-        rest: str
+        argument: str
 
-    class Begun(Message):
-        """The first key of all into the composer."""
+    class Started(Message):
+        """The user typed for the first time."""
 
     def __init__(self, menu: CommandMenu | None = None, *, id: str | None = None) -> None:
-        chips = Chips(lambda: [self.written, self.parked, *self.past.everything()])
+        chips = Chips(lambda: [self.draft, self.stashed, *self.input_history.all_texts()])
         super().__init__(chips, id=id, placeholder=PLACEHOLDER)
         self.menu = menu
         self.host: ComposerHost
-        """Set by who keeps what is typed."""
         self.vim: Callable[[events.Key], bool] | None = None
-        """Says whether a key was one of vi's, where the user wants these."""
-        self._begun = False
-        self.parked = NO_DRAFT
-        """The draft while a command is typed over it."""
-        self.past = InputHistory()
-        self._past_loaded = False
+        """Handles a key in vi mode and returns whether it did; None unless the mode is enabled."""
+        self._started = False
+        self.stashed = NO_DRAFT
+        """The draft while a command is typed in its place."""
+        self.input_history = InputHistory()
+        self._history_loaded = False
 
-    # --- what stands in it ---
+    # --- the text ---
 
-    def kept(self) -> tuple[DraftText, list[DraftText]]:
-        """What must survive: the draft, and further texts that are not in the history yet."""
-        shown, aside = self.written, self.past.elsewhere()
-        location = self.past.place
-        if location is not None and shown == self.past.entries[location]:
-            shown = self.past.draft_left()
-            aside = [draft_text for draft_text in aside if draft_text is not shown]
-        if not self.parked.blank:
-            return self.parked, [*aside, *([] if shown.text.strip() in ("", "/") else [shown])]
-        return shown, aside
+    def texts_to_save(self) -> tuple[DraftText, list[DraftText]]:
+        """Return what must survive a crash: the draft, and other texts that are not in the history yet."""
+        history, draft, others = self.input_history, self.draft, self.input_history.hidden_texts()
+        if history.position is not None and draft == history.entries[history.position]:
+            draft = history.unsent_draft()
+            others = [text for text in others if text is not draft]
+        if not self.stashed.blank:
+            return self.stashed, [*others, *([] if draft.text.strip() in ("", "/") else [draft])]
+        return draft, others
 
     async def on_key(self, event: events.Key) -> None:
         if event.is_printable:
-            self._begin()
+            self._start()
         menu, menu_shown = self.menu, self.menu is not None and self.menu.display
-        if await self.host.key(event):
+        if await self.host.handle_key(event):
             pass
         elif event.key in MENU_KEYS and menu is not None and menu.filter(self.text):
-            self._in_menu(menu, event.key)
+            self._press_menu_key(menu, event.key)
         elif self.vim is not None and not menu_shown and self.vim(event):
             pass
         elif event.key == "question_mark" and not self.text:
             await self.run_action("app.help")
         elif event.is_printable or await press_bound_key(self, event) or event.key not in UNBOUND_ACTIONS:
-            return  # no letter is bound to anything
+            return  # printable keys have no bindings
         else:
             UNBOUND_ACTIONS[event.key](self)
         event.stop()
         event.prevent_default()
 
-    def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
-            self.post_message(self.Begun())
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self.post_message(self.Started())
 
-    def _in_menu(self, menu: CommandMenu, key: str) -> None:
+    def _press_menu_key(self, menu: CommandMenu, key: str) -> None:
         if key in ("up", "down"):
             menu.move(-1 if key == "up" else 1)
         elif key == "tab":
-            self.text = f"/{menu.name_chosen} "
-            self.move_cursor(self.document.end)
+            self._set_text(f"/{menu.selected_name} ")
         elif key == "enter":
-            name, rest = menu.name_chosen, self.chips.within(self.text.partition(" ")[2]).whole
-            self._unpark()
-            self.post_message(self.Commanded(name, rest))
+            argument = self.chips.to_draft(self.text.partition(" ")[2]).full_text
+            name = menu.selected_name
+            self._restore_stashed()
+            self.post_message(self.CommandChosen(name, argument))
         else:
             menu.close()
-            if not self.parked.blank:
-                self._unpark()
+            if not self.stashed.blank:
+                self._restore_stashed()
 
-    def _show(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         self.text = text
         self.move_cursor(self.document.end)
 
-    def _unpark(self) -> None:
-        draft, self.parked = self.parked, NO_DRAFT
-        self._show(self.chips.adopt(draft))
+    def _restore_stashed(self) -> None:
+        draft, self.stashed = self.stashed, NO_DRAFT
+        self._set_text(self.chips.adopt(draft))
         if self.menu is not None:
             self.menu.filter(self.text)
 
     def open_menu(self) -> None:
-        """List the commands; the draft comes back when one was chosen, or when nothing else stands here any more."""
+        """Open the command menu. The draft is restored when a command was chosen or the `/` was deleted."""
         if not self.text.startswith("/"):
-            if not self.parked.blank:
-                self.remember(self.parked)
-                self.host.say("an earlier draft is in the history · up")
-            self.parked = self.written
-            self._show("/")
+            if not self.stashed.blank:
+                self.add_to_history(self.stashed)
+                self.host.show_hint("an earlier draft is in the history · up")
+            self.stashed = self.draft
+            self._set_text("/")
 
     def on_text_area_changed(self) -> None:
-        """The draft filters the list, and is kept."""
-        if not self.text and not self.parked.blank:
-            self._unpark()
+        """Filter the menu, and save the draft."""
+        if not self.text and not self.stashed.blank:
+            self._restore_stashed()
         if self.menu is not None and (self.menu.names or self.text.startswith("/")):
             self.menu.filter(self.text)
-        self.host.changed(False)
+        self.host.on_change(False)
 
     def on_blur(self) -> None:
-        """The user turns to something else."""
-        self.host.changed(True)
+        """Save the draft immediately."""
+        self.host.on_change(True)
 
-    def take_paste(self, text: str) -> None:
-        """See ChipTextArea; a paste counts as the first key."""
-        self._begin()
-        super().take_paste(text)
+    def insert_paste(self, text: str) -> None:
+        """See ChipTextArea."""
+        self._start()
+        super().insert_paste(text)
 
     def _action_newline(self) -> None:
-        """A line break at the cursor."""
+        """Insert a line break at the cursor."""
         self.insert("\n")
 
     async def _action_leave(self) -> None:
-        """Quit from an empty composer; else the key deletes, as in every text field."""
+        """Quit if the composer is empty; otherwise delete the next character, as in every text field."""
         if self.text:
             self.action_delete_right()
         else:
             await self.run_action("app.command('leave')")
 
     def action_expand_paste(self) -> None:
-        """Put a paste in the place of its chip."""
+        """Expand a chip."""
         if problem := self.expand_paste():
-            self.host.say(problem)
+            self.host.show_hint(problem)
 
     def action_open_editor(self) -> None:
-        """The draft in the user's own editor."""
-        self.host.edit_elsewhere()
+        """Open the draft in the user's editor."""
+        self.host.open_editor()
 
-    # --- sending and setting aside ---
+    # --- sending ---
 
     def _action_send(self) -> None:
-        """Submit; with `\\` before the cursor begin a new line, which works in every terminal."""
+        """Submit; after a `\\`, replace it by a line break, which works in every terminal."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         if before.endswith("\\"):
@@ -304,77 +328,80 @@ class PromptInput(ChipTextArea):
             self.action_submit(False)
 
     def action_submit(self, steering: bool) -> None:
-        """Hand the text up and clear the composer; an unsent draft behind the history comes back."""
-        written = self.written
-        if written.blank:
+        """Send the text and clear the composer; restores the unsent draft if a history entry was shown."""
+        draft = self.draft
+        if draft.blank:
             return
-        text = written.whole
-        if len(text) > LONGEST_MESSAGE:
-            self.host.say(
+        text = draft.full_text
+        if len(text) > MAX_MESSAGE_CHARACTERS:
+            self.host.show_hint(
                 f"{len(text):,} characters are too many to send · put the text in a file and mention it with @"
             )
             return
-        draft, message = self.past.draft_left(), self.host.send(text)
-        self._remember(written)
+        unsent, message = self.input_history.unsent_draft(), self.host.send(text)
+        self._record(draft)
         self.clear()
-        if not draft.blank:
-            self.put(draft)
-        elif not self.parked.blank:
-            self._unpark()
+        if not unsent.blank:
+            self.put(unsent)
+        elif not self.stashed.blank:
+            self._restore_stashed()
         self.post_message(self.Submitted(text, steering, message))
 
-    def set_aside(self) -> bool:
-        """Put the draft into the history and clear the composer. False when there was none."""
-        written, draft = self.written, self.past.draft_left()
-        parked, self.parked = self.parked, NO_DRAFT
-        if written.blank and parked.blank:
+    def move_to_history(self) -> bool:
+        """Move the draft to the history and clear the composer; return False if there is no draft."""
+        draft, unsent = self.draft, self.input_history.unsent_draft()
+        stashed, self.stashed = self.stashed, NO_DRAFT
+        if draft.blank and stashed.blank:
             self.clear()
             return False
-        if written.text.strip() == "/" and not parked.blank:
-            written = NO_DRAFT  # no more than the key that lists the commands
-        for draft_text in (written, draft, parked):
-            if not draft_text.blank:
-                self._remember(draft_text)
+        if draft.text.strip() == "/" and not stashed.blank:
+            draft = NO_DRAFT  # the user only opened the command menu
+        for text in (draft, unsent, stashed):
+            if not text.blank:
+                self._record(text)
         self.clear()
         return True
 
-    def take_typed(self, text: str) -> None:
-        """Text that was typed into a dialog before it would listen goes on where the draft ends."""
-        self.insert(self.chips.add(text) if is_big(text) else text, self.document.end)
+    def append_text(self, text: str) -> None:
+        """Append text to the draft, such as keys that a dialog received too early."""
+        self.insert(self.chips.add(text) if becomes_chip(text) else text, self.document.end)
         self.move_cursor(self.document.end)
 
-    def remember(self, written: DraftText) -> None:
-        """Put a text into the history as the newest one, whatever the user looks at."""
-        if new := self.past.add(self.chips.within(self.chips.adopt(written))):
-            self.host.remembered(new)
+    def add_to_history(self, draft: DraftText) -> None:
+        """Add the newest entry of the history; what is shown stays."""
+        if new := self.input_history.add(self.chips.to_draft(self.chips.adopt(draft))):
+            self.host.on_history_added(new)
 
-    def _remember(self, written: DraftText) -> None:
-        self.host.remembered(self.past.remember(written))
+    def _record(self, draft: DraftText) -> None:
+        self.host.on_history_added(self.input_history.record(draft))
 
-    # --- looking back ---
+    # --- browsing the history ---
 
     async def action_older(self) -> None:
-        """In the first line: the message before; in an empty composer the last one of the queue. Else a line up."""
+        """In the first line, show the previous text; in an empty composer, withdraw the newest queued message."""
+        history = self.input_history
         if not self.cursor_at_first_line:
             self.action_cursor_up()
-        elif not self.text and self.past.place is None and (back := await self.host.take_back()) is not None:
-            self.put(back)
+        elif not self.text and history.position is None and (queued := await self.host.withdraw_newest()) is not None:
+            self.put(queued)
         else:
-            if not self._past_loaded:
-                self._past_loaded = True
-                self.past.load([self.chips.within(self.chips.adopt(message)) for message in await self.host.past()])
-            if not self._look(-1):
+            if not self._history_loaded:
+                self._history_loaded = True
+                earlier = await self.host.load_history()
+                history.load([self.chips.to_draft(self.chips.adopt(draft)) for draft in earlier])
+            if not self._browse(-1):
                 self.action_cursor_up()
 
     def action_newer(self) -> None:
-        """In the last line: the message after, at last the draft. Elsewhere: a line down."""
-        if not self.cursor_at_last_line or self.past.place is None or not self._look(1):
+        """In the last line, show the next text, and finally the draft."""
+        if not self.cursor_at_last_line or self.input_history.position is None or not self._browse(1):
             self.action_cursor_down()
 
-    def _look(self, by: int) -> bool:
-        if (found := self.past.step(by, self.written)) is not None:
-            self._show(self.chips.adopt(found))
-        return found is not None
+    def _browse(self, by: int) -> bool:
+        """Show an older (-1) or newer (1) text; return False if there is none."""
+        if (text := self.input_history.step(by, self.draft)) is not None:
+            self._set_text(self.chips.adopt(text))
+        return text is not None
 
 
 UNBOUND_ACTIONS: Final[dict[str, Callable[[PromptInput], object]]] = {
@@ -382,4 +409,4 @@ UNBOUND_ACTIONS: Final[dict[str, Callable[[PromptInput], object]]] = {
     "up": PromptInput.action_cursor_up,
     "down": PromptInput.action_cursor_down,
 }
-"""What keys of ours do that the user gave no action: Enter nothing, the arrows what they do in every text."""
+"""What composer keys do if the user's key settings leave them unbound."""

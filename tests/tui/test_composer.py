@@ -34,7 +34,7 @@ from tui_agent.tui.composer_files import (
 from tui_agent.tui.external_editor import _apply_result, _strip_final_newline, with_chips
 from tui_agent.tui.outbox import ComposerState, Sent
 from widgets.composer_history import Chips, DraftText
-from widgets.prompt_input import LONGEST_MESSAGE
+from widgets.prompt_input import MAX_MESSAGE_CHARACTERS
 from widgets.queue_panel import QueuePanel
 
 ID = FakeSession().id
@@ -61,7 +61,7 @@ async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
 
 
 async def saved(pilot: Pilot[int], text: str) -> None:
-    await until(pilot, lambda: read_composer_state(ID).draft.whole == text)
+    await until(pilot, lambda: read_composer_state(ID).draft.full_text == text)
 
 
 # --- chips ---
@@ -114,7 +114,7 @@ async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -
     app, session = app_for("empty")
     async with running(app) as pilot:
         told: list[str] = []
-        app.prompt.host = app.prompt.host._replace(say=told.append)
+        app.prompt.host = app.prompt.host._replace(show_hint=told.append)
         await pasted(pilot, app, text)
         assert len(app.prompt.text) < 60
         await pilot.press("ctrl+l", *"abc", "enter")
@@ -122,14 +122,14 @@ async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -
         assert app.prompt.text.endswith("⟧abc")
         assert ["too long to expand" in told[0], "too many to send" in told[1]] == [True, True]
         assert session.sent == []
-    assert LONGEST_MESSAGE == MESSAGE_MAX
+    assert MAX_MESSAGE_CHARACTERS == MESSAGE_MAX
 
 
 async def test_a_paste_into_a_dialog_is_a_chip_of_the_initial_draft() -> None:
     app, session = app_for("command_asked")
     async with running(app) as pilot:
         await pasted(pilot, app, LOG)
-        assert app.prompt.written.whole == LOG
+        assert app.prompt.draft.full_text == LOG
         assert "⟦" in app.prompt.text
         assert session.answers == []
 
@@ -148,10 +148,10 @@ async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     app, session = resumed()
     async with running(app) as pilot:
-        await until(pilot, lambda: app.prompt.written.whole == f"half a {LOG}")
+        await until(pilot, lambda: app.prompt.draft.full_text == f"half a {LOG}")
         await pilot.press("!")
         app.composer.save_now()
-        assert read_composer_state(ID).draft.whole == f"half a {LOG}!"
+        assert read_composer_state(ID).draft.full_text == f"half a {LOG}!"
         await pilot.press("enter")
         await until(pilot, lambda: len(session.sent) == 1)
         await until(pilot, lambda: not file.exists())
@@ -209,11 +209,11 @@ async def test_the_history_of_a_folder_outlives_its_sessions() -> None:
     async with running(app) as pilot:
         await pasted(pilot, app, "x" * 5_000)
         await pilot.press("up")
-        await until(pilot, lambda: app.prompt.written.whole == LOG)
+        await until(pilot, lambda: app.prompt.draft.full_text == LOG)
         await pilot.press("up")
         await until(pilot, lambda: app.prompt.text == "first")
         await pilot.press("down", "down")
-        await until(pilot, lambda: app.prompt.written.whole == "x" * 5_000)
+        await until(pilot, lambda: app.prompt.draft.full_text == "x" * 5_000)
 
 
 async def test_a_recalled_message_is_sent_and_the_draft_comes_back() -> None:
@@ -542,10 +542,10 @@ def test_the_editor_is_the_users_own() -> None:
 
 def test_pastes_are_chips_again_when_they_come_back_as_they_were() -> None:
     chips = Chips()
-    before = chips.within("see " + chips.add(LOG) + chips.add("z" * 3_000))
+    before = chips.to_draft("see " + chips.add(LOG) + chips.add("z" * 3_000))
     after = with_chips(f"please look at {LOG} and zzz", before)
     assert after.text == f"please look at {next(iter(before.chips))} and zzz"
-    assert after.whole == f"please look at {LOG} and zzz"
+    assert after.full_text == f"please look at {LOG} and zzz"
 
 
 EDITORS = {
@@ -607,16 +607,16 @@ def test_a_failed_editors_text_goes_to_the_history(code: int, kept: bool) -> Non
         shown: str | None = None
         remembered: str | None = None
 
-        def put(self, written: DraftText) -> None:
-            self.shown = written.whole
+        def put(self, draft: DraftText) -> None:
+            self.shown = draft.full_text
 
-        def remember(self, written: DraftText) -> None:
-            self.remembered = written.whole
+        def add_to_history(self, draft: DraftText) -> None:
+            self.remembered = draft.full_text
 
     prompt = Prompt()
     before = DraftText(text="a")
     problem = f"the editor ended with {code}" if code else ""
-    same, edited = (_strip_final_newline(text, before.whole) for text in ("a\n", "b\n"))
+    same, edited = (_strip_final_newline(text, before.full_text) for text in ("a\n", "b\n"))
     assert _apply_result(prompt, before, same, "") == "nothing changed"  # type: ignore[arg-type]  # as below
     hint = _apply_result(prompt, before, edited, problem)  # type: ignore[arg-type]  # what it uses of a composer
     assert (prompt.shown, prompt.remembered) == (("b", None) if kept else (None, "b"))

@@ -23,8 +23,7 @@ from tui_agent.tui import composer_files
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.outbox import Outbox
 from widgets.composer_history import NO_DRAFT, Chips, DraftText, InputHistory
-from widgets.composer_host import ComposerHost
-from widgets.prompt_input import PromptInput
+from widgets.prompt_input import ComposerHost, PromptInput
 
 ID = "2026-01-05T09:00:00.000+0000"
 
@@ -79,35 +78,35 @@ class FakePrompt:
     """The composer without a screen: its values, and what its keys do with them."""
 
     def __init__(self) -> None:
-        self.chips, self.past = Chips(), InputHistory()
+        self.chips, self.input_history = Chips(), InputHistory()
         self.host: ComposerHost
         self.text = ""
         self.loaded = False
 
     @property
-    def written(self) -> DraftText:
-        return self.chips.within(self.text)
+    def draft(self) -> DraftText:
+        return self.chips.to_draft(self.text)
 
     menu = None
-    parked = NO_DRAFT
+    stashed = NO_DRAFT
 
     def change(self, text: str) -> None:
         """The screen tells of it when it comes to that."""
         self.text = text
         asyncio.get_running_loop().call_soon(self.on_text_area_changed)
 
-    def put(self, written: DraftText) -> None:
-        self.change(self.chips.adopt(written))
+    def put(self, draft: DraftText) -> None:
+        self.change(self.chips.adopt(draft))
 
-    kept: Any = PromptInput.kept
+    texts_to_save: Any = PromptInput.texts_to_save
     on_text_area_changed: Any = PromptInput.on_text_area_changed
     open_menu: Any = PromptInput.open_menu
-    remember: Any = PromptInput.remember
-    set_aside: Any = PromptInput.set_aside
-    _look: Any = PromptInput._look
-    _remember: Any = PromptInput._remember
-    _show = change
-    _unpark: Any = PromptInput._unpark
+    add_to_history: Any = PromptInput.add_to_history
+    move_to_history: Any = PromptInput.move_to_history
+    _browse: Any = PromptInput._browse
+    _record: Any = PromptInput._record
+    _set_text = change
+    _restore_stashed: Any = PromptInput._restore_stashed
 
     def clear(self) -> None:
         self.change("")
@@ -241,7 +240,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
         if engine.busy:
             engine.busy = False  # a run that was stopped does not start the next one
         else:
-            self.act(cast(Any, self.world.prompt).set_aside)
+            self.act(cast(Any, self.world.prompt).move_to_history)
 
     @rule()
     def lists_the_commands(self) -> None:
@@ -256,8 +255,8 @@ class ComposerAndQueue(RuleBasedStateMachine):
     @rule()
     def closes_the_list(self) -> None:
         prompt = self.world.prompt
-        if prompt.text == "/" and not prompt.parked.blank:
-            self.act(cast(Any, prompt)._unpark)
+        if prompt.text == "/" and not prompt.stashed.blank:
+            self.act(cast(Any, prompt)._restore_stashed)
 
     @rule(place=st.integers(0, 3))
     def withdraws(self, place: int) -> None:
@@ -273,7 +272,7 @@ class ComposerAndQueue(RuleBasedStateMachine):
             self.presses_ctrl_c()
 
         async def up() -> None:
-            if not self.world.prompt.text and (back := await self.world.prompt.host.take_back()) is not None:
+            if not self.world.prompt.text and (back := await self.world.prompt.host.withdraw_newest()) is not None:
                 self.world.prompt.put(back)
 
         self.run(up)
@@ -327,13 +326,13 @@ class ComposerAndQueue(RuleBasedStateMachine):
             prompt = self.world.prompt
             if not prompt.loaded:
                 prompt.loaded = True
-                found = await prompt.host.past()
-                prompt.past.load([prompt.chips.within(prompt.chips.adopt(one)) for one in found])
-            cast(Any, prompt)._look(by)
+                found = await prompt.host.load_history()
+                prompt.input_history.load([prompt.chips.to_draft(prompt.chips.adopt(one)) for one in found])
+            cast(Any, prompt)._browse(by)
 
         self.run(look)
-        if self.world.prompt.past.place is not None:
-            self.free |= self.words(self.world.prompt.written.whole)
+        if self.world.prompt.input_history.position is not None:
+            self.free |= self.words(self.world.prompt.draft.full_text)
 
     # --- what happens ---
 
@@ -372,8 +371,8 @@ class ComposerAndQueue(RuleBasedStateMachine):
         past = composer_files.read_history("/w")
         said = [one.text for one in journal if isinstance(one, e.UserMessageAdded | e.MessageQueued)]
         waiting = [one.text for one in kept.waiting]
-        aside = [one.whole for one in (*kept.aside, *past)]
-        return " ".join([kept.draft.whole, *waiting, *aside, *said])
+        aside = [one.full_text for one in (*kept.aside, *past)]
+        return " ".join([kept.draft.full_text, *waiting, *aside, *said])
 
     @invariant()
     def nothing_is_lost_and_nothing_is_twice(self) -> None:
@@ -383,14 +382,17 @@ class ComposerAndQueue(RuleBasedStateMachine):
             if isinstance(event, e.UserMessageAdded):
                 assert event.id not in said, "a message was delivered twice"
                 said[event.id] = event.text
-        shown = prompt.written.whole
-        aside = [one.whole for one in (*prompt.past.entries, *prompt.kept()[1], *composer_files.read_history("/w"))]
+        shown = prompt.draft.full_text
+        aside = [
+            one.full_text
+            for one in (*prompt.input_history.entries, *prompt.texts_to_save()[1], *composer_files.read_history("/w"))
+        ]
         sent = [*said.values(), *engine.texts.values()]
         for number in range(1, self.count + 1):
             word = f"w{number}."
             if word in self.free:
                 continue
-            drafts = (shown, prompt.parked.whole, prompt.past.draft_left().whole)
+            drafts = (shown, prompt.stashed.full_text, prompt.input_history.unsent_draft().full_text)
             times = sum(word in self.words(text) for text in (*sent, *drafts))
             assert times <= 1, f"{word} is in several places"
             assert times or any(word in self.words(text) for text in aside), f"{word} is lost"

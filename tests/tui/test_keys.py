@@ -152,7 +152,7 @@ async def test_undo_of_a_big_paste_does_not_end_the_app() -> None:
     app, _session = app_for("empty")
     async with running(app, (40, 12)) as pilot:
         app.post_message(events.Paste("line\n" * 400))
-        await until(pilot, lambda: len(app.prompt.written.whole) == 2000)
+        await until(pilot, lambda: len(app.prompt.draft.full_text) == 2000)
         await pilot.press("ctrl+l")
         await until(pilot, lambda: len(app.prompt.text) == 2000)
         await pilot.press("ctrl+z", "ctrl+z")

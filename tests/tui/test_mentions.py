@@ -137,7 +137,7 @@ async def test_the_list_opens_for_typed_mentions_only_and_esc_keeps_it_closed() 
             assert listed(app) == [], text
             await pilot.press("ctrl+c")
         finder.asked.clear()
-        app.prompt.take_paste("look at @app")
+        app.prompt.insert_paste("look at @app")
         await still(pilot)
         assert finder.asked == []
         await pilot.press("enter")

@@ -165,7 +165,7 @@ async def test_without_a_private_name_the_app_still_works(name: str, monkeypatch
     async with running(app) as pilot:
         await pilot.press(*"helo", "backspace", *"lo")
         await until(pilot, lambda: app.prompt.text == "hello")
-        app.prompt.take_paste(" you")
+        app.prompt.insert_paste(" you")
         await until(pilot, lambda: app.prompt.text == "hello you")
         session.push(e.ApprovalRequested(id="q1", action=build.TESTS, digest="d", why="ask"))
         await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)

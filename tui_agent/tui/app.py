@@ -150,7 +150,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def on_key_guard_typed_ahead(self, message: RequestView.TypedAhead) -> None:
         """Append keys that a dialog received too early to the draft."""
-        self.prompt.take_typed(message.text)
+        self.prompt.append_text(message.text)
 
     @on(FirstRun.Picked)
     def _on_first_run_choice(self, message: FirstRun.Picked) -> None:
@@ -169,7 +169,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             keys = keymap.current()
             self.push_screen(HelpPanel([*keys.groups(), *keys.context_groups(), ("Commands", slash_commands)]))
 
-    def on_prompt_input_begun(self) -> None:
+    def on_prompt_input_started(self) -> None:
         """Import what the first run needs as soon as the user starts typing."""
         self.work(to_thread, preload_run_modules, group="stream")
 
@@ -200,9 +200,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         finally:
             self._running_shells -= 1
 
-    @on(PromptInput.Commanded)
-    def _on_command(self, message: PromptInput.Commanded) -> None:
-        commands.execute_command(self, message.name, message.rest)
+    @on(PromptInput.CommandChosen)
+    def _on_command(self, message: PromptInput.CommandChosen) -> None:
+        commands.execute_command(self, message.name, message.argument)
 
     def leave(self) -> None:
         """Quit; during a run only on the second press."""
@@ -226,7 +226,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             self.transcript.select(None)
         elif self.view.busy or self._running_shells:
             self.action_interrupt()
-        elif not isinstance(self.screen, ModalScreen) and self.prompt.set_aside():
+        elif not isinstance(self.screen, ModalScreen) and self.prompt.move_to_history():
             self.hints.show("draft stashed · up restores it")
         else:
             self.hints.quit_or_arm(keymap.key_of("cancel"))

@@ -23,9 +23,8 @@ from tui_agent.events import (
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.mention_completion import MentionCompletion
 from tui_agent.tui.outbox import ComposerState, Outbox
-from widgets.composer_history import ENTRIES, DraftText
-from widgets.composer_host import ComposerHost
-from widgets.prompt_input import PromptInput
+from widgets.composer_history import MAX_ENTRIES, DraftText
+from widgets.prompt_input import ComposerHost, PromptInput
 from widgets.request_view import call_later_once
 
 if TYPE_CHECKING:
@@ -76,21 +75,21 @@ class Composer:
         self._save_delay = SAVE_DELAY
         self.completion = MentionCompletion(app, prompt)
         prompt.host = ComposerHost(
-            say=app.hints.show,
-            changed=self.schedule_save,
+            show_hint=app.hints.show,
+            on_change=self.schedule_save,
             send=self._send,
-            remembered=self._add_to_history,
-            past=self._load_history,
-            key=self.completion.on_key,
-            take_back=self._withdraw_newest,
-            edit_elsewhere=self.open_editor,
+            on_history_added=self._add_to_history,
+            load_history=self._load_history,
+            handle_key=self.completion.on_key,
+            withdraw_newest=self._withdraw_newest,
+            open_editor=self.open_editor,
         )
 
     # --- the session ---
 
     def insert_initial_draft(self) -> None:
         """Insert the text that the composer starts with."""
-        self.prompt.take_typed(self._initial_draft)
+        self.prompt.append_text(self._initial_draft)
         self._initial_draft = ""
 
     def open(self, session: SessionApi) -> list[PromptInput.Submitted]:
@@ -104,7 +103,7 @@ class Composer:
         return submitted
 
     def _send(self, text: str) -> str:
-        message = self.outbox.send(text, keep_draft=not self.prompt.parked.blank)
+        message = self.outbox.send(text, keep_draft=not self.prompt.stashed.blank)
         self.schedule_save(True)
         return message
 
@@ -148,18 +147,18 @@ class Composer:
 
         saved = await self._run_in_thread(files.read_composer_state, session.id)
         editor_files = await self._run_in_thread(files.find_editor_files, session.id)
-        unsent, parked, withdraw = self.outbox.recover(saved)
+        unsent, stashed, withdraw = self.outbox.recover(saved)
         for message in withdraw:
             session.withdraw_message(message)
-        for draft in parked:
-            self.prompt.remember(draft)
+        for draft in stashed:
+            self.prompt.add_to_history(draft)
         if unsent:
             self._restore_unsent(unsent)
         self._recovered = True
         self.schedule_save(False)
-        if new := [text for _path, text in editor_files if text.rstrip("\n") != saved.draft.whole.rstrip("\n")]:
+        if new := [text for _path, text in editor_files if text.rstrip("\n") != saved.draft.full_text.rstrip("\n")]:
             for text in new:
-                self.prompt.remember(DraftText(text=text))
+                self.prompt.add_to_history(DraftText(text=text))
             self.app.hints.show("the text from your editor is in the history · up")
         if await self._run_in_thread(self._append_history) and editor_files:
             await self._run_in_thread(files.remove_editor_files, editor_files)
@@ -167,11 +166,11 @@ class Composer:
     def _restore_unsent(self, drafts: list[DraftText]) -> None:
         if self.prompt.text:
             for draft in drafts:
-                self.prompt.remember(draft)
+                self.prompt.add_to_history(draft)
             self.app.hints.show("the unsent text is in the history · up")
         else:
             text = "\n\n".join(self.prompt.chips.adopt(draft) for draft in drafts)
-            self.prompt.put(self.prompt.chips.within(text))
+            self.prompt.put(self.prompt.chips.to_draft(text))
             self.app.hints.show("not sent")
 
     # --- on disk ---
@@ -219,7 +218,7 @@ class Composer:
         return not self._unsaved_history or self._executor.submit(self._append_history).result()
 
     def _state(self) -> ComposerState:
-        return self.outbox.state(*self.prompt.kept())
+        return self.outbox.state(*self.prompt.texts_to_save())
 
     def _run_in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
@@ -257,7 +256,7 @@ class Composer:
         workspace = self._workspace or (os.path.realpath(self.folder) if self.folder else "")
         entries = [*self._unsaved_history]
         if entries and not (workspace and append_history(workspace, entries)):
-            del self._unsaved_history[:-ENTRIES]
+            del self._unsaved_history[:-MAX_ENTRIES]
             return False
         del self._unsaved_history[: len(entries)]
         return True
@@ -287,7 +286,7 @@ class Composer:
             self.app.hints.show(ALREADY_SENT)
             self.schedule_save(True)
             return None
-        self.prompt.set_aside()
+        self.prompt.move_to_history()
         ids = [id for id, _steering in order]
         later = ids[ids.index(message) + 1 :] if message in ids else []
         self.outbox.edit_queued(message, text, later, (message, True) in order)
@@ -298,9 +297,9 @@ class Composer:
         """Save a queued message as the draft; False if that failed. Does not wait for a slow disk."""
         if not self._recovered:
             return True
-        draft, parked = self.prompt.kept()
-        parked = [one for one in (*parked, draft) if not one.blank]
-        save = asyncio.ensure_future(self._save(self.outbox.state_editing(message, parked)))
+        draft, stashed = self.prompt.texts_to_save()
+        stashed = [text for text in (*stashed, draft) if not text.blank]
+        save = asyncio.ensure_future(self._save(self.outbox.state_editing(message, stashed)))
         self._withdrawing = True
         try:
             return await asyncio.wait_for(asyncio.shield(save), MAX_DISK_WAIT)
@@ -321,7 +320,7 @@ class Composer:
         """Remove a message from the queue and keep it in the history."""
         text = self.outbox.queue.get(message)
         if text is not None and self._session is not None and self._session.withdraw_message(message):
-            self.prompt.remember(DraftText(text=text))
+            self.prompt.add_to_history(DraftText(text=text))
             self.app.hints.show("withdrawn · it is in the history · up")
         else:
             self.app.hints.show(ALREADY_SENT)

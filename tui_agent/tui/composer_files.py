@@ -17,7 +17,7 @@ from tui_agent.common import paths
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.text import clean
 from tui_agent.tui.outbox import ComposerState
-from widgets.composer_history import ENTRIES, DraftText
+from widgets.composer_history import MAX_ENTRIES, DraftText
 
 STATE_FILE = "composer.json"
 UNREADABLE_FILE = "composer-unread.json"
@@ -132,7 +132,7 @@ def append_history(workspace: str, entries: Sequence[DraftText]) -> bool:
 
 
 def read_history(workspace: str) -> list[DraftText]:
-    """Return the newest `ENTRIES` of a workspace's history, oldest first, without damaged lines."""
+    """Return the newest `MAX_ENTRIES` of a workspace's history, oldest first, without damaged lines."""
     from tui_agent.platform.files import atomic_write
 
     entries: list[DraftText] = []
@@ -142,7 +142,7 @@ def read_history(workspace: str) -> list[DraftText]:
             size = file.seek(0, 2)
             file.seek(max(0, size - MAX_HISTORY_BYTES))
             data = file.read(MAX_HISTORY_BYTES)
-        for line in data.split(b"\n")[-ENTRIES - 1 :]:
+        for line in data.split(b"\n")[-MAX_ENTRIES - 1 :]:
             with contextlib.suppress(ValueError):
                 entries.append(msgspec.json.decode(line, type=DraftText))
         if size > 2 * MAX_HISTORY_BYTES:

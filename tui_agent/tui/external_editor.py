@@ -19,7 +19,7 @@ from tui_agent.platform.programs import editor_command
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.composer_files import EDITOR_PREFIX, read_editor_file
-from widgets.composer_history import DraftText, is_big
+from widgets.composer_history import DraftText, becomes_chip
 from widgets.prompt_input import PromptInput
 
 STOP_SECONDS: Final = 1.0
@@ -41,8 +41,8 @@ async def edit_draft(
     if not argv:
         app.hints.show("no editor found · set EDITOR to yours")
         return
-    draft = prompt.written
-    original = draft.whole
+    draft = prompt.draft
+    original = draft.full_text
     try:
         path = await asyncio.to_thread(_create_file, folder, original)
     except OSError as error:
@@ -77,14 +77,14 @@ def _strip_final_newline(text: str | None, original: str) -> str | None:
 
 def _apply_result(prompt: PromptInput, draft: DraftText, text: str | None, problem: str) -> str:
     """Put the edited text into the composer, or into the history after a failure; return a hint for the user."""
-    changed = text is not None and text != draft.whole
+    changed = text is not None and text != draft.full_text
     if not problem:
         if not changed or text is None:
             return "nothing changed"
         prompt.put(with_chips(text, draft))
         return "text from your editor"
     if changed and text:
-        prompt.remember(DraftText(text=text))
+        prompt.add_to_history(DraftText(text=text))
         return f"{problem} · its text is in the history · up"
     return f"{problem} · the draft is unchanged"
 
@@ -92,7 +92,7 @@ def _apply_result(prompt: PromptInput, draft: DraftText, text: str | None, probl
 def with_chips(text: str, draft: DraftText) -> DraftText:
     """Return `text` with the unchanged long pastes of `draft` as chips again."""
     for label, paste in sorted(draft.chips.items(), key=lambda chip: -len(chip[1])):
-        if is_big(paste):
+        if becomes_chip(paste):
             text = text.replace(paste, label, 1)
     return DraftText(text=text, chips=draft.chips)
 

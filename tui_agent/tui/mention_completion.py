@@ -135,7 +135,7 @@ class MentionCompletion:
             self._dismissed = (self._mention.row, self._mention.start)
             self._close()
             return True
-        if event.key == "colon" and not self.picker.moved:
+        if event.key == "colon" and not self.picker.user_moved:
             return False
         if not await self._has_results():
             self.app.hints.show("still finding files · esc closes the list")
@@ -145,7 +145,7 @@ class MentionCompletion:
         if event.key in ("up", "down"):
             self.picker.move(-1 if event.key == "up" else 1)
         else:
-            self._insert(self.picker.name_chosen, event.key)
+            self._insert(self.picker.selected_name, event.key)
         return True
 
     async def _has_results(self) -> bool:
@@ -156,7 +156,7 @@ class MentionCompletion:
         except TimeoutError:
             # While files are still being listed, incomplete results for the current text are good enough.
             mention = self._mention
-            return mention is not None and self.picker.wanted == mention.query and bool(self.picker.names)
+            return mention is not None and self.picker.query_text == mention.query and bool(self.picker.names)
         return True
 
     def _on_click(self, name: str) -> None:

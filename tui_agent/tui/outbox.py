@@ -66,7 +66,7 @@ class RecoveredTexts(NamedTuple):
 
     unsent: list[DraftText]
     """Messages that never reached the journal, then the draft."""
-    parked: list[DraftText]
+    stashed: list[DraftText]
     """Stashed drafts, for the history."""
     withdraw: list[str]
     """Ids of messages that are still queued although they are being edited."""
@@ -139,10 +139,10 @@ class Outbox:
         """Return id and text of the last message in the queue."""
         return next(reversed(self.queue.items()), None)
 
-    def state_editing(self, message: str, parked: Sequence[DraftText] = ()) -> ComposerState:
+    def state_editing(self, message: str, stashed: Sequence[DraftText] = ()) -> ComposerState:
         """Return the state to be saved before a queued message is withdrawn to become the draft."""
         text = self.queue[message]
-        return msgspec.structs.replace(self.state(DraftText(text=text), parked), of=message, of_text=text)
+        return msgspec.structs.replace(self.state(DraftText(text=text), stashed), of=message, of_text=text)
 
     def edit_queued(self, message: str, text: str, later_ids: Sequence[str] = (), steering: bool = False) -> None:
         """Make a withdrawn message the draft. `later_ids` are the messages behind it."""
@@ -157,14 +157,14 @@ class Outbox:
         """Return, once, the former queue place of a message that is sent again."""
         return self._places.pop(message, NO_PLACE)
 
-    def state(self, draft: DraftText, parked: Sequence[DraftText] = ()) -> ComposerState:
+    def state(self, draft: DraftText, stashed: Sequence[DraftText] = ()) -> ComposerState:
         """Return the state to be saved while `draft` is in the composer."""
         return ComposerState(
             id=self.id,
             draft=draft,
             of=self.edited_id,
             of_text=self._edited_text,
-            aside=tuple(parked),
+            aside=tuple(stashed),
             waiting=tuple(self.sending.values()),
         )
 
@@ -172,7 +172,7 @@ class Outbox:
         """Return what exists only in the saved state, once all events of the journal have been applied."""
         lost = [sent for sent in saved.waiting if sent.id not in self._journaled]
         unsent = [DraftText(text=sent.text) for sent in lost]
-        delivered = saved.of in self._delivered and saved.draft.whole == saved.of_text
+        delivered = saved.of in self._delivered and saved.draft.full_text == saved.of_text
         has_draft = not saved.draft.blank and saved.id not in self._journaled and not delivered
         replaced = [*(sent.of for sent in lost), *([saved.of] if has_draft else [])]
         withdraw = [id for id in replaced if id in self.queue]

@@ -362,7 +362,7 @@ async def _fork(app: BaseApp, session: SessionApi) -> None:
     entry = await asyncio.to_thread(catalog.read_entry, sessions_dir() / session.id)
     fork = await asyncio.to_thread(changes.fork_session, entry, None, session.mask)
     await _hand_over_input(app, app.prompt)
-    draft = app.prompt.written.whole  # belongs to the fork now
+    draft = app.prompt.draft.full_text  # belongs to the fork now
     app.prompt.clear()
     _continue_in(app, ContinueIn(fork, same_folder=True, typed_ahead=draft))
 
@@ -412,5 +412,5 @@ async def pick_session(app: BaseApp, open_chosen: Callable[[str], Awaitable[Sess
     id = await chosen
     await _wait_for_keys(app, browser.field)
     browser.dismiss()
-    app.prompt.take_typed(browser.typed_ahead)
+    app.prompt.append_text(browser.typed_ahead)
     return await open_chosen(id)

@@ -123,6 +123,6 @@ def _run_id(text: str) -> str:
 
 def _report(app: BaseApp, report: UndoReport) -> None:
     if report.text:
-        app.prompt.take_typed(report.text)
+        app.prompt.append_text(report.text)
     elif not report.items:
         app.hints.show("nothing to do")
