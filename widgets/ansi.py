@@ -64,15 +64,15 @@ def _apply(style: Style, base: Style, codes: tuple[str, ...], styles: TextStyles
 @lru_cache(512)
 def _readable_style(style: Style, base: Style) -> Style:
     """Return the style with enough contrast on the background of `base`, if that is known."""
-    color, own, ground = style.color, base.color, base.bgcolor
-    if color is None or own is None or ground is None or ground.is_default or not ground.triplet:
+    color, base_color, ground = style.color, base.color, base.bgcolor
+    if color is None or base_color is None or ground is None or ground.is_default or not ground.triplet:
         return style
-    if not own.triplet or (style.color is base.color and not style.dim):
+    if not base_color.triplet or (color is base_color and not style.dim):
         return style
-    full = Paint.from_rich_color(own)
-    paint, under = Paint(*color.get_truecolor()), Paint.from_rich_color(ground)
-    faded = paint.blend(under, 0.5) if style.dim else paint
-    readable = readable_color(readable_color(faded, paint, under), full, under)
+    foreground, background = Paint.from_rich_color(base_color), Paint.from_rich_color(ground)
+    wanted = Paint(*color.get_truecolor())
+    faded = wanted.blend(background, 0.5) if style.dim else wanted
+    readable = readable_color(readable_color(faded, wanted, background), foreground, background)
     return style + Style(color=readable.rich_color, dim=False)
 
 

@@ -495,7 +495,7 @@ class EditModal(ApprovalModal):
 
     def fit(self) -> None:
         """Fit the body, and move to a visible hunk."""
-        seen = self.view.hunks_seen() if self._selectable and self.view.size.height else []
+        seen = self.view.visible_hunks() if self._selectable and self.view.size.height else []
         if seen and self.current not in seen:
             self.current = seen[0] if self.current < seen[0] else seen[-1]
             self.view.repaint_lines()

@@ -114,7 +114,7 @@ class BlockView(LineView):
         at = self._stack.top(index) + self._gaps[index] + line
         top = self.scroll_offset.y
         if not top <= at < top + height - 1:
-            top = self._above_by((index, self._gaps[index] + line), height // 3)
+            top = self._line_above((index, self._gaps[index] + line), height // 3)
         self._hold(self._stack.find(top))
         self._settle()
         self.refresh()
@@ -185,8 +185,8 @@ class BlockView(LineView):
         self._measure(index)
         if 0 <= line < len(before):
             after = block.lines(self._width, self.text_styles)
-            wanted = before[line].text
-            same = [number for number, item_line in enumerate(after) if item_line.text == wanted]
+            text = before[line].text
+            same = [number for number, item_line in enumerate(after) if item_line.text == text]
             if same:
                 line = min(same, key=lambda number: abs(number - line))
             self._anchor = (index, min(line, max(0, len(after) - 1)) + self._gaps[index])
@@ -307,7 +307,7 @@ class BlockView(LineView):
         self._set_following(target >= self.max_scroll_y and new_value > old_value)
         up = round(old_value) - target
         if 0 < up <= 2 * self.scrollable_content_region.height:
-            target = self._above_by(old_anchor, up)
+            target = self._line_above(old_anchor, up)
         index, within = self._stack.find(target)
         while index < old_anchor[0]:  # scrolled up into estimated heights: keep the distance to the old anchor
             grown = 0 if self.blocks[index].exact(self._width) else self._measure(index)
@@ -318,7 +318,7 @@ class BlockView(LineView):
         self._hold((index, within))
         self._settle()
 
-    def _above_by(self, anchor: tuple[int, int], lines: int) -> int:
+    def _line_above(self, anchor: tuple[int, int], lines: int) -> int:
         """Return the line `lines` above an anchor, measuring the blocks between: a page up must not skip lines."""
         last, within = anchor
         index = last

@@ -48,7 +48,7 @@ class Columns(Horizontal):
         """Whether there is room for two columns."""
         return self.app.size.width >= WIDE
 
-    # --- what shows ---
+    # --- what is shown ---
 
     def load_older(self, items: list[Item], older: int) -> None:
         """Replace the items, of which the first `older` were not loaded before."""
@@ -149,7 +149,7 @@ class Columns(Horizontal):
         self.close_over()
         self.screen.set_focus(self.home)
 
-    def takes(self, event: events.Key) -> bool:
+    def handle_key_in_tree(self, event: events.Key) -> bool:
         """Leave the tree on Esc, or on a letter, which goes to the composer; return whether the key was handled.
 
         The focus moves before the next key is handled, to keep the order of keys.

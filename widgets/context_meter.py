@@ -37,7 +37,7 @@ class ContextPanel(Panel):
         self.view = view
 
     def closes(self, event: events.Key) -> bool:
-        """The key that opens the panel also closes it."""
+        """Return True also for the key that opens the panel."""
         return super().closes(event) or event.key in keymap.current().keys["context"]
 
     def on_mount(self) -> None:
@@ -46,7 +46,7 @@ class ContextPanel(Panel):
         self.set_interval(1.0, lambda: self.query_one("#body", LinesView).relayout())
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """Parts, totals, facts."""
+        """Paint parts, totals and facts."""
         view = self.view
         if view.context_used is None:
             lines = wrap([(self._requests_text(), styles.muted)], width)
@@ -76,7 +76,7 @@ class ContextPanel(Panel):
             *((name, PART_LABELS[name]) for name in PART_LABELS),
             *((name, name) for name in parts if name not in PART_LABELS),
         ]
-        return [self._bar(words, parts[name], styles.accent, width, styles) for name, words in named if name in parts]
+        return [self._bar(label, parts[name], styles.accent, width, styles) for name, label in named if name in parts]
 
     def _totals(self, width: int, styles: TextStyles) -> list[Line]:
         used, limit = self.view.context_used or 0, self.view.context_limit
@@ -91,8 +91,8 @@ class ContextPanel(Panel):
         """Paint label, bar, tokens, and the share of the window, or of the used tokens if its size is unknown."""
         total = self.view.context_limit or self.view.context_used or 1
         share = min(1.0, count / total)
-        about = "~" if self.view.context_estimated else ""
-        figures = f"{about + format(count, ','):>11}{_percent(share):>7}"
+        prefix = "~" if self.view.context_estimated else ""
+        figures = f"{prefix + format(count, ','):>11}{_percent(share):>7}"
         cells = max(0, min(40, width - NAME_WIDTH - len(figures)))
         bar = share_bar(share, cells, style, styles)
         return line((f"{one_line(name, NAME_WIDTH):<{NAME_WIDTH}}", styles.text), *bar, (figures, styles.text))

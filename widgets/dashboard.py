@@ -18,19 +18,19 @@ from widgets.panel import Panel
 from widgets.styled_text import Line, Span, TextStyles, beside, fit, hanging, line, share_bar, width_of, wrap
 
 KEYS = Keys("statistics")
-COLUMNS = 92
+TWO_COLUMN_WIDTH = 92
 """Width from which two columns are used."""
-NAME, VALUE, BAR, BAR_SMALL = 14, 7, 12, 8
+NAME, VALUE, LONG_BAR, SHORT_BAR = 14, 7, 12, 8
 """Widths of the parts of a row."""
-WIDE = 60
+LONG_BAR_WIDTH = 60
 """Width from which long bars are used."""
-NAME_MAX = 24
-DAYS = 60
+MAX_NAME = 24
+MAX_DAYS = 60
 """Maximum days of a curve."""
-ROWS = 12
+MAX_ROWS = 12
 """Maximum rows of a section or table."""
 STEPS = "▁▂▃▄▅▆▇█"
-NOTHING = "No session has run a task yet. Statistics appear here after the first run."
+NO_RUNS = "No session has run a task yet. Statistics appear here after the first run."
 
 
 class Dashboard(Panel):
@@ -50,9 +50,9 @@ class Dashboard(Panel):
         self.tally, self.notes = tally, notes
         self._repaint()
 
-    def advance(self, done: int, of: int) -> None:
-        """Show that `done` of `of` sessions were read."""
-        self.progress = (done, of)
+    def advance(self, done: int, total: int) -> None:
+        """Show that `done` of `total` sessions were read."""
+        self.progress = (done, total)
         if self.tally is None:
             self._repaint()
 
@@ -85,28 +85,27 @@ class Dashboard(Panel):
         title: list[Span] = [("Statistics", styles.heading)]
         if self.tally is not None and self.tally.total.runs:
             tally = self.tally
-            words = [
+            parts = [
                 pluralize(tally.sessions, "session"),
                 pluralize(tally.total.runs, "run"),
                 report.format_date_range(tally),
             ]
             room = width - width_of(title) - 2
-            while len(words) > 1 and cell_len(_side_by_side(words)) > room:
-                words.pop(0)
-            title.append(("  " + fit(_side_by_side(words), room), styles.muted))
+            while len(parts) > 1 and cell_len(_joined(parts)) > room:
+                parts.pop(0)
+            title.append(("  " + fit(_joined(parts), room), styles.muted))
         return [line(*title)]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Curves, sections, tables, notes."""
         tally = self.tally
         if tally is None:
-            done, of = self.progress
-            return [
-                line((f"reading the journals … {done:,} of {of:,}" if of else "reading the journals …", styles.muted))
-            ]
+            done, total = self.progress
+            count = f" {done:,} of {total:,}" if total else ""
+            return [line((f"reading the journals …{count}", styles.muted))]
         notes = [note_line for text in self.notes for note_line in _note(text, width, styles)]
         if not tally.total.runs:
-            return [*wrap([(NOTHING, styles.muted)], width), *notes]
+            return [*wrap([(NO_RUNS, styles.muted)], width), *notes]
         lines = [*curves(tally, width, styles), *_sections(tally, width, styles)]
         for table in (report.model_table(tally), report.prompt_table(tally)):
             if table.rows:
@@ -114,8 +113,8 @@ class Dashboard(Panel):
         return [*lines, *([Line([])] if notes else []), *notes]
 
 
-def _side_by_side(words: Iterable[str]) -> str:
-    return " · ".join(word for word in words if word)
+def _joined(parts: Iterable[str]) -> str:
+    return " · ".join(part for part in parts if part)
 
 
 def _note(text: str, width: int, styles: TextStyles) -> list[Line]:
@@ -127,7 +126,7 @@ def _note(text: str, width: int, styles: TextStyles) -> list[Line]:
 
 def curves(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     """Paint curves by day, the latest day on the right; empty for less than two days."""
-    days = _days(tally.days, min(DAYS, width - NAME - 2 * VALUE - 2))
+    days = _days(tally.days, min(MAX_DAYS, width - NAME - 2 * VALUE - 2))
     if len(days) < 2:
         return []
     runs = [day.runs for day in days]
@@ -139,8 +138,8 @@ def curves(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
         ("tokens a day", spark(tokens), f"most {format_count(max(tokens))}", styles.accent),
     )
     lines = [
-        line((f"{name:<{NAME}}", styles.text), (curve, style), (f"  {says}", styles.muted))
-        for name, curve, says, style in rows
+        line((f"{name:<{NAME}}", styles.text), (curve, style), (f"  {note}", styles.muted))
+        for name, curve, note, style in rows
     ]
     return [*lines, Line([])]  # fmt: skip
 
@@ -180,10 +179,10 @@ def spark(values: Sequence[float | None], maximum: float | None = None) -> str:
 def _sections(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     """Paint the sections in one column, or in two of similar height."""
     sections = list(report.fact_sections(tally))
-    if width < COLUMNS:
+    if width < TWO_COLUMN_WIDTH:
         return _column(sections, width, styles)
     half = (width - 4) // 2
-    sizes = [min(len(facts), ROWS) + 2 for _name, facts in sections]
+    sizes = [min(len(facts), MAX_ROWS) + 2 for _name, facts in sections]
     split = min(range(len(sizes) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
     left, right = _column(sections[:split], half, styles), _column(sections[split:], half, styles)
     return beside([left, right], [half + 4], [], styles)
@@ -194,11 +193,11 @@ def _column(sections: Sequence[tuple[str, list[Fact]]], width: int, styles: Text
     for name, facts in sections:
         lines += [Line([])] if lines else []
         lines.append(line((name, styles.muted)))
-        visible = facts[:ROWS]
-        name_width = min(NAME_MAX, max(NAME, *(cell_len(fact.name) + 2 for fact in visible)))
+        visible = facts[:MAX_ROWS]
+        name_width = min(MAX_NAME, max(NAME, *(cell_len(fact.name) + 2 for fact in visible)))
         lines += [_row(fact, name_width, width, styles) for fact in visible]
-        if len(facts) > ROWS:
-            lines.append(line((f"… {len(facts) - ROWS:,} more in `tui-agent stats`", styles.muted)))
+        if len(facts) > MAX_ROWS:
+            lines.append(line((f"… {len(facts) - MAX_ROWS:,} more in `tui-agent stats`", styles.muted)))
     return lines
 
 
@@ -213,7 +212,7 @@ def _row(fact: Fact, name_width: int, width: int, styles: TextStyles) -> Line:
     ]
     room = width - name_width - VALUE - 2
     if fact.share is not None:
-        cells = min(BAR if width >= WIDE else BAR_SMALL, max(0, room))
+        cells = min(LONG_BAR if width >= LONG_BAR_WIDTH else SHORT_BAR, max(0, room))
         bar = styles.accent if fact.good is None else style
         spans += [*share_bar(fact.share, cells, bar, styles), ("  ", styles.text)]
         room -= cells + 2
@@ -227,7 +226,7 @@ def _row(fact: Fact, name_width: int, width: int, styles: TextStyles) -> Line:
 
 def table_lines(table: Table, width: int, styles: TextStyles) -> list[Line]:
     """Paint a table, omitting its last columns if there is no room."""
-    rows = table.rows[:ROWS]
+    rows = table.rows[:MAX_ROWS]
     head = (table.title.lower(), *table.header[1:])
     widths = [max(cell_len(row[at]) for row in (head, *rows)) for at in range(len(head))]
     widths[0] = min(widths[0], max(12, width // 3))
@@ -242,6 +241,6 @@ def table_lines(table: Table, width: int, styles: TextStyles) -> list[Line]:
 
     lines = [line((cells(head), styles.muted))]
     lines += [line((cells(row), styles.text)) for row in rows]
-    if len(table.rows) > ROWS:
-        lines.append(line((f"… {len(table.rows) - ROWS:,} more in `tui-agent stats`", styles.muted)))
+    if len(table.rows) > MAX_ROWS:
+        lines.append(line((f"… {len(table.rows) - MAX_ROWS:,} more in `tui-agent stats`", styles.muted)))
     return lines

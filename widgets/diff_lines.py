@@ -47,18 +47,16 @@ def changed_words(old: str, new: str) -> tuple[Ranges, Ranges]:
     removed_ranges: list[tuple[int, int]] = []
     added_ranges: list[tuple[int, int]] = []
     if not old_words or not new_words:
-        removed_ranges, added_ranges = (
-            [(0, len(old_words))] if old_words else [],
-            [(0, len(new_words))] if new_words else [],
-        )
+        removed_ranges = [(0, len(old_words))] if old_words else []
+        added_ranges = [(0, len(new_words))] if new_words else []
     else:
         for tag, a, b, c, d in difflib.SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes():
             if tag != "equal":
                 removed_ranges += [(a, b)] if b > a else []
                 added_ranges += [(c, d)] if d > c else []
     marked = _marked_ranges(left, head, removed_ranges), _marked_ranges(right, head, added_ranges)
-    same = len(old.strip()) - sum(stop - start for start, stop in marked[0])
-    if same < MIN_COMMON_SHARE * min(len(old.strip()), len(new.strip())):
+    common = len(old.strip()) - sum(stop - start for start, stop in marked[0])
+    if common < MIN_COMMON_SHARE * min(len(old.strip()), len(new.strip())):
         return NO_CHANGES
     return marked
 
@@ -165,12 +163,15 @@ def colored_rows(rows: Sequence[DiffRow], language: str, styles: TextStyles) -> 
             hunk.append(index)
         elif row.sign == "@":
             for side in (" -", " +"):
-                places = [at for at in hunk if rows[at].sign in side]
+                indexes = [row_index for row_index in hunk if rows[row_index].sign in side]
                 painted = highlight(
-                    "\n".join(visible_text(rows[at].text) for at in places), language, styles, limit=MAX_SIDE_CHARACTERS
+                    "\n".join(visible_text(rows[row_index].text) for row_index in indexes),
+                    language,
+                    styles,
+                    limit=MAX_SIDE_CHARACTERS,
                 )
-                if len(painted) == len(places):
-                    colors.update(zip(places, painted, strict=True))
+                if len(painted) == len(indexes):
+                    colors.update(zip(indexes, painted, strict=True))
             hunk = []
     return colors
 
@@ -214,11 +215,11 @@ def _spans(row: DiffRow, style: Style, styles: TextStyles, row_style: RowStyle) 
     spans: list[Span] = [(text, style)]
     if row_style.colors:
         spans = [(part, _token_style(token, style, styles)) for part, token in row_style.colors]
-    if not row_style.words or sum(len(part) for part, _sign_styles in spans) != len(text):
+    if not row_style.words or sum(len(part) for part, _style in spans) != len(text):
         return spans
     word = styles.added_word if row.sign == "+" else styles.removed_word
-    own = Style(color=word.color, bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
-    return overlay(spans, row_style.words, own)
+    word_style = Style(color=word.color, bgcolor=word.bgcolor, bold=word.bold, underline=word.underline)
+    return overlay(spans, row_style.words, word_style)
 
 
 def row_height(row: DiffRow, width: int, number: int) -> int:
@@ -276,10 +277,10 @@ def row_pairs(signs: Sequence[str]) -> list[Pair]:
         removed.clear()
         added.clear()
 
-    before = " "
+    previous = " "
     for index, sign in enumerate(signs):
-        if sign == "\\" and before in "-+":
-            (removed if before == "-" else added).append(index)
+        if sign == "\\" and previous in "-+":
+            (removed if previous == "-" else added).append(index)
             continue
         if sign == "+":
             added.append(index)
@@ -290,7 +291,7 @@ def row_pairs(signs: Sequence[str]) -> list[Pair]:
         else:
             flush()
             pairs.append(Pair(index, None if sign in "@!\\" else index))
-        before = sign
+        previous = sign
     flush()
     return pairs
 

@@ -68,7 +68,7 @@ class DiffView(ListView[Pair]):
         self._characters = sum(len(row.text) for row in self._lines)
         texts = [visible_text(row.text) if row.sign in "+-" else "" for row in self._lines]
         self._signs = [row.sign for row in self._lines]
-        self._words = WordMarks(texts, self._signs)
+        self._word_marks = WordMarks(texts, self._signs)
 
     # --- what is shown ---
 
@@ -81,9 +81,9 @@ class DiffView(ListView[Pair]):
             self.scroll_to(y=min(top, self.max_scroll_y), animate=False)
         self.refresh(layout=True)
 
-    def leave_out(self, places: Iterable[int]) -> None:
+    def leave_out(self, hunks: Iterable[int]) -> None:
         """Set the excluded hunks."""
-        self._left_out = frozenset(places)
+        self._left_out = frozenset(hunks)
         self.repaint_lines()
 
     @property
@@ -92,41 +92,41 @@ class DiffView(ListView[Pair]):
         return self._split
 
     @split.setter
-    def split(self, wanted: bool) -> None:
-        if wanted != self._split:
-            top = self._hunk_at(self.scroll_offset.y)
-            self._split = wanted
+    def split(self, enabled: bool) -> None:
+        if enabled != self._split:
+            top = self._row_at(self.scroll_offset.y)
+            self._split = enabled
             self._update_rows()
             self._scroll_to_row(top)
             self.refresh(layout=True)
 
     @property
-    def beside(self) -> bool:
+    def side_by_side(self) -> bool:
         """Whether there is room for the requested side-by-side layout."""
         return self._split and self.columns >= MIN_SPLIT_COLUMNS
 
     # --- hunks ---
 
-    def hunks_seen(self) -> list[int]:
+    def visible_hunks(self) -> list[int]:
         """Return the hunks that begin in the visible area, otherwise the one that fills it."""
         top = self.scroll_offset.y
-        first, last = self._hunk_at(top), self._hunk_at(top + self.size.height - 1)
-        begun = [row.hunk for row in self._lines[first : last + 1] if row.sign == "@"]
-        return begun or [max(0, row.hunk) for row in self._lines[first : first + 1] or self._lines[-1:]]
+        first, last = self._row_at(top), self._row_at(top + self.size.height - 1)
+        starting = [row.hunk for row in self._lines[first : last + 1] if row.sign == "@"]
+        return starting or [max(0, row.hunk) for row in self._lines[first : first + 1] or self._lines[-1:]]
 
     def go_to(self, hunk: int) -> None:
         """Scroll the beginning of a hunk to the top."""
-        index = next((at for at, row in enumerate(self._lines) if row.hunk == hunk), None)
+        index = next((index for index, row in enumerate(self._lines) if row.hunk == hunk), None)
         if index is not None:
             self._scroll_to_row(index)
 
-    def _hunk_at(self, y: int) -> int:
+    def _row_at(self, y: int) -> int:
         """Return the index of the row at line `y`."""
         unit, _within = self._heights.find(y)
         return self._row_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
 
     def _scroll_to_row(self, index: int) -> None:
-        unit = next((at for at, pair in enumerate(self.rows) if index in pair), None)
+        unit = next((number for number, pair in enumerate(self.rows) if index in pair), None)
         if unit is not None:
             self.scroll_to(y=self._heights.top(unit), animate=False)
 
@@ -157,13 +157,15 @@ class DiffView(ListView[Pair]):
         """Lay out for a new width, keeping the first visible row."""
         if not self.size.width or self.columns == self._width:
             return
-        index = self._hunk_at(self.scroll_offset.y)
+        index = self._row_at(self.scroll_offset.y)
         self._update_rows()
         self._scroll_to_row(index)
 
     def _update_rows(self) -> None:
-        self._width, self._paired = self.columns, self.beside
-        self.set_rows(row_pairs(self._signs) if self._paired else [Pair(at, None) for at in range(len(self._lines))])
+        self._width, self._paired = self.columns, self.side_by_side
+        self.set_rows(
+            row_pairs(self._signs) if self._paired else [Pair(index, None) for index in range(len(self._lines))]
+        )
 
     def row_height(self, pair: Pair, width: int) -> int:
         """See ListView."""
@@ -209,6 +211,6 @@ class DiffView(ListView[Pair]):
     def _row_style(self, index: int) -> RowStyle:
         return RowStyle(
             colors=(self._colors or {}).get(index),
-            words=self._words.of(index),
+            words=self._word_marks.of(index),
             left_out=self._lines[index].hunk in self._left_out,
         )

@@ -264,8 +264,8 @@ class _Renderer:
                 lines.append(Line([]))
             pad = [(" " * room, self.text_styles.text)]
             head = [(mark, self.text_styles.accent)] if room else []
-            copied = (mark if ordered else "- ", " " * len(mark))
-            lines += indent(inner or [Line([])], head, pad, prefix=copied)
+            prefix = (mark if ordered else "- ", " " * len(mark))
+            lines += indent(inner or [Line([])], head, pad, prefix=prefix)
         return lines
 
     # --- text ---

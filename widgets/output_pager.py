@@ -57,11 +57,11 @@ class PagerApi(Protocol):
     def growing(self) -> bool:
         """Whether more output may follow."""
 
-    async def look(self, offset: int, above: int, below: int) -> OutputWindow:
-        """Return at most so many lines above and below an offset; -1 is the end."""
+    async def read_window(self, offset: int, above: int, below: int) -> OutputWindow:
+        """Return at most `above` and `below` lines around an offset; -1 is the end."""
 
-    async def find(self, text: str, offset: int, *, back: bool) -> int | None:
-        """Return the offset of the nearest match after (`back`: before) `offset`; None if there is none."""
+    async def find(self, text: str, offset: int, *, backwards: bool) -> int | None:
+        """Return the offset of the nearest match after (`backwards`: before) `offset`; None if there is none."""
 
     async def line(self, number: int) -> int | None:
         """Return the offset of a line; None while uncounted."""
@@ -76,8 +76,8 @@ class PagerApi(Protocol):
 def highlight_matches(spans: Sequence[Span], needle: str, style: Style) -> list[Span]:
     """Highlight every `needle`, also across spans. Case-sensitive if the needle has capitals."""
     text = "".join(part for part, _style in spans)
-    full_line = lower(text) if needle == needle.lower() else text
-    return overlay(spans, find_all(full_line, needle), style)
+    searched = lower(text) if needle == needle.lower() else text
+    return overlay(spans, find_all(searched, needle), style)
 
 
 def format_size(size: int) -> str:
@@ -104,8 +104,8 @@ class OutputPager(Sheet):
     def __init__(self, source: PagerApi) -> None:
         super().__init__()
         self.source = source
-        self.place, self.part = 0, 0
-        """Offset of the first visible line, and how many of its screen lines are scrolled out above."""
+        self.top_offset, self.top_part = 0, 0
+        """Offset of the first visible line, and how many of its screen lines are above the visible area."""
         self.column = 0
         self.wraps = False
         self.following = True
@@ -162,7 +162,7 @@ class OutputPager(Sheet):
         """Key hints and position."""
         if self._message:
             return [line((fit(one_line(self._message, 300), width), styles.warn))]
-        where = self._position_text()
+        position = self._position_text()
         pairs = [("esc", "back"), (KEYS.label("search"), "search")]
         pairs += [(KEYS.labels("next_match", "previous_match"), "matches")] if self.needle else []
         pairs += [(KEYS.label("wrap"), "cut lines" if self.wraps else "wrap")]
@@ -170,11 +170,11 @@ class OutputPager(Sheet):
         end = "follow" if self.source.growing else "to the end"
         pairs += [] if self.following else [(KEYS.label("bottom"), end)]
         pairs = [pair for pair in [*pairs, (KEYS.label("older"), "other calls")] if pair[0]]
-        while pairs and sum(len(key) + len(move) + 3 for key, move in pairs) + len(where) > width:
+        while pairs and sum(len(key) + len(text) + 3 for key, text in pairs) + len(position) > width:
             pairs.pop()
         spans = list(key_lines(pairs, width, styles)[0].segments)
-        gap = max(1, width - sum(segment.cell_length for segment in spans) - len(where))
-        return [Line([*spans, Segment(" " * gap, styles.text), Segment(where, styles.muted)])]
+        gap = max(1, width - sum(segment.cell_length for segment in spans) - len(position))
+        return [Line([*spans, Segment(" " * gap, styles.text), Segment(position, styles.muted)])]
 
     def _position_text(self) -> str:
         window = self.window
@@ -218,14 +218,14 @@ class OutputPager(Sheet):
 
     async def to_end(self) -> None:
         """Show the end and follow new output."""
-        window = await self.source.look(-1, self._height, 0)
+        window = await self.source.read_window(-1, self._height, 0)
         parts = self._parts(window.above)[-self._height :]
-        self.place, self.part = parts[0] if parts else (0, 0)
+        self.top_offset, self.top_part = parts[0] if parts else (0, 0)
         self.following = True
 
     async def to_home(self) -> None:
         """Show the beginning."""
-        self.place, self.part, self.column, self.following = 0, 0, 0, False
+        self.top_offset, self.top_part, self.column, self.following = 0, 0, 0, False
 
     async def _wait_for_layout(self) -> None:
         """Wait for the next layout, as after hiding the field."""
@@ -239,7 +239,7 @@ class OutputPager(Sheet):
 
     async def go_to_offset(self, offset: int) -> None:
         """Show the line at an offset, with some lines above it."""
-        self.place, self.part, self.following = offset, 0, False
+        self.top_offset, self.top_part, self.following = offset, 0, False
         await self.scroll_lines(-(self._height // 3))
 
     async def scroll_lines(self, by: int) -> None:
@@ -247,21 +247,21 @@ class OutputPager(Sheet):
         height = self._height
         if by < 0:
             self.following = False
-            above = self._parts((await self.source.look(self.place, -by, 0)).above)
-            at = len(above) + self.part + by
-            if at < len(above):
-                self.place, self.part = above[at] if at >= 0 else (0, 0)
+            above = self._parts((await self.source.read_window(self.top_offset, -by, 0)).above)
+            index = len(above) + self.top_part + by
+            if index < len(above):
+                self.top_offset, self.top_part = above[index] if index >= 0 else (0, 0)
             else:
-                self.part = at - len(above)
+                self.top_part = index - len(above)
             return
-        window = await self.source.look(self.place, 0, self.part + by + height + 1)
+        window = await self.source.read_window(self.top_offset, 0, self.top_part + by + height + 1)
         parts = self._parts(window.below)
-        at = self.part + by
-        ended = not window.below or window.below[-1][1] >= window.size
-        if ended and len(parts) - at <= height:
+        index = self.top_part + by
+        at_end = not window.below or window.below[-1][1] >= window.size
+        if at_end and len(parts) - index <= height:
             await self.to_end()
-        elif at < len(parts):
-            self.place, self.part = parts[at]
+        elif index < len(parts):
+            self.top_offset, self.top_part = parts[index]
 
     def _parts(self, rows: Sequence[OutputRow]) -> list[tuple[int, int]]:
         """Return (row offset, part) for each screen line."""
@@ -270,11 +270,11 @@ class OutputPager(Sheet):
     async def _show(self) -> None:
         """Paint the visible lines."""
         height = self._height
-        self.window = window = await self.source.look(self.place, 0, self.part + height)
+        self.window = window = await self.source.read_window(self.top_offset, 0, self.top_part + height)
         lines: list[Line] = []
         self._visible_end = window.size
         for number, row in enumerate(window.below):
-            lines += self._painted(row)[0 if number else self.part :]
+            lines += self._painted(row)[0 if number else self.top_part :]
             if len(lines) >= height:
                 self._visible_end = row[1]
                 break
@@ -291,8 +291,7 @@ class OutputPager(Sheet):
         )
         if self.wraps:
             return chop(spans, width)
-        full_line = line(*spans)
-        strip = Strip(full_line.segments)
+        strip = Strip(line(*spans).segments)
         segments = list(strip.crop(self.column, self.column + width))
         if strip.cell_length > self.column + width:
             segments = [*Strip(segments).crop(0, width - 1), Segment("›", styles.faint)]
@@ -344,7 +343,7 @@ class OutputPager(Sheet):
 
     def _wrap(self) -> None:
         """Toggle wrapping."""
-        self.wraps, self.column, self.part = not self.wraps, 0, 0
+        self.wraps, self.column, self.top_part = not self.wraps, 0, 0
         self.go(self._settle)
 
     def _open_search(self) -> None:
@@ -362,7 +361,7 @@ class OutputPager(Sheet):
             self.go(partial(self._to_line, int(number[1])))
         elif accepted and text:
             self.needle = text
-            self.go(partial(self._match, back=False, here=True))
+            self.go(partial(self._match, backwards=False, new=True))
         elif accepted:
             self.match(False)
 
@@ -373,25 +372,25 @@ class OutputPager(Sheet):
         else:
             await self.go_to_offset(offset)
 
-    def match(self, back: bool) -> None:
+    def match(self, backwards: bool) -> None:
         """Go to the next or previous match."""
         if self.needle:
-            self.go(partial(self._match, back=back))
+            self.go(partial(self._match, backwards=backwards))
 
-    async def _match(self, *, back: bool, here: bool = False) -> None:
-        """Search from the latest match if visible, otherwise from the first visible line."""
+    async def _match(self, *, backwards: bool, new: bool = False) -> None:
+        """Search from the latest match if visible, otherwise from the first visible line; a `new` search includes it."""
         rows = self.window.below
-        start = self._match_offset if any(row[0] == self._match_offset for row in rows) else self.place
+        start = self._match_offset if any(row[0] == self._match_offset for row in rows) else self.top_offset
         next_offset = next((row[1] for row in rows if row[0] == start), start)
-        begin = 0 if here and self.following else start if back or here else next_offset
-        match_offset = await self.source.find(self.needle, begin, back=back)
+        begin = 0 if new and self.following else start if backwards or new else next_offset
+        match_offset = await self.source.find(self.needle, begin, backwards=backwards)
         if match_offset is None:
-            first = await self.source.find(self.needle, self.window.size if back else 0, back=back)
+            first = await self.source.find(self.needle, self.window.size if backwards else 0, backwards=backwards)
             if first is None:
                 self.show_message(f"“{self.needle}” was not found.")
                 return
             match_offset = first
-            self.show_message("Search wrapped to the end." if back else "Search wrapped to the beginning.")
+            self.show_message("Search wrapped to the end." if backwards else "Search wrapped to the beginning.")
         self._match_offset = match_offset
         await self.go_to_offset(match_offset)
 
@@ -424,4 +423,4 @@ ACTIONS: dict[str, Callable[[OutputPager], object]] = {
     "newer": lambda pager: pager.turn(-1),
     "close": lambda pager: pager.dismiss(),
 }
-"""Action → what it does."""
+"""Action → its method."""

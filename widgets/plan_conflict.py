@@ -1,4 +1,4 @@
-"""The agent and you both changed the plan: both texts, and the keys that say which one holds (P4)."""
+"""The conflict dialog: two versions of a plan value, by the agent and by the user, and the keys to choose (P4)."""
 
 from __future__ import annotations
 
@@ -18,35 +18,34 @@ OPTIONS = (
     ("theirs", "theirs: keep the file's text", ""),
     ("both", "both, one after the other", ""),
 )
-"""Actions that decide."""
-ABREAST = 84
-"""Columns from which on the two texts stand side by side."""
+"""Action, its description and no rule, as for `option_lines`."""
+SIDE_BY_SIDE_WIDTH = 84
+"""Width from which the two texts are shown side by side."""
 
 
 class ConflictModal(FittedModal):
-    """Ours, theirs or both. No key is the default, and Enter decides nothing."""
+    """Asks for the agent's text, the file's text, or both. There is no default, and Enter has no function."""
 
     @property
-    def _dispute(self) -> PlanDocConflict:
+    def _conflict(self) -> PlanDocConflict:
         assert self.request.conflict is not None
         return self.request.conflict
 
     # --- what is shown ---
 
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
+        place = make_visible(plan_place_name(self._conflict.where), lookalikes=False)
         lines = wrap([("The agent and you both changed the plan", styles.heading)], width)
-        return lines + wrap(
-            [(make_visible(plan_place_name(self._dispute.where), lookalikes=False), styles.muted)], width
-        )
+        return lines + wrap([(place, styles.muted)], width)
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
-        dispute = self._dispute
-        half = (width - 3) // 2 if width >= ABREAST else width
-        ours = self._text("ours · the agent's text", dispute.ours, half, styles)
-        theirs = self._text("theirs · the text in the file", dispute.theirs, half, styles)
-        if half == width:
+        side_by_side = width >= SIDE_BY_SIDE_WIDTH
+        column_width = (width - 3) // 2 if side_by_side else width
+        ours = self._text("ours · the agent's text", self._conflict.ours, column_width, styles)
+        theirs = self._text("theirs · the text in the file", self._conflict.theirs, column_width, styles)
+        if not side_by_side:
             return [*ours, line(), *theirs]
-        return beside([ours, theirs], [half], [(" ", styles.text), ("│ ", styles.faint)], styles)
+        return beside([ours, theirs], [column_width], [(" ", styles.text), ("│ ", styles.faint)], styles)
 
     @staticmethod
     def _text(title: str, text: str, width: int, styles: TextStyles) -> list[Line]:
@@ -55,16 +54,16 @@ class ConflictModal(FittedModal):
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         lines = option_lines(OPTIONS, lambda action: self.armed, KEYS.label, width, styles)
         pairs = [("esc", "stops the run; nothing is written")]
-        if left := self.body.lines_below:
-            pairs.append((KEYS.arrow_labels("down"), f"{left} more lines"))
+        if hidden := self.body.lines_below:
+            pairs.append((KEYS.arrow_labels("down"), f"{hidden} more lines"))
         return [*lines, line(), *wrap(key_spans(pairs, styles), width)]
 
     # --- keys ---
 
     def process_key(self, event: events.Key) -> None:
-        """One of the three, or a look at the rest."""
+        """Choose a text, or scroll."""
         action = KEYS.action_for(event)
-        if action in {name for name, _text, _rule in OPTIONS}:
+        if action in ("ours", "theirs", "both"):
             self.answer(Answer(verdict="approve", data={"take": action}))
         else:
             self.body.scroll_for(action)

@@ -18,7 +18,7 @@ from tui_agent.text import one_line, pluralize
 from widgets.blocks.plan import LABEL_WIDTH, MIN_CONFIDENCE, plan_lines
 from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
-from widgets.line_view import LinesView
+from widgets.line_view import MAX_MOVE, LinesView
 from widgets.request_view import Body, RequestPanel
 from widgets.styled_text import (
     Line,
@@ -49,20 +49,23 @@ class StepsEditor:
 
     def __init__(self, plan: InstructionPlan) -> None:
         self.plan = plan
-        self.row = 0
+        self.cursor = 0
+        """Index of the current row."""
 
     @property
     def rows(self) -> list[StepRow]:
         """All editable rows in order."""
-        found = [StepRow(index, field) for index in range(len(self.plan.steps)) for field in STEP_FIELDS]
-        return [*found, StepRow(-1, "command")]
+        steps = range(len(self.plan.steps))
+        return [*(StepRow(index, field) for index in steps for field in STEP_FIELDS), StepRow(-1, "command")]
 
     @property
-    def now(self) -> StepRow:
-        """The row with the cursor."""
-        rows = self.rows
-        self.row = max(0, min(self.row, len(rows) - 1))
-        return rows[self.row]
+    def current(self) -> StepRow:
+        """The row at the cursor."""
+        return self.rows[self.cursor]
+
+    def move_cursor(self, by: int) -> None:
+        """Move the cursor by a number of rows, at most to either end."""
+        self.cursor = max(0, min(self.cursor + by, len(self.plan.steps) * len(STEP_FIELDS)))
 
     def text(self, row: StepRow) -> str:
         """Return the text of a row."""
@@ -78,54 +81,54 @@ class StepsEditor:
         elif text or row.field != "description":
             steps = list(self.plan.steps)
             steps[row.step] = replace(steps[row.step], **{row.field: text})
-            self._set(steps)
+            self._set_steps(steps)
 
-    def move(self, direction: int) -> bool:
+    def move_step(self, direction: int) -> bool:
         """Move the current step up or down; return False at the end."""
-        index, steps = self.now.step, list(self.plan.steps)
+        index, steps = self.current.step, list(self.plan.steps)
         other = index + direction
         if index < 0 or not 0 <= other < len(steps):
             return False
         steps[index], steps[other] = steps[other], steps[index]
-        self.row += direction * len(STEP_FIELDS)
-        self._set(steps)
+        self._set_steps(steps)
+        self.move_cursor(direction * len(STEP_FIELDS))
         return True
 
-    def drop(self) -> bool:
+    def drop_step(self) -> bool:
         """Remove the current step; return False if it is the only one."""
-        index, steps = self.now.step, list(self.plan.steps)
+        index, steps = self.current.step, list(self.plan.steps)
         if index < 0 or len(steps) < 2:
             return False
         del steps[index]
-        self._set(steps)
-        self.row = min(index, len(steps) - 1) * len(STEP_FIELDS)
+        self._set_steps(steps)
+        self.cursor = min(index, len(steps) - 1) * len(STEP_FIELDS)
         return True
 
-    def add(self) -> None:
+    def add_step(self) -> None:
         """Insert an empty step after the current one and select it."""
-        index = self.now.step
-        index = len(self.plan.steps) if index < 0 else index + 1
         steps = list(self.plan.steps)
+        index = self.current.step + 1 or len(steps)
         steps.insert(index, PlanStep(number=0, description=""))
-        self._set(steps)
-        self.row = index * len(STEP_FIELDS)
+        self._set_steps(steps)
+        self.cursor = index * len(STEP_FIELDS)
 
-    def tidy(self) -> None:
+    def remove_empty_steps(self) -> None:
         """Remove steps without a description."""
         steps = [step for step in self.plan.steps if step.description]
         if len(steps) < len(self.plan.steps):
-            self._set(steps)
+            self._set_steps(steps)
 
-    def _set(self, steps: list[PlanStep]) -> None:
+    def _set_steps(self, steps: list[PlanStep]) -> None:
         numbered = tuple(replace(step, number=number) for number, step in enumerate(steps, start=1))
         self.plan = replace(self.plan, steps=numbered)
+        self.move_cursor(0)  # stay within the rows
 
 
+State: TypeAlias = Literal["review", "list", "field", "reason"]
 LABELS = {"expected": "expect", "fallback": "if not", "command": "check $"}
-REVIEW, STEPS = Keys("review"), Keys("steps")
+REVIEW_KEYS, STEP_KEYS = Keys("review"), Keys("steps")
 ALTERNATIVE_KEYS = ("1", "2", "3", "4", "5")
-"""Keys that choose an alternative."""
-MOVES = {"up": -1, "down": 1, "top": -(10**6), "bottom": 10**6}
+CURSOR_MOVES = {"up": -1, "down": 1, "top": -MAX_MOVE, "bottom": MAX_MOVE}
 INDENT = 3
 """Indentation of the fields of a step, in cells."""
 
@@ -133,40 +136,40 @@ INDENT = 3
 class PlanReview(RequestPanel):
     """Shows the plan, or its rows while it is edited; an input overlays the row being typed."""
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         assert self.request.proposal is not None
         self.proposal = self.request.proposal
-        self.edit = StepsEditor(self._restored("plan", self.proposal.plan))
-        self.state: Literal["look", "list", "field", "reason"] = "look"
+        self.editor = StepsEditor(self._restored("plan", self.proposal.plan))
+        self.state: State = "review"
         self._row: StepRow | None = None
         """The row that the input edits."""
-        self._typed = ""
-        """The initial text of the input."""
+        self._initial_text = ""
+        """The text with which the input was opened."""
+        self._head = LinesView(self._paint_head, id="dock-head")
+        self._body = Body(self._paint_body, id="plan-body")
+        self._input = LineInput(id="plan-input")
+        self._reason = LineInput(id="plan-reason", placeholder="why not? the model reads your reason")
+        self._input.display = self._reason.display = False
 
     # --- what is shown ---
 
     def compose(self) -> ComposeResult:
         """Head, plan with the input over it, reason, keys."""
-        yield LinesView(self._head, id="dock-head")
+        yield self._head
         with Container(id="plan-place"):
-            yield Body(self._body, id="plan-body")
-            yield self._hidden(LineInput(id="plan-input"))
-        yield self._hidden(LineInput(id="plan-reason", placeholder="why not? the model reads your reason"))
+            yield self._body
+            yield self._input
+        yield self._reason
         yield LinesView(self.paint_keys, id="dock-keys")
-
-    @staticmethod
-    def _hidden(field: LineInput) -> LineInput:
-        field.display = False
-        return field
 
     @property
     def edited(self) -> bool:
         """Whether the plan differs from the proposal."""
-        return self.edit.plan != self.proposal.plan
+        return self.editor.plan != self.proposal.plan
 
-    def _head(self, width: int, styles: TextStyles) -> list[Line]:
-        plan, proposal = self.edit.plan, self.proposal
+    def _paint_head(self, width: int, styles: TextStyles) -> list[Line]:
+        plan, proposal = self.editor.plan, self.proposal
         name = "New plan after the failure" if proposal.recovery else "Plan"
         left: list[Span] = [(name, styles.heading), (f" · {pluralize(len(plan.steps), 'step')}", styles.muted)]
         left += [(" · edited", styles.accent)] if self.edited else []
@@ -174,19 +177,19 @@ class PlanReview(RequestPanel):
         left += [(" · from cache", styles.muted)] if proposal.cached else []
         style = styles.warn if plan.confidence < MIN_CONFIDENCE else styles.muted
         lines = [justified_line(left, [(f"confidence {plan.confidence:.0%}", style)], width, styles)]
-        if proposal.fallback and self.state == "look":
+        if proposal.fallback and self.state == "review":
             lines += wrap([("No valid plan was produced: this is the request as one step.", styles.warn)], width)[:2]
         return lines
 
-    def _body(self, width: int, styles: TextStyles) -> list[Line]:
-        if self.state in ("look", "reason"):
-            return plan_lines(self.edit.plan, width, styles)
-        return [self._paint_row(index, row, width, styles) for index, row in enumerate(self.edit.rows)]
+    def _paint_body(self, width: int, styles: TextStyles) -> list[Line]:
+        if self.state in ("review", "reason"):
+            return plan_lines(self.editor.plan, width, styles)
+        return [self._paint_row(index, row, width, styles) for index, row in enumerate(self.editor.rows)]
 
     def _paint_row(self, index: int, row: StepRow, width: int, styles: TextStyles) -> Line:
-        text = self.edit.text(row)
+        text = self.editor.text(row)
         if row.field == "description":
-            step = self.edit.plan.steps[row.step]
+            step = self.editor.plan.steps[row.step]
             head: list[Span] = [(f"{step.number:>2} ", styles.accent)]
             marks: list[Span] = [(f"  {one_line(step.tool, 40)}", styles.muted)] if step.tool else []
             marks += [(f"  unsure {step.confidence:.0%}", styles.warn)] if step.confidence < MIN_CONFIDENCE else []
@@ -195,34 +198,32 @@ class PlanReview(RequestPanel):
         style = styles.text if row.field in ("description", "command") else styles.muted
         room = width - width_of(head) - width_of(marks)
         body: Span = (fit(text, max(1, room)), style) if text else ("—", styles.faint)
-        if index != self.edit.row:
+        if index != self.editor.cursor:
             return line(*head, body, *marks)
         return highlighted_line([*head, body, *marks], styles)
 
     def _repaint_all(self) -> None:
-        """Repaint all parts."""
         if not self.is_complete:
             return
-        for name in ("#dock-head", "#plan-body", "#dock-keys"):
-            self.query_one(name, LinesView).relayout()
+        self._head.relayout()
+        self._body.relayout()
+        self.repaint_keys()
         if self.state in ("list", "field"):
             self.call_after_refresh(self._show_row)
 
     def _show_row(self) -> None:
-        if not self.is_complete:
-            return
-        body = self.query_one("#plan-body", Body)
-        body.scroll_to_region(Region(0, self.edit.row, 1, 1), animate=False, force=True)
-        self._place_input()
+        """Scroll to the current row."""
+        if self.is_complete:
+            self._body.scroll_to_region(Region(0, self.editor.cursor, 1, 1), animate=False, force=True)
+            self._place_input()
 
     def _place_input(self) -> None:
         """Move the input over its row."""
         if self._row is None or not self.is_complete:
             return
-        body, field = self.query_one("#plan-body", Body), self.query_one("#plan-input", LineInput)
         left = INDENT if self._row.field == "description" else INDENT + LABEL_WIDTH
-        field.styles.offset = (left, self.edit.row - int(body.scroll_offset.y))
-        field.styles.width = max(4, body.columns - left)
+        self._input.styles.offset = (left, self.editor.cursor - int(self._body.scroll_offset.y))
+        self._input.styles.width = max(4, self._body.columns - left)
 
     def on_resize(self) -> None:
         """Reposition the input and update the key hints."""
@@ -236,72 +237,69 @@ class PlanReview(RequestPanel):
         if self.state == "field":
             return [("enter", "save"), ("tab", "next"), ("esc", "leave the field")]
         if self.state == "list":
-            moves = STEPS.labels("move_up", "move_down")
-            pairs = [*STEPS.hints([("reword", "reword")]), (moves, "move")]
-            return [*pairs, *STEPS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
-        others = len(self.proposal.plan.alternatives[:5])
-        pairs = REVIEW.hints([("approve", "approve" + " as edited" * self.edited), ("edit", "edit")])
-        pairs += [("1" if others == 1 else f"1–{others}", "alternatives")] if others else []
-        pairs += REVIEW.hints([("reject", "reject")])
-        body = self.query_one("#plan-body", Body)
-        if left := body.lines_below:
-            pairs.append((REVIEW.arrow_labels("down"), f"{left} more line{'s' * (left > 1)}"))
+            moves = STEP_KEYS.labels("move_up", "move_down")
+            pairs = [*STEP_KEYS.hints([("reword", "reword")]), (moves, "move")]
+            return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
+        count = len(self.proposal.plan.alternatives[:5])
+        pairs = REVIEW_KEYS.hints([("approve", "approve as edited" if self.edited else "approve"), ("edit", "edit")])
+        pairs += [("1" if count == 1 else f"1–{count}", "alternatives")] if count else []
+        pairs += REVIEW_KEYS.hints([("reject", "reject")])
+        if left := self._body.lines_below:
+            pairs.append((REVIEW_KEYS.arrow_labels("down"), f"{left} more line{'s' * (left > 1)}"))
         return [*pairs, ("esc", "stops the run")]
 
     # --- keys ---
 
     def process_key(self, event: events.Key) -> bool:
         """Handle a key by state; only the listed keys decide."""
-        if self.state in ("field", "reason"):
-            return self._handle_late_key(event)
         if self.state == "list":
-            return self._handle_list_action(STEPS.action_for(event))
-        if event.key in ALTERNATIVE_KEYS:
-            return self._choose_alternative(int(event.key))
-        return self._handle_review_action(REVIEW.action_for(event))
-
-    def _handle_late_key(self, event: events.Key) -> bool:
-        """Handle a key that was pressed before the field opened."""
-        field = self.query_one("#plan-input" if self.state == "field" else "#plan-reason", LineInput)
-        if event.key == "enter" and self.state == "field":
+            return self._handle_list_action(STEP_KEYS.action_for(event))
+        if self.state == "review":
+            if event.key in ALTERNATIVE_KEYS:
+                return self._choose_alternative(int(event.key) - 1)
+            return self._handle_review_action(REVIEW_KEYS.action_for(event))
+        if self.state == "reason":  # in this and the last case, the key was pressed before the field had the focus
+            self._reason.press(event)
+        elif event.key == "enter":
             self._close_field()
         else:
-            field.press(event)
+            self._input.press(event)
         return True
 
-    def _choose_alternative(self, number: int) -> bool:
-        if there := number <= len(self.proposal.plan.alternatives):
-            self.answer(Answer(verdict="approve", data={"alternative": number - 1}))
-        return there
+    def _choose_alternative(self, index: int) -> bool:
+        exists = index < len(self.proposal.plan.alternatives)
+        if exists:
+            self.answer(Answer(verdict="approve", data={"alternative": index}))
+        return exists
 
     def _handle_review_action(self, action: str) -> bool:
         match action:
             case "approve":
-                data = {"plan": msgspec.to_builtins(self.edit.plan), "edited": True} if self.edited else None
+                data = {"plan": msgspec.to_builtins(self.editor.plan), "edited": True} if self.edited else None
                 self.answer(Answer(verdict="approve", data=data))
             case "edit":
                 self._enter("list")
             case "reject":
                 self._enter("reason")
-            case _ if self.query_one("#plan-body", Body).scroll_for(action):
+            case _ if self._body.scroll_for(action):
                 self.call_after_refresh(self.repaint_keys)
             case _:
                 return False
         return True
 
     def _handle_list_action(self, action: str) -> bool:
-        edit = self.edit
-        if action in MOVES:
-            edit.row = max(0, min(len(edit.rows) - 1, edit.row + MOVES[action]))
+        editor = self.editor
+        if action in CURSOR_MOVES:
+            editor.move_cursor(CURSOR_MOVES[action])
             self._repaint_all()
             return True
         match action:
             case "move_up" | "move_down":
-                edit.move(-1 if action == "move_up" else 1)
+                editor.move_step(-1 if action == "move_up" else 1)
             case "drop":
-                edit.drop()
+                editor.drop_step()
             case "add":
-                edit.add()
+                editor.add_step()
                 self._open_field()
             case "reword":
                 self._open_field()
@@ -312,86 +310,82 @@ class PlanReview(RequestPanel):
         return True
 
     def escape(self) -> None:
-        """Out of the list; from there, stop the run."""
+        """Close the field or the list; otherwise stop the run."""
         if self.state == "field":
             self._close_field()
-        elif self.state == "look":
+        elif self.state == "review":
             self.interrupt()
         else:
-            self._enter("look")
+            self._enter("review")
             self.disarm()
 
-    def _enter(self, state: Literal["look", "list", "field", "reason"]) -> None:
+    def _enter(self, state: State) -> None:
         self.state = state
-        reason = self.query_one("#plan-reason", LineInput)
-        reason.display = state == "reason"
-        body = self.query_one("#plan-body", Body)
-        body.reserved_lines = 2 if state == "reason" else 0
-        body.refresh(layout=True)
+        self._reason.display = state == "reason"
+        self._body.reserved_lines = 2 if state == "reason" else 0
+        self._body.refresh(layout=True)
         if state == "reason":
-            self.screen.set_focus(reason)
+            self.screen.set_focus(self._reason)
         self._repaint_all()
 
     # --- the fields ---
 
     def _open_field(self) -> None:
-        self._row = self.edit.now
-        field = self.query_one("#plan-input", LineInput)
+        """Edit the current row in the input."""
+        self._row = self.editor.current
         self.state = "field"
-        field.value = self._typed = strip_untypable(self.edit.text(self._row))
-        field.cursor_position = len(field.value)
-        field.display = True
-        self.screen.set_focus(field)
+        self._input.value = self._initial_text = strip_untypable(self.editor.text(self._row))
+        self._input.cursor_position = len(self._input.value)
+        self._input.display = True
+        self.screen.set_focus(self._input)
         self._repaint_all()
 
     def _close_field(self) -> None:
-        field = self.query_one("#plan-input", LineInput)
         if self._row is not None:
-            if field.value != self._typed:
-                self.edit.write(self._row, field.value)
+            if self._input.value != self._initial_text:
+                self.editor.write(self._row, self._input.value)
             self._row = None
-            self.edit.tidy()
-        field.display = False
+            self.editor.remove_empty_steps()
+        self._input.display = False
         self.state = "list"
         self.regain_focus()
         self.schedule_save()
         self._repaint_all()
 
     def handle_field_key(self, event: events.Key) -> bool:
-        """Esc and Tab; nothing that is typed decides."""
+        """Handle Esc and the keys that go to another row; no other key has a function in a field."""
         if event.key == "escape":
             if self.state == "field":
                 self._close_field()
             else:
-                self._enter("look")
+                self._enter("review")
                 self.focus()
             return True
         if event.key in ("tab", "shift+tab", "up", "down") and self.state == "field":
-            step = -1 if event.key in ("shift+tab", "up") else 1
             self._close_field()
-            self.edit.row = max(0, min(len(self.edit.rows) - 1, self.edit.row + step))
+            self.editor.move_cursor(-1 if event.key in ("shift+tab", "up") else 1)
             self._open_field()
             return True
         return event.key == "tab"
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter takes the text; in the reason it rejects."""
+        """Close the field, or reject with the reason."""
         event.stop()
-        if event.input.id == "plan-reason":
+        if event.input is self._reason:
             self.answer(Answer(verdict="reject", text=event.value.strip()))
         else:
             self._close_field()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """What is typed survives a crash."""
+        """Save the draft."""
         event.stop()
         if self.state == "field":
             self.schedule_save()
 
     def draft_data(self) -> dict[str, Any]:
-        """The plan with what stands in the input."""
-        edit = StepsEditor(self.edit.plan)
+        """Return the plan with the text in the input."""
+        editor = StepsEditor(self.editor.plan)
         if self._row is not None:
-            edit.write(self._row, self.query_one("#plan-input", LineInput).value)
-        edit.tidy()
-        return {"plan": msgspec.to_builtins(edit.plan)}
+            editor.write(self._row, self._input.value)
+        editor.remove_empty_steps()
+        return {"plan": msgspec.to_builtins(editor.plan)}

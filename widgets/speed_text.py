@@ -24,10 +24,11 @@ def reading_progress(view: SessionView, now: float) -> str:
         return ""
     rate, fresh = view.reading_rate, reply.new_tokens
     if reply.tokens_read is not None:
-        since = (rate or 0.0) * max(0.0, now - reply.read_at)  # the server reports only after each batch
-        if since < ROUNDING_STEP:
+        unreported = (rate or 0.0) * max(0.0, now - reply.read_at)  # the server reports only after each batch
+        if unreported < ROUNDING_STEP:
             return f"reading {reply.tokens_read:,} of {reply.prompt_tokens:,} tokens"
-        done = min(int(reply.tokens_read + since), int(0.99 * reply.prompt_tokens)) // ROUNDING_STEP * ROUNDING_STEP
+        estimate = min(int(reply.tokens_read + unreported), int(0.99 * reply.prompt_tokens))
+        done = estimate // ROUNDING_STEP * ROUNDING_STEP
         return f"reading about {max(done, reply.tokens_read):,} of {reply.prompt_tokens:,} tokens"
     if not rate or fresh is None or fresh < MIN_READING_SECONDS * rate:
         return ""
@@ -54,9 +55,9 @@ def _growth(reply: ReplyItem, phase: str) -> tuple[float | None, int]:
 def last_reply_speed(view: SessionView) -> str:
     """Return a short text about the last reply; empty if the server reported no times."""
     rate, share = speed.generation_rate(view.usage), speed.cached_share(view.usage)
-    words = [f"written at {speed.format_rate(rate)}"] if rate else []
-    words += [f"{share:.0%} of the prompt from the cache"] if share and words else []
-    return " · ".join(words)
+    parts = [f"written at {speed.format_rate(rate)}"] if rate else []
+    parts += [f"{share:.0%} of the prompt from the cache"] if share and parts else []
+    return " · ".join(parts)
 
 
 def speed_facts(view: SessionView) -> list[tuple[str, str]]:
@@ -65,11 +66,11 @@ def speed_facts(view: SessionView) -> list[tuple[str, str]]:
     prompt, read, share = speed.total_prompt_tokens(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)
     rate = speed.prompt_rate(usage, view.reading_rate)
     if prompt and (share is not None or rate):
-        words = [f"{prompt:,} tokens"]
+        parts = [f"{prompt:,} tokens"]
         if share is not None:
-            words += [f"{read:,} read", f"{share:.0%} from the server's cache"]
-        words += [speed.format_rate(rate)] if rate else []
-        facts.append(("last request", ", ".join(words)))
+            parts += [f"{read:,} read", f"{share:.0%} from the server's cache"]
+        parts += [speed.format_rate(rate)] if rate else []
+        facts.append(("last request", ", ".join(parts)))
     if written := speed.generation_rate(usage):
         facts.append(("last reply", f"{usage.completion_tokens:,} tokens, {speed.format_rate(written)}"))
     return facts

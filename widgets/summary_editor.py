@@ -14,6 +14,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Grid
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -30,30 +31,32 @@ from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, j
 KEYS = Keys("summary")
 MADE, REJECTED = "+", "-"
 """Prefixes of the lines with decisions."""
-ABOUT = re.compile(r"\s(?:—|–|--?)\s")
+REASON_SEPARATOR = re.compile(r"\s(?:—|–|--?)\s")
 """Separates a decision from its reason."""
 
 
 class Ticks(LinesView, can_focus=True):
     """A checklist of criteria: up and down move, Space toggles."""
 
+    class Changed(Message):
+        """A criterion was toggled."""
+
     def __init__(self, criteria: Sequence[CriterionChange], *, id: str | None = None) -> None:
         super().__init__(self._paint, id=id)
         self.criteria = list(criteria)
-        self.index = 0
+        self.cursor = 0
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
-        return [self._row(index, width, styles) for index in range(len(self.criteria))]
+        return [self._paint_row(index, width, styles) for index in range(len(self.criteria))]
 
-    def _row(self, index: int, width: int, styles: TextStyles) -> Line:
+    def _paint_row(self, index: int, width: int, styles: TextStyles) -> Line:
         criterion = self.criteria[index]
         mark: Span = ("[x] ", styles.ok) if criterion.completed else ("[ ] ", styles.muted)
         new: list[Span] = [("  new", styles.accent)] if criterion.added else []
-        text = one_line(criterion.description, 1_000) + (
-            f" · {one_line(criterion.notes, 500)}" if criterion.notes else ""
-        )
+        text = one_line(criterion.description, 1_000)
+        text += f" · {one_line(criterion.notes, 500)}" if criterion.notes else ""
         spans: list[Span] = [mark, (fit(text, max(1, width - 4 - 5 * len(new))), styles.text), *new]
-        return highlighted_line(spans, styles) if self.has_focus and index == self.index else line(*spans)
+        return highlighted_line(spans, styles) if self.has_focus and index == self.cursor else line(*spans)
 
     def on_focus(self) -> None:
         """Show the cursor."""
@@ -66,13 +69,13 @@ class Ticks(LinesView, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """Move or toggle; at the ends the arrows leave the field."""
         moves = {"up": -1, "down": 1}
-        index = self.index + moves.get(event.key, 0)
+        index = self.cursor + moves.get(event.key, 0)
         if event.key in moves and 0 <= index < len(self.criteria):
-            self.index = index
+            self.cursor = index
         elif KEYS.action_for(event) == "tick":
-            criterion = self.criteria[self.index]
-            self.criteria[self.index] = msgspec.structs.replace(criterion, completed=not criterion.completed)
-            self.post_message(Input.Changed(Input(), ""))
+            criterion = self.criteria[self.cursor]
+            self.criteria[self.cursor] = msgspec.structs.replace(criterion, completed=not criterion.completed)
+            self.post_message(self.Changed())
         else:
             return
         event.stop()
@@ -85,82 +88,74 @@ class SummaryEditor(RequestPanel):
 
     BINDINGS: ClassVar[list[BindingType]] = [*context_bindings("summary", {"accept": "accept", "discard": "discard"})]
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        offer = self.request.summary
-        assert offer is not None
-        self.offered = offer.summary
-        self.by = offer.by
-        self.start = self._restored("summary", self.offered)
-        self._discarding = False
-        """The discard key was pressed once."""
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        assert self.request.summary is not None
+        self.proposed = self.request.summary.summary
+        self._by_program = self.request.summary.by == "program"
+        self._discard_pressed = False
+        summary = self._restored("summary", self.proposed)
+        self._head = LinesView(self._paint_head, id="dock-head")
+        self._action = _line_input(summary.action, "what was done", "action")
+        self._details = _text_area(summary.details, "details")
+        self._result = _line_input(summary.result, "outcome", "result")
+        self._ticks = Ticks(summary.criteria, id="criteria")
+        self._decisions = _text_area(format_decisions(summary), "decisions")
+        self._last_summary = summary
 
     # --- what is shown ---
 
     def compose(self) -> ComposeResult:
         """Head, fields, keys."""
-        summary = self.start
-        yield LinesView(self._head, id="dock-head")
+        labels = ("Action", "Details", "Result", *(["Criteria"] if self._ticks.criteria else []), "Decisions")
+        yield self._head
         with FieldsView(id="summary-place"), Grid(id="summary-fields"):
-            yield _label("Action")
-            yield _input(summary.action, "what was done", "action")
-            yield _label("Details")
-            yield _area(summary.details, "details")
-            yield _label("Result")
-            yield _input(summary.result, "outcome", "result")
-            if summary.criteria:
-                yield _label("Criteria")
-                yield Ticks(summary.criteria, id="criteria")
-            yield _label("Decisions")
-            yield _area(decisions_text(summary), "decisions")
+            for name, field in zip(labels, self.fields(), strict=True):
+                yield _label(name)
+                yield field
             for name, text in self._read_only_fields():
                 yield _label(name)
-                yield LinesView(lambda width, styles, text=text: [line((fit(text, width), styles.muted))])  # type: ignore[misc]  # a painter with its text bound
+                yield _muted_text(text)
         yield LinesView(self.paint_keys, id="dock-keys")
 
     def _read_only_fields(self) -> list[tuple[str, str]]:
-        pairs = [("Goal", self.offered.goal), ("Status", self.offered.status)]
-        pairs.append(("Tools", ", ".join(self.offered.tools)))
+        pairs = [("Goal", self.proposed.goal), ("Status", self.proposed.status)]
+        pairs.append(("Tools", ", ".join(self.proposed.tools)))
         return [(name, one_line(text, 1_000)) for name, text in pairs if text]
 
-    def _head(self, width: int, styles: TextStyles) -> list[Line]:
+    def _paint_head(self, width: int, styles: TextStyles) -> list[Line]:
         left: list[Span] = [("Summary", styles.heading), (" · added to the plan when you accept it", styles.muted)]
-        left += (
-            [(" · edited", styles.accent)]
-            if self.is_mounted and self.is_complete and self.summary() != self.offered
-            else []
-        )
-        right: list[Span] = [("written by the program", styles.warn)] if self.by == "program" else []
+        left += [(" · edited", styles.accent)] if self.summary() != self.proposed else []
+        right: list[Span] = [("written by the program", styles.warn)] if self._by_program else []
         return [justified_line(left, right, width, styles)]
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the keys for the focused field."""
-        if self._discarding:
+        if self._discard_pressed:
             return [(KEYS.label("discard"), "again to discard"), ("any other key", "keep")]
         pairs = [*KEYS.hints([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
-        if isinstance(self.screen.focused, Ticks):
+        if self.screen.focused is self._ticks:
             pairs += KEYS.hints([("tick", "ticks")])
         pairs += [] if self.has_focus else [("esc", "back")]
         return [*pairs, *KEYS.hints([("discard", "discard")])]
 
     def fields(self) -> Sequence[Widget]:
         """Return the fields in Tab order."""
-        names = ("action", "details", "result", "criteria", "decisions")
-        return [field for name in names for field in self.query(f"#summary-{name}, #{name}")]
+        ticks = [self._ticks] if self._ticks.criteria else []
+        return [self._action, self._details, self._result, *ticks, self._decisions]
 
     # --- content ---
 
     def summary(self) -> Summary:
         """Return the summary from the fields."""
-        ticks = self.query(Ticks)
-        details, decisions = (self.query_one(f"#{name}", TextArea).text for name in ("details", "decisions"))
-        made, rejected = _decisions(decisions, self.offered)
+        details = self._details.text.strip()
+        made, rejected = _parse_decisions(self._decisions.text, self.proposed)
         return msgspec.structs.replace(
-            self.offered,
-            action=self.query_one("#action", Input).value.strip(),
-            details=details.strip() if details.strip() != self.offered.details.strip() else self.offered.details,
-            result=self.query_one("#result", Input).value.strip(),
-            criteria=tuple(ticks.first().criteria) if ticks else self.offered.criteria,
+            self.proposed,
+            action=self._action.value.strip(),
+            details=details if details != self.proposed.details.strip() else self.proposed.details,
+            result=self._result.value.strip(),
+            criteria=tuple(self._ticks.criteria),
             decisions_made=made,
             decisions_rejected=rejected,
         )
@@ -175,29 +170,28 @@ class SummaryEditor(RequestPanel):
         """Accept the summary, with edits."""
         if not self.armed and self.has_focus:
             return
-        summary = self.summary()
-        edited = summary != self.offered
-        self.answer(Answer(verdict="approve", data={"summary": msgspec.to_builtins(summary)} if edited else None))
+        self.answer(Answer(verdict="approve", data=self.draft_data() if self.summary() != self.proposed else None))
 
     def action_discard(self) -> None:
         """Discard on the second press; a held key counts as one press."""
-        still = self.clock() - self._quiet_since >= self.stillness
-        if self._discarding and still:
+        is_new_press = self.clock() - self._quiet_since >= self.stillness
+        if self._discard_pressed and is_new_press:
             self.answer(Answer(verdict="reject"))
             return
-        self._discarding = self._discarding or self.armed or not self.has_focus
+        self._discard_pressed = self._discard_pressed or self.armed or not self.has_focus
         self._quiet_since = self.clock()
         self.repaint_keys()
 
     async def on_event(self, event: events.Event) -> None:
         """Cancel the discard on any other key."""
-        if self._discarding and isinstance(event, events.Key | events.Paste):
+        if isinstance(event, events.Key | events.Paste):
             self._cancel_discard()
         await super().on_event(event)
 
     def _cancel_discard(self) -> None:
-        self._discarding = False
-        self.repaint_keys()
+        if self._discard_pressed:
+            self._discard_pressed = False
+            self.repaint_keys()
 
     def process_key(self, event: events.Key) -> bool:
         """Focus the first field on Enter."""
@@ -231,55 +225,60 @@ class SummaryEditor(RequestPanel):
 
     @on(Input.Changed)
     @on(TextArea.Changed)
-    def _field_edited(self, event: Input.Changed | TextArea.Changed) -> None:
+    @on(Ticks.Changed)
+    def _on_field_changed(self, event: Message) -> None:
         """Save the draft and update the head."""
         event.stop()
         if not self.is_complete:
             return
-        if self._discarding:
-            self._cancel_discard()
-        if self.summary() != self.start:
-            self.start = self.summary()
+        self._cancel_discard()
+        summary = self.summary()
+        if summary != self._last_summary:
+            self._last_summary = summary
             self.schedule_save()
-        self.query_one("#dock-head", LinesView).relayout()
+        self._head.relayout()
 
 
 def _label(text: str) -> LinesView:
-    label = LinesView(lambda width, styles: [line((text, styles.muted))])
+    label = _muted_text(text)
     label.add_class("summary-label")
     return label
 
 
-def _input(text: str, placeholder: str, id: str) -> LineInput:
+def _muted_text(text: str) -> LinesView:
+    return LinesView(lambda width, styles: [line((fit(text, width), styles.muted))])
+
+
+def _line_input(text: str, placeholder: str, id: str) -> LineInput:
     field = LineInput(id=id, placeholder=placeholder)
     field.value = strip_untypable(" ".join(text.split("\n")))
     return field
 
 
-def _area(text: str, id: str) -> TextArea:
+def _text_area(text: str, id: str) -> TextArea:
     area = PlainTextArea(strip_untypable(text), id=id)
     area.move_cursor(area.document.end)
     return area
 
 
-def decisions_text(summary: Summary) -> str:
+def format_decisions(summary: Summary) -> str:
     """Format decisions as lines: `+ made — why`, `- rejected — why`."""
     lines = [f"{MADE} {decision_text(decision)}" for decision in summary.decisions_made]
     lines += [f"{REJECTED} {decision_text(decision)}" for decision in summary.decisions_rejected]
     return "\n".join(lines)
 
 
-def _decisions(text: str, offered: Summary) -> tuple[tuple[DecisionNote, ...], tuple[DecisionNote, ...]]:
-    """Parse decisions as (made, rejected). An unchanged line keeps all fields of the offered decision."""
-    cached = {decision_text(decision): decision for decision in (*offered.decisions_made, *offered.decisions_rejected)}
+def _parse_decisions(text: str, proposed: Summary) -> tuple[tuple[DecisionNote, ...], tuple[DecisionNote, ...]]:
+    """Parse decisions as (made, rejected). An unchanged line keeps all fields of the proposed decision."""
+    decisions = (*proposed.decisions_made, *proposed.decisions_rejected)
+    unchanged = {decision_text(decision): decision for decision in decisions}
     made: list[DecisionNote] = []
     rejected: list[DecisionNote] = []
-    for raw in text.split("\n"):
-        row = raw.strip()
+    for row in map(str.strip, text.split("\n")):
         if not row.strip("+- "):
             continue
         target = rejected if row.startswith(REJECTED) else made
-        row = row[1:].strip() if row[0] in (MADE, REJECTED) else row
-        title, *why = ABOUT.split(row, maxsplit=1)
-        target.append(cached.get(row) or DecisionNote(title=title.strip(), rationale="".join(why).strip()))
+        decision = row[1:].strip() if row[0] in (MADE, REJECTED) else row
+        title, *why = REASON_SEPARATOR.split(decision, maxsplit=1)
+        target.append(unchanged.get(decision) or DecisionNote(title=title.strip(), rationale="".join(why).strip()))
     return tuple(made), tuple(rejected)

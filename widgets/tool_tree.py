@@ -28,17 +28,17 @@ def batch_title(tools: Sequence[ToolItem], running: bool) -> str:
         kinds.setdefault(WORDS.call_kinds.get(tool.call.name, ""), []).append(tool)
     if "code" in kinds:
         return _batch_part("code", tools, running)
-    others = kinds.pop("", []) if len(kinds) > 1 else []
+    unclassified = kinds.pop("", []) if len(kinds) > 1 else []
     parts = [_batch_part(kind, calls, running) for kind, calls in kinds.items()]
-    return ", ".join([*parts, f"{len(others)} more"] if others else parts)
+    return ", ".join([*parts, f"{len(unclassified)} more"] if unclassified else parts)
 
 
 def _batch_part(kind: str, tools: Sequence[ToolItem], running: bool) -> str:
-    present, past, things = WORDS.batches[kind]
+    running_title, finished_title, noun = WORDS.batches[kind]
     count = len({str(tool.title) for tool in tools}) if kind == "editing" else len(tools)
-    things = {"searches": "search"}.get(things, things[:-1]) if count == 1 else things
-    words = present if running else past
-    return f"{words}{'' if words.endswith(' ') else ' '}{count} {things}"
+    noun = {"searches": "search"}.get(noun, noun[:-1]) if count == 1 else noun
+    title = running_title if running else finished_title
+    return f"{title}{'' if title.endswith(' ') else ' '}{count} {noun}"
 
 
 def work_title(tools: Sequence[ToolItem]) -> str:
@@ -52,8 +52,8 @@ def call_title(item: ToolItem, styles: TextStyles) -> list[Span]:
     """Paint verb and object of a call, or title and description of a sub-agent."""
     title = one_line(item.title, 200)
     if item.call.name == SUBAGENT:
-        name, dash, rest = title.partition(" — ")
-        return [(name, styles.text), (dash + rest, styles.muted)]
+        name, dash, description = title.partition(" — ")
+        return [(name, styles.text), (dash + description, styles.muted)]
     verb = WORDS.call_verbs.get(item.call.name, one_line(item.call.name, 60))
     label = [(verb + " ", styles.text), (title, styles.muted)] if title != item.call.name else [(verb, styles.text)]
     return [*label, (" · recovered", styles.muted)] if item.call.recovered else label
@@ -151,14 +151,14 @@ class ToolTree(ListView[int]):
         if self.display and self.view.tree.running:
             self.repaint()
 
-    # --- which lines there are ---
+    # --- rows ---
 
     def _lay_out(self) -> None:
-        chosen, roots = self._current_index, self.view.tree.roots
+        current, roots = self._current_index, self.view.tree.roots
         rows = [-1] if len(roots) > MAX_RUNS else []
         for root in roots[-MAX_RUNS:]:
             rows.extend(self._visible_nodes(root))
-        self.set_rows(rows, rows.index(chosen) if chosen in rows else len(rows) - 1)
+        self.set_rows(rows, rows.index(current) if current in rows else len(rows) - 1)
 
     def _visible_nodes(self, index: int) -> Iterator[int]:
         yield index
@@ -178,20 +178,20 @@ class ToolTree(ListView[int]):
         default = default or (node.status != "running" and self._is_subagent(index))
         return self.folds.get(index, default)
 
-    # --- what a line says ---
+    # --- painting ---
 
     def _row_lines(self, index: int, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         """Paint the line of a node."""
         if index < 0:
             return [line(("… earlier", styles.muted))]
         node = self.view.tree.nodes[index]
-        chosen = self.has_focus and selected
+        highlighted = self.has_focus and selected
         symbol, role = ("?", "warn") if node.pending_requests else WORDS.call_symbols[node.status]
         if node.kind == "reply" and node.status == "ok":
             symbol, role = "·", "muted"
         head: list[Span] = [("  " * min(node.depth, 6), styles.text), (symbol + " ", getattr(styles, role))]
         right = self._measure(node, styles)
-        if chosen and self.stoppable == node.id:
+        if highlighted and self.stoppable == node.id:
             right += [(f"  {key}", styles.text) for key in [KEYS.label("stop_subagent")] if key]
             right += [(" stops it", styles.muted)] if KEYS.label("stop_subagent") else []
         if node.children and self.folded(index):
@@ -200,7 +200,7 @@ class ToolTree(ListView[int]):
         label = fitted_spans(self._label(node, styles), room)
         gap = max(1, width - width_of(head) - width_of(label) - width_of(right))
         spans = [*head, *label, (" " * gap, styles.text), *right]
-        return [highlighted_line(spans, styles) if chosen else line(*spans)]
+        return [highlighted_line(spans, styles) if highlighted else line(*spans)]
 
     def _label(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
@@ -209,8 +209,8 @@ class ToolTree(ListView[int]):
         if isinstance(item, ToolItem):
             return call_title(item, styles)
         if isinstance(item, ReplyItem):
-            words: list[Span] = [(self._reply_text(item, node), styles.muted)]
-            return [*words, (" · not usable", styles.warn)] if item.rejected else words
+            text: list[Span] = [(self._reply_text(item, node), styles.muted)]
+            return [*text, (" · not usable", styles.warn)] if item.rejected else text
         if isinstance(item, StepItem):
             return self._step_label(item, styles)
         return [(one_line(node.title, 200) or node.kind, styles.strong if node.parent < 0 else styles.text)]
@@ -228,13 +228,13 @@ class ToolTree(ListView[int]):
                 return one_line(text.strip().lstrip("#>*- "), 200)
         if reply is self.view.reply:
             return self.view.reply_phase[0] or "working"
-        did = work_title(self._calls(node))
-        return did or ("thought" if reply.reasoning.size else "next step" if reply.call_count else "no answer")
+        title = work_title(self._calls(node))
+        return title or ("thought" if reply.reasoning.size else "next step" if reply.call_count else "no answer")
 
     def _calls(self, node: ProgressNode) -> list[ToolItem]:
         nodes, items = self.view.tree.nodes, self.view.items
-        below = [items[nodes[child].item] for child in node.children if nodes[child].item >= 0]
-        return [child for child in below if isinstance(child, ToolItem)]
+        children = [items[nodes[child].item] for child in node.children if nodes[child].item >= 0]
+        return [child for child in children if isinstance(child, ToolItem)]
 
     def _measure(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
@@ -259,7 +259,7 @@ class ToolTree(ListView[int]):
     # --- keys ---
 
     def take_focus(self) -> None:
-        """See ListView; move to the last line."""
+        """See ListView; moves to the last line."""
         super().take_focus()
         self.move_to(len(self.rows) - 1)
 

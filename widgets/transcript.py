@@ -60,11 +60,11 @@ class Transcript(BlockView):
 
     # --- what the router calls ---
 
-    def show(self, items: list[Item], touched: Iterable[int]) -> None:
-        """Update the blocks of added or changed items (`touched` are indexes into `items`)."""
+    def show(self, items: list[Item], changed: Iterable[int]) -> None:
+        """Update the blocks of added or changed items (`changed` are their indexes)."""
         first_eager = len(items) - EAGER_BLOCKS
         offset_before, first_line = self.scroll_offset, self._stack.total
-        for index in sorted(touched):
+        for index in sorted(changed):
             while index >= len(self.blocks) and len(self.blocks) < len(items):
                 self._append(items[len(self.blocks)])
             block = self.blocks[index]
@@ -190,14 +190,14 @@ class Transcript(BlockView):
         lines, parts = self.blocks[index].lines(self._width, self.text_styles), self._code_sources(index)
         step %= len(parts) + 1
         self._last_copied = (index, step)
-        wanted = parts[step - 1] if step else None
-        numbers = [n for n, row in enumerate(lines) if (row.source is wanted if wanted else row.source)]
+        code = parts[step - 1] if step else None
+        numbers = [n for n, row in enumerate(lines) if (row.source is code if code else row.source)]
         if not numbers:
             return ""
-        joined, last = self.joined(index), len(lines) - 1 if wanted is None else numbers[-1]
+        joined, last = self.joined(index), len(lines) - 1 if code is None else numbers[-1]
         begin, end = joined.place_at(numbers[0], 0), joined.place_at(last, self._width)
         self.select(TextSelection(CharacterSpan(index, begin, begin), CharacterSpan(index, end, end)))
-        return f"code block {len(parts) - step + 1} of {len(parts)}" if wanted else "the last reply"
+        return f"code block {len(parts) - step + 1} of {len(parts)}" if code else "the last reply"
 
     def _is_main_reply(self, index: int) -> bool:
         block = self.blocks[index]
@@ -207,8 +207,7 @@ class Transcript(BlockView):
         """Return the character at or nearest to a cell of the visible area."""
         if not self.blocks:
             return None
-        at = min(max(0, y + self.scroll_offset.y), max(0, self._stack.total - 1))
-        index, line = self.spot(at)
+        index, line = self.spot(min(max(0, y + self.scroll_offset.y), max(0, self._stack.total - 1)))
         if index >= len(self.blocks):
             return None
         if line < 0:
@@ -373,13 +372,14 @@ class Transcript(BlockView):
         selected = self.selection.within(index, len(joined.text)) if self.selection else None
         if selected is not None:
             ranges.append((*selected, selected_style))
-        placed = ((joined.cells(line, begin, end), style) for begin, end, style in ranges)
-        return [(*cells, style) for cells, style in placed if cells is not None]
+        return [
+            (*cells, style) for begin, end, style in ranges if (cells := joined.cells(line, begin, end)) is not None
+        ]
 
     def _mark_style(self, name: str) -> Style:
-        full = self.get_component_rich_style(name)  # sets the text color too: role colors may be unreadable here
-        bold, underline, reverse = full.bold or None, full.underline or None, full.reverse or None
-        return Style(color=full.color, bgcolor=full.bgcolor, bold=bold, underline=underline, reverse=reverse)
+        style = self.get_component_rich_style(name)  # sets the text color too: role colors may be unreadable here
+        bold, underline, reverse = style.bold or None, style.underline or None, style.reverse or None
+        return Style(color=style.color, bgcolor=style.bgcolor, bold=bold, underline=underline, reverse=reverse)
 
 
 def _overlay_cells(strip: Strip, left: int, right: int, style: Style) -> Strip:

@@ -1,4 +1,4 @@
-"""Words and symbols for what the engine reports by name, from `words.json`."""
+"""Display texts and symbols for names that the engine reports, from `words.json`."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     call_symbols: dict[str, tuple[str, str]]
     """Status of a call → its symbol, and the role of its color."""
     call_verbs: dict[str, str]
-    """Tool → what its calls do."""
+    """Tool → verb for its calls."""
     call_kinds: dict[str, str]
-    """Tool → the kind of its calls."""
+    """Tool → kind of its calls."""
     batches: dict[str, tuple[str, str, str]]
-    """Kind → what a batch of such calls is called while it goes on, afterwards, and its things."""
+    """Kind of calls → title of a batch while it runs, title afterwards, plural noun for its objects."""
     phases: dict[str, str]
-    """Phase of a run → what goes on."""
+    """Phase of a run → description."""
     approvals: dict[str, str]
-    """Approval mode → what happens without asking."""
+    """Approval mode → what needs no approval."""
     sandboxes: dict[str, str]
-    """Sandbox → what it is."""
+    """Sandbox → description."""
     endings: dict[str, tuple[str, str, str]]
-    """Outcome of a run → symbol, role of its color, word."""
+    """Outcome of a run → symbol, role of its color, text."""
     plan_places: dict[str, str]
-    """Section of the plan document → a place in it."""
+    """Section of the plan document → its name in the middle of a sentence."""
     conflict_outcomes: dict[str, str]
-    """What was decided about an edit of the plan that two made at once."""
+    """Choice in a plan conflict → description."""
     step_states: dict[str, tuple[str, str]]
     """Outcome of a step → symbol and role of its color."""
     summary_states: dict[str, tuple[str, str, str]]
-    """Outcome of a summary → symbol, role of its color, words."""
+    """Outcome of a summary → symbol, role of its color, text."""
     plan_states: dict[str, tuple[str, str, str]]
-    """Status of the plan document → symbol, role of its color, words."""
+    """Status of the plan document → symbol, role of its color, text."""
 
 
 WORDS: Final = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=Words)

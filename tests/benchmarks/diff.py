@@ -72,7 +72,7 @@ async def measure(split: bool, size: tuple[int, int]) -> dict[str, float]:
             app.screen._on_timer_update()
             turned = (perf_counter() - began) * 1000
             await still(pilot)
-            assert modal.view.beside
+            assert modal.view.side_by_side
         began = perf_counter()
         modal.view.show(modal.diff)
         app.screen._on_timer_update()

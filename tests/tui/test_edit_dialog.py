@@ -87,11 +87,11 @@ async def test_the_keys_are_for_a_hunk_in_view() -> None:
         await pilot.press("end")
         await pilot.pause()
         view = dialog(app).view
-        assert dialog(app).current in view.hunks_seen()
+        assert dialog(app).current in view.visible_hunks()
         assert "▸" in screen_text(app)
         await pilot.press("home")
         await pilot.pause()
-        assert dialog(app).current in view.hunks_seen()
+        assert dialog(app).current in view.visible_hunks()
 
 
 async def test_v_puts_the_sides_beside_each_other_and_back() -> None:
@@ -101,7 +101,7 @@ async def test_v_puts_the_sides_beside_each_other_and_back() -> None:
         await pilot.pause()
         row = next(row for row in screen_text(app).split("\n") if "print(export(rows))" in row)
         assert "print(export(rows, options.fmt))" in row
-        assert dialog(app).view.beside
+        assert dialog(app).view.side_by_side
         await pilot.press("v")
         await pilot.pause()
         row = next(row for row in screen_text(app).split("\n") if "print(export(rows))" in row)
@@ -115,11 +115,11 @@ async def test_below_a_hundred_columns_there_is_one_column() -> None:
         await pilot.press("v")
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
-        assert not dialog(app).view.beside
+        assert not dialog(app).view.side_by_side
         assert "side by side" not in screen_text(app) and "one column" not in screen_text(app)
         await pilot.resize_terminal(120, 40)
         await pilot.pause()
-        assert dialog(app).view.beside
+        assert dialog(app).view.side_by_side
 
 
 @pytest.mark.parametrize("size", [(60, 20), (120, 40)])
@@ -137,7 +137,7 @@ async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[in
         if split:
             await pilot.press("v")
             await pilot.pause()
-        assert dialog(app).view.beside is (split and size[0] >= 100)
+        assert dialog(app).view.side_by_side is (split and size[0] >= 100)
         await pilot.press("a")
         assert session.answers == []
         look()

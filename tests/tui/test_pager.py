@@ -161,13 +161,13 @@ async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back
         await settled(pilot)
         door = Outputs(app, [item for item in app.view.items if isinstance(item, ToolItem)], 0)
         before = len(os.listdir("/proc/self/fd"))
-        looking = asyncio.create_task(door.look(-1, 5, 0))
+        looking = asyncio.create_task(door.read_window(-1, 5, 0))
         await asyncio.sleep(0)
         door.closed()
         assert await looking == OutputWindow()
         assert door._pages is None
         assert len(os.listdir("/proc/self/fd")) == before
-        assert [row[2] for row in (await door.look(-1, 5, 0)).above] == ["all of it"]
+        assert [row[2] for row in (await door.read_window(-1, 5, 0)).above] == ["all of it"]
         door.closed()
 
 

@@ -180,10 +180,10 @@ async def test_a_plan_is_reviewed_and_edited_with_them() -> None:
         first, second = (one.description for one in review.proposal.plan.steps[:2])
         await pilot.press("a", "e", "c", "f5")
         await until(pilot, lambda: "y approve" not in screen_text(app) and "F5" in screen_text(app))
-        assert [one.description for one in review.edit.plan.steps[:2]] == [second, first]
-        row = review.edit.row
+        assert [one.description for one in review.editor.plan.steps[:2]] == [second, first]
+        row = review.editor.cursor
         await pilot.press("down", "J", "ctrl+n")
-        assert review.edit.row == row + 1
+        assert review.editor.cursor == row + 1
         await pilot.press("escape")
         await until(pilot, lambda: "y approve as edited" in screen_text(app) and review.armed)
         await pilot.press("y")

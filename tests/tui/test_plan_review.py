@@ -62,7 +62,7 @@ async def test_no_other_key_decides(key: str) -> None:
         await pilot.press(key)
         await still(pilot)
         assert session.answers == []
-        assert review(app).state == "look"
+        assert review(app).state == "review"
 
 
 async def test_all_of_the_plan_is_said() -> None:
@@ -125,7 +125,7 @@ async def test_a_step_is_reworded_in_place_and_letters_only_type() -> None:
         widget = await shown(pilot)
         await pilot.press("e", "down", "down", "down", "enter", *" a r d 1", "enter")
         assert session.answers == []
-        assert widget.edit.plan.steps[1].description == PLAN.steps[1].description + " a r d 1"
+        assert widget.editor.plan.steps[1].description == PLAN.steps[1].description + " a r d 1"
         await pilot.press("escape")
         await until(pilot, lambda: widget.armed)
         assert "edited" in screen_text(app)
@@ -141,7 +141,7 @@ async def test_expected_fallback_and_check_are_edited_too() -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", "down", "enter", *"!", "tab", *"ask", "enter", "end", "enter", *" -x", "escape")
-        plan = widget.edit.plan
+        plan = widget.editor.plan
         assert plan.steps[0].expected == PLAN.steps[0].expected + "!"
         assert plan.steps[0].fallback == "ask"
         assert plan.check.command == PLAN.check.command + " -x"
@@ -153,11 +153,11 @@ async def test_steps_change_their_order_and_their_numbers(key: str) -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", key)
-        steps = widget.edit.plan.steps
+        steps = widget.editor.plan.steps
         assert [one.description for one in steps[:2]] == [PLAN.steps[1].description, PLAN.steps[0].description]
         assert [one.number for one in steps] == [1, 2, 3, 4]
         await pilot.press("K", "K")
-        assert widget.edit.plan == PLAN
+        assert widget.editor.plan == PLAN
 
 
 @pytest.mark.parametrize("key", ["d", "delete"])
@@ -166,9 +166,9 @@ async def test_a_step_is_dropped_but_not_the_last_one(key: str) -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", key)
-        assert [one.description for one in widget.edit.plan.steps] == [one.description for one in PLAN.steps[1:]]
+        assert [one.description for one in widget.editor.plan.steps] == [one.description for one in PLAN.steps[1:]]
         await pilot.press(key, key, key, key)
-        assert len(widget.edit.plan.steps) == 1
+        assert len(widget.editor.plan.steps) == 1
         assert session.answers == []
 
 
@@ -177,9 +177,9 @@ async def test_a_step_is_added_and_an_empty_one_is_none() -> None:
     async with running(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", "+", *"look twice", "enter")
-        assert [one.description for one in widget.edit.plan.steps][1] == "look twice"
+        assert [one.description for one in widget.editor.plan.steps][1] == "look twice"
         await pilot.press("+", "escape")
-        assert len(widget.edit.plan.steps) == 5
+        assert len(widget.editor.plan.steps) == 5
         assert widget.state == "list"
 
 
@@ -190,8 +190,8 @@ async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() ->
         for key in ("e", "+", *"lookatit", "enter", "+", "escape"):
             name = {"+": "plus"}.get(key, key)
             app.post_message(events.Key(name, key if len(key) == 1 else None))
-        await until(pilot, lambda: len(widget.edit.plan.steps) == 5 and widget.state == "list")
-        assert widget.edit.plan.steps[1].description == "lookatit"
+        await until(pilot, lambda: len(widget.editor.plan.steps) == 5 and widget.state == "list")
+        assert widget.editor.plan.steps[1].description == "lookatit"
         assert (session.answers, session.interrupts) == ([], 0)
         assert app.prompt.text == ""
 
@@ -263,7 +263,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
         await pilot.press("1")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*" more", "enter")
-        assert widget.edit.plan.steps[0].description.endswith("twice more")
+        assert widget.editor.plan.steps[0].description.endswith("twice more")
         assert [key for key, _answer in session.answers] == ["q7"]
 
 
@@ -281,7 +281,7 @@ async def test_an_edit_survives_a_crash() -> None:
     again, other = app_for("plan_waits")
     async with running(again) as pilot:
         widget = await shown(pilot)
-        assert widget.edit.plan.steps[0].description.endswith(" twice")
+        assert widget.editor.plan.steps[0].description.endswith(" twice")
         await pilot.press("a")
         await until(pilot, lambda: other.answers != [])
         assert taken(other.answers[0][1].data).steps[0].description.endswith(" twice")
@@ -309,7 +309,7 @@ async def test_a_draft_that_makes_no_sense_is_none(text: str) -> None:
     folder.mkdir(parents=True)
     (folder / REQUEST_FILE).write_text(text, encoding="utf-8")
     async with running(app) as pilot:
-        assert (await shown(pilot)).edit.plan == PLAN
+        assert (await shown(pilot)).editor.plan == PLAN
 
 
 async def test_the_draft_of_another_plan_is_not_taken() -> None:
@@ -319,7 +319,7 @@ async def test_the_draft_of_another_plan_is_not_taken() -> None:
     kept = {"id": "p0", "of": {}, "draft": {"plan": msgspec.to_builtins(PLAN)}}
     (folder / REQUEST_FILE).write_text(json.dumps(kept), encoding="utf-8")
     async with running(app) as pilot:
-        assert (await shown(pilot)).edit.plan == UNSURE
+        assert (await shown(pilot)).editor.plan == UNSURE
 
 
 async def test_it_closes_when_somebody_else_decides() -> None:

@@ -9,48 +9,48 @@ from widgets.plan_review import StepRow, StepsEditor
 
 
 def test_what_is_left_empty_says_what_it_said() -> None:
-    edit = StepsEditor(PLAN)
-    edit.write(StepRow(0, "description"), "  ")
-    assert edit.plan == PLAN
-    edit.write(StepRow(1, "fallback"), "  ")
-    assert edit.plan.steps[1].fallback == ""
+    editor = StepsEditor(PLAN)
+    editor.write(StepRow(0, "description"), "  ")
+    assert editor.plan == PLAN
+    editor.write(StepRow(1, "fallback"), "  ")
+    assert editor.plan.steps[1].fallback == ""
 
 
 def test_the_check_can_be_reworded_but_not_moved_or_dropped() -> None:
-    edit = StepsEditor(PLAN)
-    edit.row = len(edit.rows) - 1
-    assert edit.now == StepRow(-1, "command")
-    assert not edit.move(-1)
-    assert not edit.drop()
-    edit.write(edit.now, "make\ntest")
-    assert edit.plan.check.command == "make test"
+    editor = StepsEditor(PLAN)
+    editor.move_cursor(len(editor.rows))
+    assert editor.current == StepRow(-1, "command")
+    assert not editor.move_step(-1)
+    assert not editor.drop_step()
+    editor.write(editor.current, "make\ntest")
+    assert editor.plan.check.command == "make test"
 
 
 def test_a_plan_without_steps_takes_one() -> None:
-    edit = StepsEditor(InstructionPlan(approach="think"))
-    edit.add()
-    edit.write(edit.now, "look")
-    assert [(one.number, one.description) for one in edit.plan.steps] == [(1, "look")]
+    editor = StepsEditor(InstructionPlan(approach="think"))
+    editor.add_step()
+    editor.write(editor.current, "look")
+    assert [(one.number, one.description) for one in editor.plan.steps] == [(1, "look")]
 
 
 @given(st.lists(st.sampled_from(["up", "down", "K", "J", "d", "+", "type", "tidy"]), max_size=40))
 def test_whatever_is_done_the_plan_stays_whole(moves: list[str]) -> None:
-    edit = StepsEditor(PLAN)
+    editor = StepsEditor(PLAN)
     for move in moves:
         match move:
             case "up" | "down":
-                edit.row += 1 if move == "down" else -1
+                editor.move_cursor(1 if move == "down" else -1)
             case "K" | "J":
-                edit.move(1 if move == "J" else -1)
+                editor.move_step(1 if move == "J" else -1)
             case "d":
-                edit.drop()
+                editor.drop_step()
             case "+":
-                edit.add()
+                editor.add_step()
             case "type":
-                edit.write(edit.now, "words")
+                editor.write(editor.current, "words")
             case _:
-                edit.tidy()
-        assert edit.now in edit.rows
-        assert [one.number for one in edit.plan.steps] == list(range(1, len(edit.plan.steps) + 1))
-    edit.tidy()
-    assert edit.plan.steps
+                editor.remove_empty_steps()
+        assert editor.current in editor.rows
+        assert [one.number for one in editor.plan.steps] == list(range(1, len(editor.plan.steps) + 1))
+    editor.remove_empty_steps()
+    assert editor.plan.steps

@@ -248,7 +248,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Buffer keys until widgets can take them, and let the columns handle keys that leave the progress tree."""
-        if not (isinstance(event, events.Key) and (self.buffer_early_key(event) or self.columns.takes(event))):
+        if not (
+            isinstance(event, events.Key) and (self.buffer_early_key(event) or self.columns.handle_key_in_tree(event))
+        ):
             await super().on_event(event)
 
     @on(ToolTree.Chosen)

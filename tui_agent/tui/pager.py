@@ -22,7 +22,7 @@ _OUTPUT_FILE = re.compile(r"output-[0-9a-f]{8}\.txt")
 """Names of files with the full output of a command."""
 MASK_CONTEXT = 150
 """Lines around the shown ones that are masked with them, as a secret may span lines."""
-GONE = "The full output was deleted when the earlier process ended; this is the part the agent received."
+OUTPUT_DELETED = "The full output was deleted when the earlier process ended; this is the part the agent received."
 
 Item: TypeAlias = ToolItem | UserShellCommand
 
@@ -77,30 +77,30 @@ class Outputs:
 
     # --- lines ---
 
-    async def look(self, place: int, above: int, below: int) -> OutputWindow:
-        """Return `above` and `below` lines around the byte `place`; -1 is the end."""
+    async def read_window(self, offset: int, above: int, below: int) -> OutputWindow:
+        """Return `above` and `below` lines around the byte `offset`; -1 is the end."""
         await self._refresh()
         pages = self._pages
         if pages is None:  # closed in the meantime
             return OutputWindow()
-        window = await asyncio.to_thread(self._read_window, pages, place, above, below)
+        window = await asyncio.to_thread(self._window, pages, offset, above, below)
         if (window.lines is None or self.growing) and (self._line_count is None or self._line_count.done()):
             self._line_count = asyncio.ensure_future(asyncio.to_thread(pages.count_lines, self._stop))
         return window
 
-    def _read_window(self, pages: Pages, place: int, above: int, below: int) -> OutputWindow:
+    def _window(self, pages: Pages, offset: int, above: int, below: int) -> OutputWindow:
         size = pages.size
-        place = size if place < 0 else place
-        rows_above = pages.rows_before(place, above)
-        rows = [*rows_above, *pages.rows_from(place, below)]
+        offset = size if offset < 0 else offset
+        rows_above = pages.rows_before(offset, above)
+        rows = [*rows_above, *pages.rows_from(offset, below)]
         texts = self._masked_texts(pages, rows)
         lines = [(row.start, row.end, text) for row, text in zip(rows, texts, strict=True)]
         return OutputWindow(
-            lines[: len(rows_above)], lines[len(rows_above) :], size, pages.line_number(place), pages.line_count()
+            lines[: len(rows_above)], lines[len(rows_above) :], size, pages.line_number(offset), pages.line_count()
         )
 
     def _masked_texts(self, pages: Pages, rows: list[PageRow]) -> list[str]:
-        """SecretMask rows together with their surroundings: a secret may begin or end outside of them (A7)."""
+        """Mask rows together with their surroundings: a secret may begin or end outside of them (A7)."""
         if self.app.session is None or not rows:
             return [row.text for row in rows]
         before = pages.rows_before(rows[0].start, MASK_CONTEXT)
@@ -126,14 +126,14 @@ class Outputs:
         if self.growing and not self._reads_file:
             self._pages.replace(_available_bytes(item))
 
-    async def find(self, text: str, place: int, *, back: bool) -> int | None:
-        """Return the start of the next line with `text` after `place`, or before it if `back`."""
+    async def find(self, text: str, offset: int, *, backwards: bool) -> int | None:
+        """Return the start of the next line with `text` after `offset`, or before it if `backwards`."""
         pages = self._pages
         if pages is None:
             return None
 
         def search() -> int | None:
-            match = pages.find(text, place, back=back, stop=self._stop)
+            match = pages.find(text, offset, back=backwards, stop=self._stop)
             return None if match is None else pages.row_start(match)
 
         return await asyncio.to_thread(search)
@@ -175,7 +175,7 @@ def _open_pages(item: Item) -> tuple[Pages, str | None]:
         with suppress(OSError, ValueError):
             return Pages(Path(item.output_file)), None
         if item.status != "running" and "[…" in item.text:
-            note = GONE
+            note = OUTPUT_DELETED
     return Pages(data=_available_bytes(item)), note
 
 

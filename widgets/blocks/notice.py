@@ -44,20 +44,20 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
             "warning": ("!", styles.warn, styles.text),
             "error": ("✗", styles.bad, styles.text),
         }[self.item.level]
-        more = self.item.details
+        details = self.item.details
         text: list[Span] = [(self.item.text, body)]
-        if more and not self.open:
+        if details and not self.open:
             text.append((f" · {key_of('details')}", styles.muted))
         lines = hanging([(symbol + " ", style)], text, width, style)
-        return [*lines, *self._details(more, width, styles)] if more and self.open else lines
+        return [*lines, *self._details(details, width, styles)] if details and self.open else lines
 
-    def _details(self, more: str, width: int, styles: TextStyles) -> list[Line]:
+    def _details(self, details: str, width: int, styles: TextStyles) -> list[Line]:
         """Paint the details, a summary as markdown."""
         room = max(1, width - 4)
         if self.item.code == COMPACTED_CODE:
-            lines = render_markdown(more, room, styles)
+            lines = render_markdown(details, room, styles)
         else:
-            lines = [wrapped for row in more.split("\n") for wrapped in wrap([(row, styles.muted)], room)]
+            lines = [wrapped for row in details.split("\n") for wrapped in wrap([(row, styles.muted)], room)]
         return indent(lines[:MAX_DETAIL_LINES], [("  │ ", styles.faint)])
 
     def plain_text(self) -> str:
@@ -80,9 +80,9 @@ class EndBlock(TranscriptBlock[EndItem]):
             return add_below(lines, done) if item.tool_calls else lines
         if item.already_shown and item.outcome in ("failed", "unreachable"):
             return []
-        symbol, role, word = WORDS.endings.get(item.outcome, ("■", "warn", item.outcome))
+        symbol, role, text = WORDS.endings.get(item.outcome, ("■", "warn", item.outcome))
         style: Style = getattr(styles, role)
-        lines = hanging_text(symbol, style, word + (f" · {effort}" if item.ms >= 1_000 else ""), style, width)
+        lines = hanging_text(symbol, style, text + (f" · {effort}" if item.ms >= 1_000 else ""), style, width)
         if item.text and item.outcome != "interrupted":
             lines += hanging([("  ", styles.text)], [(item.text, styles.text)], width, styles.text)
         return lines

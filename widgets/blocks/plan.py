@@ -55,7 +55,7 @@ def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Li
     lines += [Line([])] if lines else []
     for step in plan.steps:
         lines += step_lines(step, width, styles)
-    return [*lines, *check_lines(plan, width, styles), *other_lines(plan, width, styles)]
+    return [*lines, *check_lines(plan, width, styles), *alternative_lines(plan, width, styles)]
 
 
 def check_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
@@ -72,14 +72,15 @@ def check_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[L
     return lines
 
 
-def other_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
+def alternative_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
     """Paint the numbered alternatives."""
     lines: list[Line] = [Line([])] if plan.alternatives else []
-    for number, other in enumerate(plan.alternatives, start=1):
-        spans: list[Span] = [(one_line(other.approach, 1_000), styles.text)]
-        if other.when:
-            spans.append((f"  {one_line(other.when, 500)}", styles.muted))
-        spans.append((f"  {other.confidence:.0%}", styles.warn if other.confidence < MIN_CONFIDENCE else styles.muted))
+    for number, alternative in enumerate(plan.alternatives, start=1):
+        spans: list[Span] = [(one_line(alternative.approach, 1_000), styles.text)]
+        if alternative.when:
+            spans.append((f"  {one_line(alternative.when, 500)}", styles.muted))
+        style = styles.warn if alternative.confidence < MIN_CONFIDENCE else styles.muted
+        spans.append((f"  {alternative.confidence:.0%}", style))
         head: list[Span] = [
             (f"{'or' if number == 1 else '':<{LABEL_WIDTH}}", styles.muted),
             (f"{number} ", styles.accent),
@@ -98,9 +99,9 @@ class PlanBlock(TranscriptBlock[RequestItem]):
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint the outcome, and the plan when unfolded."""
-        symbol, role, words, more = self._state()
-        spans: list[Span] = [(words, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
-        spans += [(f" · {fact}", styles.muted) for fact in more]
+        symbol, role, title, facts = self._state()
+        spans: list[Span] = [(title, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
+        spans += [(f" · {fact}", styles.muted) for fact in facts]
         if self._folds:
             spans.append((" ▾" if self.open else " ▸", styles.muted))
         lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
@@ -127,22 +128,22 @@ class PlanBlock(TranscriptBlock[RequestItem]):
             return "⊘", "warn", f"{name} rejected" + (f": {reason}" if reason else ""), []
         if item.answer.verdict != "approve":
             return "■", "muted", f"{name} withdrawn", []
-        picked = item.plan_review.alternative if item.plan_review is not None else None
-        if picked is not None and picked < len(proposal.plan.alternatives):
-            alternative = proposal.plan.alternatives[picked]
+        index = item.plan_review.alternative if item.plan_review is not None else None
+        if index is not None and index < len(proposal.plan.alternatives):
+            alternative = proposal.plan.alternatives[index]
             return "✓", "ok", "Alternative chosen", [one_line(alternative.approach, 300)]
-        more = [count]
-        more += ["edited"] if item.plan_review is not None and item.plan_review.edited and proposal.asks else []
-        more += ["from cache"] if proposal.cached else []
-        more += ["no valid plan"] if proposal.fallback else []
+        facts = [count]
+        facts += ["edited"] if item.plan_review is not None and item.plan_review.edited and proposal.asks else []
+        facts += ["from cache"] if proposal.cached else []
+        facts += ["no valid plan"] if proposal.fallback else []
         if not proposal.asks and item.answer.by:
-            more.append(one_line(item.answer.by, 200))
-        return "✓", "ok", f"{name} approved" if proposal.asks else name, more
+            facts.append(one_line(item.answer.by, 200))
+        return "✓", "ok", f"{name} approved" if proposal.asks else name, facts
 
     def plain_text(self) -> str:
         """Return outcome and plan."""
-        _symbol, _role, words, more = self._state()
-        return "\n".join([" · ".join([words, *more]), format_plan(self._plan)])
+        _symbol, _role, title, facts = self._state()
+        return "\n".join([" · ".join([title, *facts]), format_plan(self._plan)])
 
     def guess(self, width: int) -> int:
         """Estimate the number of lines: one while folded."""
@@ -173,15 +174,15 @@ class StepBlock(TranscriptBlock[StepItem]):
         for index, verdict in enumerate(item.verifications):
             if self.open or not verdict.met:
                 lines += self._verdict(index, width, styles)
-            for after, recovery in item.recoveries:
-                if after == index + 1:
-                    word = "instead" if recovery.by == "fallback" else "new plan"
+            for verdict_count, recovery in item.recoveries:
+                if verdict_count == index + 1:
+                    label = "instead" if recovery.by == "fallback" else "new plan"
                     text = " · ".join(
                         part
                         for part in (recovery.error_class.replace("_", " "), recovery.strategy or recovery.cause)
                         if part
                     )
-                    lines += self._row(word, text, width, styles, styles.warn)
+                    lines += self._row(label, text, width, styles, styles.warn)
         if self.open and not item.verifications and item.step.expected:
             lines += self._row("expected", item.step.expected, width, styles, styles.muted)
         return lines
@@ -196,8 +197,8 @@ class StepBlock(TranscriptBlock[StepItem]):
         return lines + hanging(head, [(text, style)], width, styles.text)
 
     @staticmethod
-    def _row(word: str, text: str, width: int, styles: TextStyles, style: Style) -> list[Line]:
-        head: list[Span] = [("  ", styles.text), (f"{word:<{LABEL_WIDTH}}", style)]
+    def _row(label: str, text: str, width: int, styles: TextStyles, style: Style) -> list[Line]:
+        head: list[Span] = [("  ", styles.text), (f"{label:<{LABEL_WIDTH}}", style)]
         return hanging(head, [(one_line(text, 1_000), styles.muted)], width, styles.text)
 
     def plain_text(self) -> str:
@@ -248,9 +249,9 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint the outcome, and the summary if it was saved or is unfolded."""
-        symbol, role, words = self._state
+        symbol, role, title = self._state
         style = styles.muted if role == "muted" else styles.text
-        lines = hanging([(symbol + " ", getattr(styles, role))], [(words, style)], width, styles.text)
+        lines = hanging([(symbol + " ", getattr(styles, role))], [(title, style)], width, styles.text)
         settled = self.item.summary_review
         if settled is not None and (self.open or settled.outcome in ("accepted", "edited")):
             saved = summary_lines(settled.summary, max(8, width - 2), styles)

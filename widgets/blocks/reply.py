@@ -14,10 +14,10 @@ MAX_LIVE_THOUGHT_LINES = 6
 """Lines of thinking shown while it streams."""
 MAX_THOUGHT_LINES = 200
 """Lines of thinking shown when unfolded."""
-HOLD_WORDS = 8
-"""Number of word characters the first paint waits for (U1) …"""
-HOLD_SECONDS = 0.3
-"""… for at most this long."""
+MIN_FIRST_LETTERS = 8
+"""Number of letters and digits that the first paint waits for (U1)."""
+MAX_HOLD_SECONDS = 0.3
+"""Maximum time that the first paint waits."""
 
 
 class ReplyBlock(TranscriptBlock[ReplyItem]):
@@ -31,7 +31,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         self._released = item.ended
 
     @property
-    def live(self) -> bool:  # type: ignore[override]  # a fixed answer becomes a computed one
+    def live(self) -> bool:  # type: ignore[override]  # a class attribute becomes a property
         """Whether the reply shows a running time, counts down to a retry, or is held back."""
         item = self.item
         waiting = item.retry is not None and not item.retry.over
@@ -43,8 +43,8 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         item = self.item
         if self._released or not item.text.size:
             return False
-        enough = item.ended or item.text.size > 200 or sum(map(str.isalnum, item.text.text)) >= HOLD_WORDS
-        self._released = enough or item.started_at is None or self.options.now() - item.started_at >= HOLD_SECONDS
+        enough = item.ended or item.text.size > 200 or sum(map(str.isalnum, item.text.text)) >= MIN_FIRST_LETTERS
+        self._released = enough or item.started_at is None or self.options.now() - item.started_at >= MAX_HOLD_SECONDS
         return not self._released
 
     def forget(self) -> None:
@@ -89,7 +89,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         self._feed()
         return self._stream.lines(width, styles)
 
-    # --- around it ---
+    # --- thinking, retry and end ---
 
     def _thought(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item

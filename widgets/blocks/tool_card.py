@@ -32,8 +32,8 @@ class ToolCard(TranscriptBlock[ToolItem]):
     compact = True
 
     @property
-    def live(self) -> bool:  # type: ignore[override]  # a fixed answer becomes a computed one
-        """A running call shows its duration."""
+    def live(self) -> bool:  # type: ignore[override]  # a class attribute becomes a property
+        """Whether the call runs and shows its duration."""
         return self.item.status == "running"
 
     @property

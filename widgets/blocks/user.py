@@ -15,7 +15,7 @@ MAX_SHELL_LINES = 20
 
 
 class UserBlock(TranscriptBlock[UserMessageAdded]):
-    """A message behind the accent bar."""
+    """A message of the user, with a bar on its left."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint the message as typed."""
