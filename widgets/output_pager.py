@@ -378,7 +378,7 @@ class OutputPager(Sheet):
             self.go(partial(self._match, backwards=backwards))
 
     async def _match(self, *, backwards: bool, new: bool = False) -> None:
-        """Search from the latest match if visible, otherwise from the first visible line; a `new` search includes it."""
+        """Search from the latest match if visible, or from the first visible line; a `new` one includes its start."""
         rows = self.window.below
         start = self._match_offset if any(row[0] == self._match_offset for row in rows) else self.top_offset
         next_offset = next((row[1] for row in rows if row[0] == start), start)

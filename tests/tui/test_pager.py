@@ -14,7 +14,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.pager import GONE, Outputs
+from tui_agent.tui.pager import OUTPUT_DELETED, Outputs
 from tui_agent.view.items import ToolItem
 from widgets.output_pager import OutputPager, OutputWindow, format_size
 
@@ -150,7 +150,7 @@ async def test_without_its_file_what_is_at_hand_is_shown_and_said(tmp_path: Path
         await moved(pilot, "escape", "f4", "up")
         await opened(pilot, app)
         await until(pilot, lambda: body(app)[0] == "first")
-        assert GONE[:40] in screen_text(app)
+        assert OUTPUT_DELETED[:40] in screen_text(app)
 
 
 async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back(tmp_path: Path) -> None:
