@@ -10,7 +10,7 @@ from tests.doubles.mock import Heeding, MockServer, call, scenario, step
 from tests.engine.kit import Watch, opened
 from tui_agent.checkpoints import survey
 from tui_agent.common.domain import ToolCall, ToolResult
-from tui_agent.engine.checks.project_checks import checks_of, failed_check, only_looks, only_tests
+from tui_agent.engine.checks.project_checks import check_results, failed_check, is_inspection, is_test_run
 from tui_agent.engine.loop.completion import claims_change
 from tui_agent.events import RunEnded
 
@@ -22,7 +22,7 @@ RUN = "run_terminal_command"
     ["ls -la", "cat a.py | grep x", "git status && git diff", "cd src && ls", "grep -n x *.py 2>/dev/null", "git branch -a"],
 )  # fmt: skip
 def test_lines_that_only_look(command: str) -> None:
-    assert only_looks(command) and not only_tests(command)
+    assert is_inspection(command) and not is_test_run(command)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_lines_that_only_look(command: str) -> None:
     ],
 )
 def test_lines_that_do_more_than_look(command: str) -> None:
-    assert not only_looks(command)
+    assert not is_inspection(command)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_lines_that_do_more_than_look(command: str) -> None:
     ],
 )
 def test_lines_that_test(command: str, is_test: bool) -> None:
-    assert only_tests(command) is is_test
+    assert is_test_run(command) is is_test
 
 
 def ended(command: str, code: int = 0, said: str = "") -> tuple[ToolCall, ToolResult]:
@@ -77,9 +77,9 @@ def test_tests_that_pass_make_good_what_was_run_wrongly_before() -> None:
 
 def test_what_could_not_be_run_or_never_ended_shows_nothing() -> None:
     missing = "/usr/bin/python3: No module named pytest"
-    assert checks_of([ended("python3 -m pytest", 1, missing)]) == {}
-    assert checks_of([ended("pytest", 5, "no tests ran in 0.01s")]) == {}
-    assert checks_of([ended("python3 server.py", -1)]) == {}
+    assert check_results([ended("python3 -m pytest", 1, missing)]) == {}
+    assert check_results([ended("pytest", 5, "no tests ran in 0.01s")]) == {}
+    assert check_results([ended("python3 server.py", -1)]) == {}
     assert failed_check([ended("pytest"), ended("pytest", -1)]) is not None
 
 

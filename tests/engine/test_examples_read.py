@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.engine.checks.examples import Example, examples_in
-from tui_agent.engine.checks.project_checks import python
+from tui_agent.engine.checks.project_checks import python_program
 from tui_agent.engine.checks.properties import UNTRIED, properties_in, property_program, sampling_program
 
 FILES = {
@@ -224,7 +224,7 @@ def test_a_name_that_several_files_define_is_not_tried() -> None:
 
 def test_a_command_says_first_what_it_tries() -> None:
     (found,) = examples_in("fizz(3) should return 4", FILES)
-    assert found.command.startswith(f'{python()} -B -c "# fizz(3) must return 4\n')
+    assert found.command.startswith(f'{python_program()} -B -c "# fizz(3) must return 4\n')
 
 
 # --- trying ---
@@ -238,7 +238,7 @@ def ran(folder: Path, files: dict[str, str], example: Example) -> tuple[int, str
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    command = example.command.replace(python(), sys.executable, 1)
+    command = example.command.replace(python_program(), sys.executable, 1)
     done = subprocess.run(
         command, shell=True, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )

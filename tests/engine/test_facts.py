@@ -7,14 +7,12 @@ import pytest
 
 from tui_agent.common.domain import FileChange, ToolCall, ToolResult
 from tui_agent.engine.checks.examples import examples_in
-from tui_agent.engine.checks.project_checks import checks_of, failed_check, stale_checks, test_command
-from tui_agent.engine.checks.properties import function_in, properties_in
+from tui_agent.engine.checks.project_checks import check_results, detect_test_command, failed_check, stale_checks
+from tui_agent.engine.checks.properties import called_function, properties_in
 from tui_agent.engine.checks.relevant_files import find_relevant_files, room_in_window
 from tui_agent.engine.checks.request_reading import is_small, list_items, read_request, request_kind
 from tui_agent.engine.checks.static_checks import find_problems, lint_hints, with_fixed_imports
 from tui_agent.safety.roots import Roots
-
-test_command.__test__ = False  # type: ignore[attr-defined]  # its name is what it finds, it is no test
 
 
 @pytest.mark.parametrize(
@@ -61,11 +59,11 @@ def test_examples_of_a_request_become_commands() -> None:
 
 def test_words_about_a_result_become_conditions() -> None:
     words = "slugify(title): lower case, words joined by single hyphens, nothing but a-z, 0-9 and hyphens, no hyphen at the ends."
-    assert [one.words for one in properties_in(words)] == [
+    assert [item.phrase for item in properties_in(words)] == [
         "lower case", "single hyphens", "no hyphen at the ends", "words joined by single hyphens",
         "nothing but a-z, 0-9 and hyphens",
     ]  # fmt: skip
-    assert function_in(words, {"slug.py": "def slugify(title):\n    return title\n"}) == ("slug", "slugify")
+    assert called_function(words, {"slug.py": "def slugify(title):\n    return title\n"}) == ("slug", "slugify")
     assert properties_in("Fix the bug in calc.py.") == []
 
 
@@ -142,7 +140,7 @@ def test_the_test_command_of_a_project_is_found(tmp_path: Path, files: dict[str,
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert test_command(tmp_path) == command
+    assert detect_test_command(tmp_path) == command
 
 
 def ran(command: str, *, good: bool, error: str = "exit code 1") -> tuple[ToolCall, ToolResult]:
@@ -157,7 +155,7 @@ def wrote() -> tuple[ToolCall, ToolResult]:
 
 def test_only_commands_that_show_something_count_as_checks() -> None:
     done = [ran("ls", good=False), ran("grep x a", good=False), ran("pytest", good=False, error="exit code 127")]
-    assert checks_of(done) == {} and failed_check(done) is None
+    assert check_results(done) == {} and failed_check(done) is None
     done = [ran("python3 -m pytest", good=False), wrote()]
     assert failed_check(done) is not None and stale_checks(done) == ["python3 -m pytest"]
     done.append(ran("python3 -m pytest", good=True))

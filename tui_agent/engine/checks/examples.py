@@ -27,7 +27,7 @@ from tui_agent.engine.checks.example_calls import (
     mapped_values,
     read_literal,
 )
-from tui_agent.engine.checks.project_checks import python
+from tui_agent.engine.checks.project_checks import python_program
 from tui_agent.engine.checks.properties import fill_program, import_program
 from tui_agent.engine.checks.request_reading import MAX_LENGTH
 from tui_agent.protocols.python_source import defined_names, python_trees
@@ -316,7 +316,7 @@ class Example(msgspec.Struct, frozen=True):
             test=self._value_check(),
         )
         quoted = shlex.quote(script) if re.search(r'["$`\\!]', script) else f'"{script}"'
-        return f"{python()} -B -c {quoted}"
+        return f"{python_program()} -B -c {quoted}"
 
     @property
     def expected(self) -> str:

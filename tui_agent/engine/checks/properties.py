@@ -1,6 +1,6 @@
-"""What a request says of the results of a function in words that can be tried: "lower case", "no hyphen at the ends".
+"""Properties of a function's result that a request states: "lower case", "no hyphen at the ends" (E5).
 
-Only phrases count that mean one thing, and each is tried on inputs for which a right function can't break it.
+Only unambiguous phrases count; each is tested with inputs for which no correct function violates it.
 """
 
 from __future__ import annotations
@@ -15,136 +15,129 @@ import msgspec
 from tui_agent.common.tables import read_table
 from tui_agent.protocols.python_source import module_name, python_trees, required_argument_count
 
-_SIGNS = {
+_CHARACTERS = {
     "hyphen": "-", "dash": "-", "underscore": "_", "space": " ", "dot": ".", "comma": ",", "slash": "/", "period": ".",
     "blank": " ",
 }  # fmt: skip
-_SIGN = "|".join(_SIGNS)
-_KINDS = {
+_CHARACTER = "|".join(_CHARACTERS)
+_TYPES = {
     "list": "list", "dict": "dict", "dictionary": "dict", "set": "set", "tuple": "tuple", "string": "str",
     "text": "str", "bool": "bool", "boolean": "bool",
 }  # fmt: skip
-_INPUTS = (
+_TEXTS = (
     "Hello, World!", "  A  b ", "", "one two  three", "x", "Already-Done_Now", "9 Lives & more", "-edge-",
     "tabs\tand\nlines", "MiXeD cAsE", "__init__", "Ünïcode Zürich",
 )  # fmt: skip
-"""Texts on which a function of one text is tried."""
+"""Inputs for functions of one text."""
 _NUMBERS = (0, 7, 59, 60, 61, 599, 3599, 3600, 3661, 36000, 86399)
-"""The same for a function of one whole number, such as seconds."""
-
-
-class Property(msgspec.Struct, frozen=True):
-    """A condition on what a function returns."""
-
-    words: str
-    """The request's own words."""
-    test: str
-    """An expression of `out`, the result, and `f` and `x`, the function and its argument."""
-    of_numbers: bool = False
-    """It is tried on whole numbers, not on texts."""
-
-
-def properties_in(request: str) -> list[Property]:
-    """The conditions that a request states of the text, list, … that a function returns."""
-    found = [
-        Property(match.group(0).strip(), test)
-        for pattern, test in _PLAIN
-        if (match := re.search(pattern, request, re.IGNORECASE)) is not None
-    ]
-    for pattern, test in _OF_SIGNS:
-        for match in re.finditer(pattern.replace("SIGN", f"({_SIGN})"), request, re.IGNORECASE):
-            sign = _SIGNS[match.group(1).lower()]
-            found.append(Property(match.group(0), test.format(sign=repr(sign), twice=repr(sign * 2))))
-    found += _times(request) + _joined(request)
-    only = re.search(r"\b(?:nothing but|only|other than) ((?:[a-z0-9]-[a-z0-9]|and|or|[a-z]+s?|[, ])+)", request, re.I)
-    if only is not None and (allowed := _allowed(only.group(1))):
-        found.append(
-            Property(
-                only.group(0).split(", no")[0].strip(" ,"), f"__import__('re').fullmatch({allowed!r}, out) is not None"
-            )
-        )
-    kind = re.search(rf"\breturns? an? ({'|'.join(_KINDS)})\b", request, re.IGNORECASE)
-    if kind is not None:
-        found.append(Property(kind.group(0), f"isinstance(out, {_KINDS[kind.group(1).lower()]})"))
-    return found
-
-
-def _joined(request: str) -> list[Property]:
-    """What stands between words, of which a text with nothing but letters and spaces has as many as anybody counts."""
-    match = re.search(rf"\bwords (?:are )?joined (?:by|with) (?:an? |one |single )*({_SIGN})s?\b", request, re.I)
-    if match is None or re.search(r"\b(?:camel|pascal|snake|kebab)", request, re.I):
-        return []
-    sign = _SIGNS[match.group(1).lower()]
-    plain = "isinstance(out, str) and all(one.isalpha() for one in x.split())"
-    return [Property(match.group(0), f"not ({plain}) or out.strip().count({sign!r}) >= len(x.split()) - 1")]
-
-
-def _times(request: str) -> list[Property]:
-    """The form of a time, such as H:MM:SS, in which each part but the first has two digits."""
-    found = []
-    for match in re.finditer(r"(?<![\w:])(H{1,2}|M{1,2}):(MM|SS)(?::(SS))?(?!\w|:\w)", request):
-        first = r"(?:0|[1-9]\d*)" if len(match.group(1)) == 1 else r"\d{2,}"
-        more = r"(?::[0-5]\d)" * sum(one is not None for one in match.groups()[1:])
-        test = f"not isinstance(out, str) or __import__('re').fullmatch({first + more!r}, out) is not None"
-        found.append(Property(match.group(0), test, of_numbers=True))
-    return found
-
-
-_OF_SIGNS = (
+"""Inputs for functions of one whole number, such as seconds."""
+_PHRASES = (
+    (r"\b(?:in |to |all |:\s*)?lower[- ]?case\b(?! letter)", "not isinstance(out, str) or out == out.lower()"),
+    (r"\b(?:in |to |all )upper[- ]?case\b(?! letter)", "not isinstance(out, str) or out == out.upper()"),
+    (r"\bignor(?:es|ing) (?:the )?(?:upper and lower )?case\b", "out == f(x.swapcase())"),
+)
+"""Phrases and their tests."""
+_CHARACTER_PHRASES = (
     (r"\bsingle SIGNs?\b", "{twice} not in out"),
     (r"\bno SIGNs? at (?:the|either|both) (?:ends?|start and end)\b", "out == out.strip({sign})"),
     (r"\b(?:no|without(?: any)?) SIGNs? in (?:the result|it|between)\b", "{sign} not in out"),
     (r"\beach (?:one )?(?:is )?followed by an? SIGN\b", "not out or out.endswith({sign})"),
 )
-"""Conditions on one of the signs, and how each is tested."""
-_PLAIN = (
-    (r"\b(?:in |to |all |:\s*)?lower[- ]?case\b(?! letter)", "not isinstance(out, str) or out == out.lower()"),
-    (r"\b(?:in |to |all )upper[- ]?case\b(?! letter)", "not isinstance(out, str) or out == out.upper()"),
-    (r"\bignor(?:es|ing) (?:the )?(?:upper and lower )?case\b", "out == f(x.swapcase())"),
-)
+"""Phrases about a character and their tests."""
 
 
-def _allowed(words: str) -> str:
-    """A pattern of texts made of what is named, such as `a-z, 0-9 and hyphens`; empty where a word is not known."""
+class Property(msgspec.Struct, frozen=True):
+    """A condition on the result of a function."""
+
+    phrase: str
+    """The request's own words."""
+    test: str
+    """An expression of `out`, the result, and `f` and `x`, the function and its argument."""
+    of_numbers: bool = False
+    """It is tested with numbers, not with texts."""
+
+
+def properties_in(request: str) -> list[Property]:
+    """Return the properties that a request states of a result."""
+    found = [
+        Property(match[0].strip(), test)
+        for pattern, test in _PHRASES
+        if (match := re.search(pattern, request, re.IGNORECASE)) is not None
+    ]
+    for pattern, test in _CHARACTER_PHRASES:
+        for match in re.finditer(pattern.replace("SIGN", f"({_CHARACTER})"), request, re.IGNORECASE):
+            character = _CHARACTERS[match[1].lower()]
+            found.append(Property(match[0], test.format(sign=repr(character), twice=repr(character * 2))))
+    found += _time_formats(request) + _joined_words(request)
+    only = re.search(r"\b(?:nothing but|only|other than) ((?:[a-z0-9]-[a-z0-9]|and|or|[a-z]+s?|[, ])+)", request, re.I)
+    if only is not None and (allowed := _allowed_characters(only[1])):
+        phrase = only[0].split(", no")[0].strip(" ,")
+        found.append(Property(phrase, f"__import__('re').fullmatch({allowed!r}, out) is not None"))
+    result = re.search(rf"\breturns? an? ({'|'.join(_TYPES)})\b", request, re.IGNORECASE)
+    if result is not None:
+        found.append(Property(result[0], f"isinstance(out, {_TYPES[result[1].lower()]})"))
+    return found
+
+
+def _joined_words(request: str) -> list[Property]:
+    """Return the separator of words, tested with texts of only letters and spaces, where the word count is certain."""
+    match = re.search(rf"\bwords (?:are )?joined (?:by|with) (?:an? |one |single )*({_CHARACTER})s?\b", request, re.I)
+    if match is None or re.search(r"\b(?:camel|pascal|snake|kebab)", request, re.I):
+        return []
+    is_plain = "isinstance(out, str) and all(one.isalpha() for one in x.split())"
+    count = f"out.strip().count({_CHARACTERS[match[1].lower()]!r}) >= len(x.split()) - 1"
+    return [Property(match[0], f"not ({is_plain}) or {count}")]
+
+
+def _time_formats(request: str) -> list[Property]:
+    """Return the formats of times, such as H:MM:SS, in which each part but the first has two digits."""
+    found = []
+    for match in re.finditer(r"(?<![\w:])(H{1,2}|M{1,2}):(MM|SS)(?::(SS))?(?!\w|:\w)", request):
+        first = r"(?:0|[1-9]\d*)" if len(match[1]) == 1 else r"\d{2,}"
+        more = r"(?::[0-5]\d)" * (2 if match[3] else 1)
+        test = f"not isinstance(out, str) or __import__('re').fullmatch({first + more!r}, out) is not None"
+        found.append(Property(match[0], test, of_numbers=True))
+    return found
+
+
+def _allowed_characters(phrase: str) -> str:
+    """Return a pattern of the characters in a phrase such as `a-z, 0-9 and hyphens`, up to the first unknown word."""
     classes = []
-    for word in re.split(r"[,\s]+|\band\b|\bor\b", words.strip(" ,.")):
+    for word in re.split(r"[,\s]+|\band\b|\bor\b", phrase.strip(" ,.")):
         name = word.strip().lower().removesuffix("s")
-        if not name:
-            continue
+        if name == "letter":
+            return ""
         if re.fullmatch(r"[a-z]-[a-z]|[0-9]-[0-9]", name):
             classes.append(name)
-        elif name in ("letter", "digit") or name in _SIGNS:
-            classes.append({"letter": r"^\W\d_", "digit": r"\d"}.get(name, re.escape(_SIGNS.get(name, ""))))
-        else:
+        elif name == "digit":
+            classes.append(r"\d")
+        elif name in _CHARACTERS:
+            classes.append(re.escape(_CHARACTERS[name]))
+        elif name:
             break
-    if not classes or any(one.startswith("^") for one in classes):
-        return ""
-    return f"[{''.join(classes)}]*"
+    return f"[{''.join(classes)}]*" if classes else ""
 
 
-def function_in(request: str, files: Mapping[str, str]) -> tuple[str, str]:
-    """Module and name of the one function of one argument that a request calls; empty texts where there is none."""
-    named = set(re.findall(r"(?<![\w.])([a-z_]\w*)\(", request))
-    module, function, count = _only(named, request, files)
+def called_function(request: str, files: Mapping[str, str]) -> tuple[str, str]:
+    """Return module and name of the only function of one argument that a request calls; empty strings if unclear."""
+    module, function, count = _only_function(set(re.findall(r"(?<![\w.])([a-z_]\w*)\(", request)), request, files)
     return (module, function) if count == 1 else ("", "")
 
 
 def named_function(request: str, files: Mapping[str, str]) -> tuple[str, str, int]:
-    """Module, name and number of arguments of the one function that a request names; empty texts where there is
-    none."""
-    return _only(set(re.findall(r"[a-z_]\w*", request)), request, files)
+    """Return module, name and argument count of the only function that a request names; empty strings if unclear."""
+    return _only_function(set(re.findall(r"[a-z_]\w*", request)), request, files)
 
 
-def _only(named: set[str], request: str, files: Mapping[str, str]) -> tuple[str, str, int]:
+def _only_function(names: Collection[str], request: str, files: Mapping[str, str]) -> tuple[str, str, int]:
     found = [
         (module_name(path), node.name, required_argument_count(node))
         for path, tree in python_trees(files)
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name in named
+        if isinstance(node, ast.FunctionDef) and node.name in names
     ]
-    asked = [one for one in found if f"{one[0].replace('.', '/')}.py" in request]
-    best = asked or found
-    return best[0] if len(best) == 1 else ("", "", 0)
+    found = [item for item in found if f"{item[0].replace('.', '/')}.py" in request] or found
+    return found[0] if len(found) == 1 else ("", "", 0)
 
 
 _SAMPLES = (
@@ -152,49 +145,51 @@ _SAMPLES = (
     ((2, 3), (10, 5), (-1, 1), ("a b", 2), ([1, 2, 3], 2), ("abc", "b"), (0, 0)),
     ((5, 1, 10), (0, 1, 10), (20, 1, 10), ("a-b", "-", "_")),
 )
-"""Arguments that functions of one, two and three are tried with."""
+"""Sample arguments for functions of one, two and three arguments."""
 
 
 UNTRIED = 126
-"""Exit status of a program that could not try anything; the loop takes it as no result, neither good nor bad."""
+"""Exit status of a program that could not try anything; the loop takes it as no result."""
 
 
-def fill_program(name: str, **given: str) -> str:
-    """A program of `programs.toml` with its places filled in."""
-    return Template(read_table(__file__, "programs.toml")[name]).substitute(given)
+def fill_program(name: str, **values: str) -> str:
+    """Return a program of `programs.toml` with its placeholders filled in."""
+    return Template(read_table(__file__, "programs.toml")[name]).substitute(values)
 
 
 def import_program(module: str, names: Collection[str]) -> str:
-    """The beginning of a program that takes `names` from a module of the project in the current folder.
+    """Return the beginning of a program that imports `names` from a module of the project in the current folder.
 
-    The module is looked for from that folder, then from each folder that it lies in, as projects with a `src` have it.
-    What it prints meanwhile is not shown, and there is nothing to read. Where it can't be imported, because it lacks
-    something or runs at once and ends, the program says so and ends with `UNTRIED`. The program has `_untried(why)`.
+    The module is searched from that folder and from each folder on its path, such as `src`. It gets no input, and its
+    output is hidden. If it can't be imported, the program says why and exits with `UNTRIED`; it defines
+    `_untried(why)` for this.
     """
     parts = module.split(".")
     places = [("/".join(parts[:at]), ".".join(parts[at:])) for at in range(len(parts))]
-    taken = "\n".join(f"{name} = _loaded.{name}" for name in names)
-    names = list(names)
     return fill_program(
-        "load", untried=str(UNTRIED), places=repr(places), module=module, names=repr(names), taken=taken
+        "load",
+        untried=str(UNTRIED),
+        places=repr(places),
+        module=module,
+        names=repr(list(names)),
+        taken="\n".join(f"{name} = _loaded.{name}" for name in names),
     )
 
 
 def sampling_program(module: str, function: str, count: int) -> str:
-    """A program that prints what a function gives for some arguments."""
+    """Return a program that prints a function's results for sample arguments. `count`: its number of arguments."""
     tried = _SAMPLES[count - 1] if 1 <= count <= len(_SAMPLES) else ()
     return fill_program("sample", load=import_program(module, (function,)), function=function, tried=repr(tried))
 
 
-def property_program(module: str, function: str, wanted: list[Property]) -> str:
-    """A program that tries a function and ends with a line that says what breaks a condition."""
-    rows = ", ".join(f"({one.words!r}, {one.of_numbers}, lambda f, x, out: {one.test})" for one in wanted)
-    first = wanted[0].words if wanted else ""
+def property_program(module: str, function: str, properties: list[Property]) -> str:
+    """Return a program that tests a function and exits with a message about the first property it violates."""
+    rows = (f"({item.phrase!r}, {item.of_numbers}, lambda f, x, out: {item.test})" for item in properties)
     return fill_program(
         "property",
         load=import_program(module, (function,)),
         function=function,
-        inputs=repr((*_INPUTS, *_NUMBERS)),
-        rows=rows,
-        first=repr(first),
+        inputs=repr((*_TEXTS, *_NUMBERS)),
+        rows=", ".join(rows),
+        first=repr(properties[0].phrase if properties else ""),
     )

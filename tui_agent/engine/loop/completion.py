@@ -17,17 +17,17 @@ import msgspec
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.common.symbols import Diagnostic
 from tui_agent.engine.checks.project_checks import (
-    COMMANDS,
+    COMMAND_TOOL,
     NOT_STARTED,
     CommandEffects,
-    by_tools,
-    checks_of,
+    check_results,
+    detect_test_command,
     failed_check,
-    last_change,
-    ran,
-    ran_something,
+    has_run_command,
+    is_tool_edit,
+    next_after_change,
+    produced_result,
     stale_checks,
-    test_command,
 )
 from tui_agent.engine.checks.request_reading import RequestReading
 from tui_agent.engine.checks.request_scope import protected_files
@@ -135,7 +135,7 @@ class Completion:
 
     def acted(self) -> bool:
         """Return whether anything was changed, or run that may change something; reading and testing don't count."""
-        return self._effects.acted(self._calls.results, self._request)
+        return self._effects.had_effect(self._calls.results, self._request)
 
     def _lacks_change(self, closing: str) -> bool:
         """Return whether a requested or claimed change was not made."""
@@ -146,14 +146,15 @@ class Completion:
         """Return whether the request is to run something and nothing was run."""
         if not self._writes or self._request.kind != "command":
             return False
-        return not ran_something(self._calls.results)
+        return not has_run_command(self._calls.results)
 
     # --- facts ---
 
     def _failed_check(self) -> tuple[str, ToolResult] | None:
         """Return the latest failed check; without a change none counts, since its failure is what was asked about."""
         results = self._calls.results
-        return failed_check(results, self._request.text) if last_change(results, self._effects.altered) else None
+        is_changed = next_after_change(results, self._effects.changed_files) > 0
+        return failed_check(results, self._request.text) if is_changed else None
 
     def _changed_protected_file(self) -> str:
         """Return a file that was changed although the request protects it, or an empty string."""
@@ -174,13 +175,13 @@ class Completion:
         Files changed by commands count only if the request asks for a change: a request to run a command is not
         answered with tests."""
         results = self._calls.results
-        altered = self._effects.altered if self.needs_change else by_tools
-        since = last_change(results, altered)
+        is_change = self._effects.changed_files if self.needs_change else is_tool_edit
+        since = next_after_change(results, is_change)
         if not since or not self._writes:
             return
-        commands = stale_checks(results, altered, self._request.text)
+        commands = stale_checks(results, is_change, self._request.text)
         tests = await self._checks.test_command()
-        if not commands and tests and not checks_of(results[since:]):
+        if not commands and tests and not check_results(results[since:]):
             commands = [tests]
         for command in commands:
             if await self._checks.may_run(command):
@@ -280,12 +281,12 @@ class CheckRunner:
     async def test_command(self) -> str:
         """Return the project's test command, detected once per run; empty if there is none."""
         if not self._tests:
-            self._tests = await asyncio.to_thread(test_command, self._environment.workspace)
+            self._tests = await asyncio.to_thread(detect_test_command, self._environment.workspace)
         return self._tests
 
     async def may_run(self, command: str, *, unasked: bool = False) -> bool:
         """Return whether the command may run: without approval or, unless `unasked`, with a user to approve it."""
-        if self._registry.find(COMMANDS) is None:
+        if self._registry.find(COMMAND_TOOL) is None:
             return False
         environment = self._environment
         action = await environment.judge(command, environment.workspace)
@@ -303,10 +304,10 @@ class CheckRunner:
         arguments: dict[str, Any] = {"command": command, "timeout_seconds": seconds}
         if environment.shell_cwd() != environment.workspace:
             arguments["cwd"] = str(environment.workspace)
-        call = ToolCall(id=f"check{secrets.token_hex(4)}", name=COMMANDS, arguments=arguments)
+        call = ToolCall(id=f"check{secrets.token_hex(4)}", name=COMMAND_TOOL, arguments=arguments)
         await self._calls.carry_out((call,), node)
         result = self._calls.results[-1][1]
-        if result.code in NOT_STARTED or not ran(result):
+        if result.code in NOT_STARTED or not produced_result(result):
             return None
         if result.code == "timeout" and not (must_end or command in self._terminating):
             return None

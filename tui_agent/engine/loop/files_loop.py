@@ -29,16 +29,16 @@ from tui_agent.engine.checks.examples import Example, examples_in
 from tui_agent.engine.checks.name_checks import Problem, answer_gaps, is_test
 from tui_agent.engine.checks.project_checks import (
     CommandEffects,
-    checks_of,
-    command_of,
-    only_looks,
-    only_runs,
-    only_tests,
-    python,
-    ran_something,
+    check_results,
+    command_line,
+    has_run_command,
+    is_inspection,
+    is_project_run,
+    is_test_run,
+    python_program,
 )
 from tui_agent.engine.checks.properties import (
-    function_in,
+    called_function,
     named_function,
     properties_in,
     property_program,
@@ -236,8 +236,8 @@ class FilesLoop:
         earlier = self._state.history.earlier()
         listing = self._files.text()
         files = f"The files of my project:\n\n{listing}" if listing else "My project has no files yet."
-        if self._files.left:
-            files += f"\n\nThe project has more files; {self._files.left} of them may matter too."
+        if self._files.omitted:
+            files += f"\n\nThe project has more files; {self._files.omitted} of them may matter too."
         return (
             SystemMessage(text=self._system()),
             *plan,
@@ -328,7 +328,7 @@ class FilesLoop:
         answer = text.strip()
         if not answer:
             return [Problem("the reply was empty")]
-        if self._request.kind == "command" and self._may_write() and not ran_something(self._calls.results):
+        if self._request.kind == "command" and self._may_write() and not has_run_command(self._calls.results):
             return [Problem("nothing was run: name the command to run in a sh block")]
         gaps = answer_gaps(self._request.text, answer, self._files.files) if self._request.kind == "question" else []
         if gaps and not self._attempts.reported:
@@ -339,9 +339,9 @@ class FilesLoop:
 
     def _command_outcomes(self) -> list[str]:
         outcomes = {
-            command_of(call): "passed" if result.success else result.error or "failed"
+            command_line(call): "passed" if result.success else result.error or "failed"
             for call, result in self._calls.results
-            if command_of(call) and not only_looks(command_of(call))
+            if command_line(call) and not is_inspection(command_line(call))
         }
         return [f"`{one_line(command, 60)}`: {outcome}." for command, outcome in list(outcomes.items())[-3:]]
 
@@ -370,20 +370,20 @@ class FilesLoop:
     async def _run_commands(self, commands: tuple[str, ...]) -> RunEnded | list[Problem]:
         """Run the commands that a reply has instead of files, each with its approval. Commands that only read, test or
         run the project don't count as a change."""
-        changing = [line for line in commands if not (only_looks(line) or only_tests(line) or only_runs(line))]
+        changing = [line for line in commands if not (is_inspection(line) or is_test_run(line) or is_project_run(line))]
         if self._request.kind == "change" and not changing:
             return [Problem(NOTHING)]
         for command in commands[:BATCH_SIZE]:
             result = await self._call("run_terminal_command", {"command": command})
             if result.code == "refused":
                 return self._declined(f"`{command}`", result)
-            if not result.success and not (self._request.kind == "command" and only_tests(command)):
+            if not result.success and not (self._request.kind == "command" and is_test_run(command)):
                 return [Problem(f"`{command}` fails ({result.error}):\n{output_tail(result)}")]
         if len(commands) > BATCH_SIZE:
             return [Problem(f"only the first {BATCH_SIZE} commands were run")]
         if self._request.kind == "change":
             effects = CommandEffects(self._calls.by_command)
-            if not effects.acted(self._calls.results, self._request):
+            if not effects.had_effect(self._calls.results, self._request):
                 return [Problem(NOTHING)]
             if problems := [Problem(failure) for failure in await self._failures()]:
                 return problems
@@ -399,7 +399,7 @@ class FilesLoop:
 
         Commands other than tests run last, and only if everything else passes, since they may have side effects."""
         commands = await self._commands()
-        failures = await self._failing([line for line in commands if only_tests(line)], unasked=unasked)
+        failures = await self._failing([line for line in commands if is_test_run(line)], unasked=unasked)
         for example in self._examples():
             if example in self._satisfied or not await self._checks.may_run(example.command, unasked=unasked):
                 continue
@@ -411,7 +411,7 @@ class FilesLoop:
                 failures.append(f"{example.expected}, but: {lines[-1] if lines else 'it fails'}")
         if self._written and not unasked:
             failures += await self._broken_properties()
-        others = [line for line in commands if not only_tests(line)]
+        others = [line for line in commands if not is_test_run(line)]
         if not failures and (not unasked or self._request.kind == "command"):
             failures += await self._failing(others, unasked=unasked)
         return failures
@@ -440,7 +440,7 @@ class FilesLoop:
         """Run a generated Python program and return its output; empty if that would need approval."""
         path = self._environment.scratch / f"{name}.py"
         await asyncio.to_thread(path.write_text, program, encoding="utf-8")
-        command = f"{python()} -B {shlex.quote(str(path))}"
+        command = f"{python_program()} -B {shlex.quote(str(path))}"
         if not await self._checks.may_run(command, unasked=True):
             return ""
         result = await self._checks.run(command, self._node.parent)
@@ -450,7 +450,7 @@ class FilesLoop:
         """Return a property that the request demands of a function's results and they lack, if it can run without
         approval."""
         properties = properties_in(self._request.text)
-        module, function = function_in(self._request.text, {**self._files.files, **self._written})
+        module, function = called_function(self._request.text, {**self._files.files, **self._written})
         if not properties or not function:
             return []
         output = await self._run_program(f"try_{function}", property_program(module, function, properties))
@@ -501,7 +501,7 @@ class FilesLoop:
     def _done(self) -> RunEnded:
         """End the run as done, with the model's answer and the facts."""
         changed = [name for name in self._written if self._files.files.get(name) != self._written[name]]
-        passed = [command for command, result in checks_of(self._calls.results).items() if result.success]
+        passed = [command for command, result in check_results(self._calls.results).items() if result.success]
         facts = [f"Changed: {name_list(changed)}."] if changed else []
         facts += [f"Passed: {', '.join(f'`{one_line(command, 60)}`' for command in passed[-3:])}."] if passed else []
         text = "\n\n".join(filter(None, [self._attempts.answer, " ".join(facts)]))

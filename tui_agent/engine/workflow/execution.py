@@ -13,8 +13,8 @@ import msgspec
 from tui_agent import events
 from tui_agent.common.domain import Fault, SystemMessage, ToolCall, UserMessage
 from tui_agent.common.workplan import Check, InstructionPlan, PlanStep, format_plan
-from tui_agent.engine.checks.project_checks import COMMANDS
-from tui_agent.engine.checks.relevant_files import readable_text
+from tui_agent.engine.checks.project_checks import COMMAND_TOOL
+from tui_agent.engine.checks.relevant_files import read_workspace_text
 from tui_agent.engine.checks.request_reading import request_kind
 from tui_agent.engine.core.prompts import prompt, reply_schema
 from tui_agent.engine.core.state import SessionStream
@@ -417,7 +417,7 @@ class Execution:
         started = time.monotonic()
         self._check_count += 1
         node = f"{self._run}.check{self._check_count}"
-        call = self._deps.new_call_id(ToolCall(id="", name=COMMANDS, arguments={"command": check.command}))
+        call = self._deps.new_call_id(ToolCall(id="", name=COMMAND_TOOL, arguments={"command": check.command}))
         step = PlanStep(number=0, description=f"Check: {check.command}", expected=check.criteria)
         self._emit(events.StepStarted(step=step, of=0), node)
         await self._calls.carry_out((call,), node)
@@ -502,7 +502,7 @@ def working_set(environment: ToolEnvironment, results: CallResults, window: int 
         path = call.arguments.get("path")
         if call.name not in ("read_file", "write_file", "edit_file") or not result.success or not isinstance(path, str):
             continue
-        readable = readable_text(environment.roots, path, MAX_WORKING_SET * 4)
+        readable = read_workspace_text(environment.roots, path, MAX_WORKING_SET * 4)
         if readable is None or readable[0].display in names:
             continue
         target, file, text = readable
