@@ -34,12 +34,9 @@ def rate_program(call: Invocation) -> None:
     if (reading := table["reads"].get(call.program)) is not None and re.search(reading, " ".join(texts)):
         return
     _rate_by_name(call)
-    rate_arguments(call.program, texts, call.report)
+    rate_arguments(call)
     if call.program in table["interpreters"]:
         _rate_interpreter(call)
-    for severity, reason, *pattern in table["arguments"].get(call.program, ()):
-        if not pattern or any(re.match(pattern[0], text) for text in texts):
-            call.report(Severity(severity), reason)
     if rule := _RULES.get(call.program):
         rule(call)
 
@@ -77,14 +74,36 @@ def _rate_subcommand(call: Invocation) -> None:
     call.report(MEDIUM, f"{program} {subcommand}".strip())
 
 
-def rate_arguments(program: str, texts: Sequence[str], report: ReportSeverity) -> None:
-    """Report what only some arguments of a program do, by the table."""
-    entry = severity_table()["harms"].get(program, {})
-    entry = severity_table()["harms"][entry["like"]] if "like" in entry else entry
-    for severity, pattern in entry.items():
+def rate_arguments(call: Invocation) -> None:
+    """Report what only some arguments of a program do, by the tables `harms` and `arguments`."""
+    program, texts, table = call.program, call.texts, severity_table()
+    entry = table["harms"].get(program, {})
+    for severity, pattern in table["harms"].get(entry.get("like"), entry).items():
         if re.search(pattern, " ".join(texts)):
             reason = f"{program} {texts[0] if texts else ''}".strip()
-            report(Severity(severity), reason, always=severity == CRITICAL.value)
+            call.report(Severity(severity), reason, always=severity == CRITICAL.value)
+    for rule in table["arguments"].get(program, ()):
+        _apply_rule(call, *rule)
+
+
+def _apply_rule(
+    call: Invocation, severity: str, reason: str, pattern: str = "", part: str = "each", always: bool = False
+) -> None:
+    """Report the finding of a rule of the table if the pattern is found in that part of the arguments."""
+    if any(re.search(pattern, text) for text in _searched_texts(call, part)):
+        call.report(Severity(severity), reason, always=always)
+
+
+def _searched_texts(call: Invocation, part: str) -> list[str]:
+    match part:
+        case "each":  # with a rule without a pattern even if there are none
+            return ["", *call.texts]
+        case "operands":
+            return [" ".join(operands(call.program, call.texts)[:3])]
+        case "statements":
+            return [re.sub(r"(?<=[\s(=,])'[^']*'", "''", " ".join([*call.texts, call.input_text]))]
+        case _:
+            return [" ".join(call.texts)]
 
 
 def report_sent_secrets(pipeline: Pipeline, report: ReportSeverity) -> None:
@@ -175,9 +194,16 @@ def _rate_module(module: str, arguments: list[str], report: ReportSeverity) -> N
 
 # --- sed and awk ---
 
-_SED_ADDRESS = re.compile(r"(?:\d+|\$|[,!~+{};\s])+")
-_SED_HARMLESS = re.compile(r"[=dDgGhHlnNpPxzFqQ]\s*\d*|[btT:][^;\n}]*|[rR][^\n]*|#[^\n]*|[aic](?:\\\n|[^\n])*")
-_SED_FLAGS = re.compile(r"[gpiImM\d]*(e?)[gpiImM\d]*(?:w\s*([^\n]+))?")
+_SED_PART = r"(?:\\.|(?!(?P={0}))(?:\[[]^]?(?:\\.|[^]\\])*+\]|[^\\]))*+(?P={0})"
+"""Text up to a delimiter, which is literal in brackets and after a backslash."""
+_SED_COMMAND = re.compile(
+    r"(?:\d+|\$|[,!~+{};\s])+|[=dDgGhHlnNpPxzFqQ]\s*\d*|[btT:][^;\n}]*|[rR][^\n]*|#[^\n]*|[aic](?:\\\n|[^\n])*"
+    rf"|(?P<escaped>\\)?(?P<slash>(?(escaped)[^\\]|/)){_SED_PART.format('slash')}[IM]*"
+    rf"|(?P<verb>[sy])(?P<mark>[^\\]){_SED_PART.format('mark') * 2}"
+    r"[gpiImM\d]*(?P<execute>e?)[gpiImM\d]*(?:w\s*(?P<file>[^\n]+))?"
+    r"|(?P<output>[wWe])(?P<line>[^\n]*)",
+    re.DOTALL,
+)
 
 
 def _sed(call: Invocation) -> None:
@@ -209,54 +235,12 @@ def _parse_sed(script: str) -> tuple[list[str], bool, bool]:
     """Return the files that a script writes, whether it runs a program, and whether it was parsed to its end."""
     files: list[str] = []
     runs_program, position = False, 0
-    while position < len(script):
-        letter = script[position]
-        if match := _SED_ADDRESS.match(script, position) or _SED_HARMLESS.match(script, position):
-            position = match.end()
-        elif letter in "/\\":
-            end = _skip_parts(script, position + (letter == "\\"), 1)
-            if end is None:
-                return files, runs_program, False
-            position = end
-            while script[position : position + 1] in ("I", "M"):
-                position += 1
-        elif letter in "sy":
-            end = _skip_parts(script, position + 1, 2)
-            flags = _SED_FLAGS.match(script, end) if end is not None else None
-            if flags is None:
-                return files, runs_program, False
-            runs_program |= bool(flags[1]) and letter == "s"
-            files += [flags[2].strip()] if flags[2] else []
-            position = flags.end()
-        elif letter in "wWe":
-            line = script[position + 1 :].partition("\n")[0]
-            runs_program |= letter == "e"
-            files += [line.strip()] if letter != "e" else []
-            position += 1 + len(line)
-        else:
-            return files, runs_program, False
-    return files, runs_program, True
-
-
-def _skip_parts(script: str, start: int, parts: int) -> int | None:
-    """Return the position after the delimiter that ends the last of the parts; the first delimiter is at `start`."""
-    if start >= len(script):
-        return None
-    delimiter, in_brackets = script[start], False
-    position = start + 1
-    while position < len(script) and parts:
-        letter = script[position]
-        if letter == "\\":
-            position += 1
-        elif in_brackets:
-            in_brackets = letter != "]"
-        elif letter == delimiter:
-            parts -= 1
-        elif letter == "[" and "]" in script[position + 2 :]:
-            in_brackets = True
-            position += script[position + 1 : position + 2] in ("]", "^")
-        position += 1
-    return None if parts else position
+    while match := _SED_COMMAND.match(script, position):
+        position = match.end()
+        runs_program |= match["output"] == "e" or (match["verb"] == "s" and bool(match["execute"]))
+        if match["file"] or match["output"] in ("w", "W"):
+            files.append((match["file"] or match["line"]).strip())
+    return files, runs_program, position == len(script)
 
 
 def _awk(call: Invocation) -> None:
@@ -406,16 +390,7 @@ def _unpack(call: Invocation) -> None:
             call.report_write(folder)
 
 
-# --- processes, packages, databases, servers ---
-
-
-def _kill(call: Invocation) -> None:
-    texts = call.texts
-    is_forced = any(
-        re.fullmatch(r"-(9|KILL|SIGKILL|[sn]9|sKILL)|KILL|SIGKILL|--signal=(KILL|9|SIGKILL)", text) for text in texts
-    ) or any(pair in (("-s", "9"), ("-n", "9"), ("--signal", "9")) for pair in pairwise(texts))
-    is_list = texts[:1] == ["-l"]
-    call.report(NONE if is_list else HIGH if is_forced or "-1" in texts[1:] else MEDIUM, "Ends processes.")
+# --- packages, containers, servers ---
 
 
 def _packages(call: Invocation) -> None:
@@ -436,33 +411,10 @@ def _docker(call: Invocation) -> None:
             call.report(HIGH, f"Mounts host files into a container: {mount}")
 
 
-def _sql(call: Invocation) -> None:
-    statements = re.sub(r"(?<=[\s(=,])'[^']*'", "''", " ".join([*call.texts, call.input_text]))
-    if re.search(
-        r"\b(drop|truncate|delete\s+from|alter|grant|flushall|flushdb|dropdatabase|deletemany)\b|\\!|\.(shell|system)\b",
-        statements,
-        re.IGNORECASE,
-    ):
-        call.report(HIGH, "Changes a database.")
-
-
-def _cloud(call: Invocation) -> None:
-    words = " ".join([text for text in call.texts if not text.startswith("-")][:3])
-    if re.search(r"\b(delete|terminate|remove|rm|rb|destroy|purge|put|create|sync|cp|mv)(?=\b|-)", words):
-        call.report(HIGH, "Changes cloud resources.")
-
-
 def _gh(call: Invocation) -> None:
     words = operands("gh", call.texts)[:2]
     if words[1:] and (words[1] in ("delete", "archive", "transfer", "merge") or words == ["repo", "create"]):
         call.report(HIGH, f"gh {' '.join(words)}", always=True)
-    if words[:1] == ["api"] and any(re.match(r"-X|--method|-f|-F|--field|--input", text) for text in call.texts):
-        call.report(HIGH, "Changes something on GitHub.")
-
-
-def _crontab(call: Invocation) -> None:
-    if call.texts != ["-l"]:
-        call.report(HIGH, "Changes scheduled jobs.", always=True)
 
 
 def _evaluate(call: Invocation) -> None:
@@ -473,11 +425,6 @@ def _evaluate(call: Invocation) -> None:
 
 # --- git ---
 
-_GIT_PROGRAM_SETTINGS = re.compile(
-    r"(?i:core\.(sshcommand|fsmonitor|hookspath|askpass|gitproxy|alternaterefscommand)|credential\.(.*\.)?helper|"
-    r"diff\.(.*\.)?(external|textconv|command)|filter\..*|(merge|diff)tool\..*|gpg\.(.*\.)?program|include(if)?\..*|"
-    r"url\..*|uploadpack\..*|receive\..*|protocol\..*|init\.templatedir)"
-)
 _GIT_COMMAND_SETTINGS = re.compile(r"(?i)alias\.|core\.(pager|editor)|pager\.|sequence\.")
 
 
@@ -505,37 +452,22 @@ def _git(call: Invocation) -> None:
     if harmful and not is_dry_run:
         always = subcommand in ("push", "filter-branch", "reflog")
         call.report(Severity(severity), f"git {subcommand} {harmful}", always=always)
-    if subcommand in ("filter-branch", "filter-repo", "rebase", "update-ref"):
-        call.report(HIGH, f"git {subcommand} rewrites history.", always=True)
     if subcommand == "config":
         _git_config(words[1:], call.report)
-    _git_changes(subcommand, arguments, call.report)
+    if change := severity_table()["git_changes"].get(subcommand):
+        severity, reason, pattern, always = change
+        if re.search(pattern, " ".join(arguments)):
+            call.report(Severity(severity), reason, always=always)
 
 
 def _git_config(words: list[str], report: ReportSeverity) -> None:
     """Report a setting that makes git run a program."""
     key, value = [*(words[1:] if words[:1] == ["set"] else words), "", ""][:2]
     is_command = value.startswith("!") or re.search(r"[\s;|&`$/]", value)
-    if value and (_GIT_PROGRAM_SETTINGS.fullmatch(key) or (is_command and _GIT_COMMAND_SETTINGS.match(key))):
+    if value and (
+        re.fullmatch(severity_table()["git_program_settings"], key) or (is_command and _GIT_COMMAND_SETTINGS.match(key))
+    ):
         report(HIGH, f"git would run the command in the setting {key}.", always=True)
-
-
-def _git_changes(subcommand: str, arguments: list[str], report: ReportSeverity) -> None:
-    """Report subcommands that read or write, depending on their arguments."""
-    words = [text for text in arguments if not text.startswith("-")]
-    is_listing = re.search(r"list|contains|merged|points", " ".join(arguments))
-    match subcommand:
-        case "branch" | "tag" if words and not is_listing:
-            report(MEDIUM, f"git {subcommand} changes the repository.")
-        case "config" if len(words) > 1 and words[0] not in ("get", "list"):
-            # Settings of git can name programs: needs approval like a change of .git/config.
-            report(MEDIUM, "git config changes the repository.", always=True)
-        case "stash" if words[:1] not in (["list"], ["show"]):
-            report(MEDIUM, "git stash changes the work tree.")
-        case "worktree" if words[:1] not in ([], ["list"]):
-            report(MEDIUM, "git worktree changes the work trees.")
-        case "reset":
-            report(MEDIUM, "git reset moves the branch.")
 
 
 _RULES: dict[str, Callable[[Invocation], None]] = {
@@ -555,13 +487,9 @@ _RULES: dict[str, Callable[[Invocation], None]] = {
         ("unzip", _unpack),
         ("sed", _sed),
         ("awk gawk mawk", _awk),
-        ("kill killall pkill", _kill),
         ("npm pnpm yarn bun", _packages),
         ("docker podman", _docker),
-        ("mongo mongosh mariadb mysql psql sqlite3 redis-cli", _sql),
-        ("aws gsutil", _cloud),
         ("gh", _gh),
-        ("crontab", _crontab),
         ("git", _git),
         ("test [ [[ read unset let declare printf", _evaluate),
     )

@@ -210,7 +210,7 @@ class _Rater:
             self._rate_program(call)
         if inner is None:
             return
-        rate_arguments(program, [argument.shown for argument in arguments], self.report)
+        rate_arguments(call)
         for name, value in inner.assignments:
             self._rate_assignment(name, value, is_prefix=True)
         folder = self.scope.folder
