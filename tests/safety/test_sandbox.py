@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tui_agent.common.domain import ApprovalMode, RunAction, Severity
@@ -64,11 +65,9 @@ class Place:
         self, confined: ConfinedCommand, command: str, program: Sequence[str] = ("/bin/bash", "-c")
     ) -> tuple[int | None, str]:
         stage = Stage(program=program[0], argv=(Path(program[0]).name, *program[1:], command))
-        stages, sandbox_spec = confined.confine([stage], self.root)
-        capture = Capture(None, None)
-        environment = {**child_environment(), **confined.environment}
+        capture = Capture()
         child = await Child.start(
-            stages, cwd=self.root, environment=environment, capture=capture, sandbox_spec=sandbox_spec
+            [stage], cwd=self.root, environment=child_environment(), capture=capture, confinement=confined
         )
         status = await child.wait(40)
         await child.gone()
@@ -205,26 +204,26 @@ async def test_folders_of_keys_look_empty(place: Place, kind: str) -> None:
     assert "the key" not in text and "id_rsa" not in text.splitlines()[1:] and text.endswith("end")
 
 
-async def test_no_start_without_the_sandbox(place: Place) -> None:
+async def test_no_start_without_the_sandbox(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Sandbox(kind="landlock", landlock=99, namespaces=False)
     if not LANDLOCK.landlock:
-        stages, sandbox_spec = ConfinedCommand(broken, place.roots).confine(
-            [Stage(program="/bin/true", argv=("true",))], place.root
-        )
         with pytest.raises(ProcessError) as failed:
             await Child.start(
-                stages, cwd=place.root, environment={}, capture=Capture(None, None), sandbox_spec=sandbox_spec
+                [Stage(program="/bin/true", argv=("true",))],
+                cwd=place.root,
+                environment={},
+                capture=Capture(),
+                confinement=ConfinedCommand(broken, place.roots),
             )
         assert failed.value.code == "sandbox"
         return
     gone = Sandbox(kind="landlock", landlock=LANDLOCK.landlock, namespaces=True)
     confined = ConfinedCommand(gone, place.roots)
-    stages, sandbox_spec = confined.confine([Stage(program="/bin/touch", argv=("touch", "made"))], place.root)
-    bad = type(sandbox_spec)(
-        writable=sandbox_spec.writable, hidden=("/nowhere/at/all",), namespaces=True, landlock=sandbox_spec.landlock
-    )
+    stages, spec = confined.confine([Stage(program="/bin/touch", argv=("touch", "made"))], place.root)
+    bad = msgspec.structs.replace(spec, guarded=(), placed=(), hidden=("/nowhere/at/all",), namespaces=True)
+    monkeypatch.setattr(confined, "confine", lambda *arguments: (stages, bad))
     with pytest.raises(ProcessError) as failed:
-        await Child.start(stages, cwd=place.root, environment={}, capture=Capture(None, None), sandbox_spec=bad)
+        await Child.start(stages, cwd=place.root, environment={}, capture=Capture(), confinement=confined)
     assert failed.value.code == "sandbox"
     assert not (place.root / "made").exists()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.platform.output import OutputOptions
+from tui_agent.platform.output import Capture
 from tui_agent.shell import review_git
 
 READS = [
@@ -106,7 +106,7 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:
         arguments = review_git.git_arguments(command, secret)
         assert arguments is not None
         outcome = await review_git.run_git_read(
-            arguments, cwd=repository, folders=(repository,), timeout=60, on_output=None, kept=OutputOptions()
+            arguments, cwd=repository, folders=(repository,), timeout=60, capture=Capture()
         )
         assert outcome.exit_code == 0, (command, outcome.note)
         said[command] = outcome.output

@@ -555,7 +555,7 @@ def test_file_is_not_mistaken_for_an_option_value(place: Path, command: str) -> 
     (place / ".env").write_text("KEY=1")
     steps = grammar.parse_strict(command)
     assert steps is not None
-    words = steps[0].commands[0].words
+    words = steps[0][1][0].words
     meaning = safe_commands.argument_shape(words[0].text, words[1:])
     assert meaning is None or words[-1] in meaning.paths
     assert not assess_command(command, place, [place], secret).safe
@@ -567,7 +567,7 @@ def test_file_is_not_mistaken_for_an_option_value(place: Path, command: str) -> 
 )
 def test_ripgrep_searches_hidden_files_only_if_that_is_checked(words: str, hidden: bool) -> None:
     # `!.env` in a .ignore file, or a type that names hidden files, would bring them in
-    meaning = safe_commands.argument_shape("rg", tuple(grammar.PlainWord(text=word) for word in words.split()))
+    meaning = safe_commands.argument_shape("rg", tuple(grammar.PlainWord(word) for word in words.split()))
     assert meaning is not None
     assert meaning.prefix == ("--no-config", "--glob=!.*")
     assert meaning.includes_hidden is hidden
@@ -582,7 +582,7 @@ def test_ripgrep_ignores_its_configuration(place: Path) -> None:
 
 
 def test_every_entry_of_the_allow_list_is_valid() -> None:
-    words = (grammar.PlainWord(text="+1"), grammar.PlainWord(text="-n"), grammar.PlainWord(text="x"))
+    words = (grammar.PlainWord("+1"), grammar.PlainWord("-n"), grammar.PlainWord("x"))
     for name in safe_commands.safe_table():
         for size in range(4):
             safe_commands.argument_shape(name, words[:size])
@@ -636,9 +636,9 @@ BASH = "/bin/bash"
 @settings(max_examples=40, deadline=None)
 def test_words_agree_with_bash(text: str) -> None:
     steps = grammar.parse_strict("printf " + text)
-    if steps is None or len(steps[0].commands) > 1 or any(w.is_pattern for w in steps[0].commands[0].words):
+    if steps is None or len(steps[0][1]) > 1 or any(w.is_pattern for w in steps[0][1][0].words):
         return
-    words = [word.text for word in steps[0].commands[0].words[1:]]
+    words = [word.text for word in steps[0][1][0].words[1:]]
     run = ["bash", "--norc", "-c", f"f() {{ printf '%s\\0' \"$@\"; }}; f {text}"]
     out = subprocess.run(run, executable=BASH, capture_output=True, check=True, stdin=subprocess.DEVNULL).stdout
     assert out.decode().split("\0")[:-1] == (words or [""])

@@ -13,7 +13,7 @@ from tests.waiting import in_time, until
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
-from tui_agent.platform.output import OutputOptions
+from tui_agent.platform.output import Capture
 from tui_agent.shell.safe_commands import run_script, safe_script
 from tui_agent.shell.terminal import MAX_COMMAND, CommandError, ShellSession
 
@@ -386,12 +386,12 @@ async def test_the_environment_holds_no_secrets(work: Path, monkeypatch: pytest.
 
 
 async def test_long_output_is_shortened_and_saved(terminal: ShellSession, tmp_path: Path) -> None:
-    kept = OutputOptions(tmp_path / "output.txt")
-    outcome = await terminal.run("seq 1 1000", kept=kept)
+    file = tmp_path / "output.txt"
+    outcome = await terminal.run("seq 1 1000", capture=Capture(spill=file))
     assert "[… 900 of 1,000 lines left out …]" in outcome.output and outcome.total_lines == 1000
-    assert outcome.spill == str(kept.file)
+    assert outcome.spill == str(file)
     assert Path(outcome.spill).read_text().split() == [str(n) for n in range(1, 1001)]
-    assert (await terminal.run("seq 1 10", kept=OutputOptions(tmp_path / "other.txt"))).spill is None
+    assert (await terminal.run("seq 1 10", capture=Capture(spill=tmp_path / "other.txt"))).spill is None
 
 
 async def test_nothing_is_left_in_the_temporary_folder(

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
 
 from tui_agent.common.domain import FrozenValue
 from tui_agent.text import Cleaner, clean
@@ -181,18 +180,6 @@ OnOutput = Callable[[str], None]
 """Receives live text on the event loop; must be fast."""
 
 
-class OutputOptions(NamedTuple):
-    """How much of an output is saved, and where."""
-
-    file: Path | None = None
-    """File for the full output; created only if the output is shortened."""
-    lines: tuple[int, int] = (HEAD_LINES, TAIL_LINES)
-    """Number of first and last lines for the model."""
-
-
-DEFAULT_OUTPUT = OutputOptions()
-
-
 class LiveOutput:
     """Converts incoming bytes to text for the screen: decoded, clean, bounded, only the last state of progress bars.
 
@@ -353,6 +340,3 @@ class Capture:
             self._spill.add(bytes(self.rings.head) + self.rings.tail)
         written = await asyncio.to_thread(self._spill.flush)
         return presented, self._spill.path if written else None
-
-
-__all__ = ["DEFAULT_OUTPUT", "MAX_FILE", "Capture", "LiveOutput", "OnOutput", "OutputOptions", "OverflowFile"]

@@ -120,14 +120,20 @@ class Child:
         environment: Mapping[str, str],
         capture: Capture,
         keep: bool = False,
-        sandbox_spec: SandboxSpec | None = None,
+        confinement: Confinement | None = None,
+        writable: Sequence[Path] = (),
     ) -> Self:
         """Start a pipeline in a session of its own, with stdin from /dev/null, no tty and only descriptors 0, 1 and 2.
 
         `keep`: processes that the command leaves may run until `stop`; otherwise they are killed when it ends.
-        A command that can't be confined by `sandbox_spec` is not started. Raises ProcessError.
+        A command that can't be confined is not started; `writable` are additional folders that it may write to. Raises
+        ProcessError.
         """
         child = cls(capture)
+        sandbox_spec = SandboxSpec()
+        if confinement is not None:
+            environment = {**environment, **confinement.environment}
+            stages, sandbox_spec = confinement.confine(stages, cwd, writable)
         request = marshal.dumps(
             (
                 [
@@ -137,7 +143,7 @@ class Child:
                 os.fsencode(cwd),
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 keep,
-                *(sandbox_spec or SandboxSpec()).encode(),
+                *sandbox_spec.encode(),
             )
         )
         try:

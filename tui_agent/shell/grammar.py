@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
-
-from tui_agent.common.domain import FrozenValue
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Tree
@@ -74,10 +72,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_WORD_PART = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)""")
+_WORD_PART = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|(?P<unquoted>[^'"\\]+)""")
 
 
-class PlainWord(FrozenValue, frozen=True, kw_only=True):
+class PlainWord(NamedTuple):
     """A literal word."""
 
     text: str
@@ -85,79 +83,59 @@ class PlainWord(FrozenValue, frozen=True, kw_only=True):
     """Whether it contains an unquoted `*`, `?` or `[`."""
 
 
-class PlainCommand(FrozenValue, frozen=True, kw_only=True):
-    """Words of a command, and which of its outputs go to /dev/null."""
+class PlainCommand(NamedTuple):
+    """Words of a command, and the operators of its redirections to /dev/null."""
 
     words: tuple[PlainWord, ...]
-    discards_stdout: bool = False
-    discards_stderr: bool = False
+    redirects: frozenset[str]
 
 
-class PlainPipeline(FrozenValue, frozen=True, kw_only=True):
-    """A pipeline, and the operator that joins it to the one before."""
-
-    operator: ListOperator
-    commands: tuple[PlainCommand, ...]
+PlainPipeline: TypeAlias = tuple[ListOperator, tuple[PlainCommand, ...]]
+"""A pipeline, and the operator that joins it to the one before."""
 
 
 def parse_strict(text: str) -> tuple[PlainPipeline, ...] | None:
     """Parse `text`; None if it holds anything but the plain subset."""
-    if not text.isprintable():  # control characters, line ends, bidi and zero-width characters
+    tokens = list(_TOKEN.finditer(text))
+    # Not printable are control characters, line ends, bidi and zero-width characters.
+    if not text.isprintable() or sum(len(token[0]) for token in tokens) != len(text):
         return None
-    tokens: list[re.Match[str]] = []
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            return None
-        position = match.end()
-        if match.lastgroup:
-            tokens.append(match)
+    tokens = [token for token in tokens if token.lastgroup]
     if tokens and tokens[-1]["operator"] == ";":
         tokens.pop()
-    pipelines: list[PlainPipeline] = []
-    commands: list[PlainCommand] = []
-    current: list[re.Match[str]] = []
-    operator: ListOperator = ""
-    for token in [*tokens, None]:
-        if token and not token["operator"]:
-            current.append(token)
-            continue
-        command = _command(current)
-        if command is None:
-            return None
-        commands.append(command)
-        current = []
-        if token is None or token["operator"] != "|":
-            pipelines.append(PlainPipeline(operator=operator, commands=tuple(commands)))
-            commands = []
-            operator = cast("ListOperator", token["operator"]) if token else ""
-    return tuple(pipelines)
-
-
-def _command(tokens: list[re.Match[str]]) -> PlainCommand | None:
-    words = [_word(token["word"]) for token in tokens if token["word"]]
-    redirects = {token["redirect"] for token in tokens}
-    if not tokens or not tokens[0]["word"] or None in words:
+    pipelines: list[tuple[ListOperator, list[list[re.Match[str]]]]] = [("", [[]])]
+    for token in tokens:
+        commands = pipelines[-1][1]
+        if not token["operator"]:
+            commands[-1].append(token)
+        elif token["operator"] == "|":
+            commands.append([])
+        else:
+            pipelines.append((cast("ListOperator", token["operator"]), [[]]))
+    try:
+        return tuple((operator, tuple(map(_command, commands))) for operator, commands in pipelines)
+    except ValueError:
         return None
-    return PlainCommand(
-        words=tuple(word for word in words if word),
-        discards_stdout=bool(redirects & {">", "1>", "&>"}),
-        discards_stderr=bool(redirects & {"2>", "&>"}),
-    )
 
 
-def _word(source: str) -> PlainWord | None:
-    """Remove the quotes of a word; None if it mixes quotes and file name patterns."""
+def _command(tokens: list[re.Match[str]]) -> PlainCommand:
+    if not tokens or not tokens[0]["word"]:
+        raise ValueError("no program")
+    words = tuple(_word(token["word"]) for token in tokens if token["word"])
+    return PlainCommand(words, frozenset(token["redirect"] for token in tokens if token["redirect"]))
+
+
+def _word(source: str) -> PlainWord:
+    """Remove the quotes of a word. Raises ValueError if it mixes quotes and file name patterns."""
     parts = list(_WORD_PART.finditer(source))
-    is_pattern = any(character in "*?[" for part in parts for character in part[4] or "")
-    if is_pattern and any(part[4] is None for part in parts):
-        return None
-    return PlainWord(text="".join(map(_unquote, parts)), is_pattern=is_pattern)
+    is_pattern = any(character in "*?[" for part in parts for character in part["unquoted"] or "")
+    if is_pattern and any(part["unquoted"] is None for part in parts):
+        raise ValueError("quotes in a pattern")
+    return PlainWord("".join(map(_unquote, parts)), is_pattern)
 
 
 def _unquote(part: re.Match[str]) -> str:
-    single, double, escaped, bare = part.groups()
+    single, double, escaped, unquoted = part.groups()
     if double is not None:
         return re.sub(r'\\([$`"\\])', r"\1", double)
-    return single if single is not None else escaped or bare
+    return single if single is not None else escaped or unquoted

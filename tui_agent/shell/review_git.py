@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform.git import Git
-from tui_agent.platform.output import Capture, OnOutput, OutputOptions
+from tui_agent.platform.output import Capture
 from tui_agent.platform.proc import finished_process
 from tui_agent.shell.targets import names, severity_table
 
@@ -64,18 +64,11 @@ def _is_inside(path: str) -> bool:
 
 
 async def run_git_read(
-    command: Sequence[str],
-    *,
-    cwd: Path,
-    folders: Sequence[Path],
-    timeout: float,
-    on_output: OnOutput | None,
-    kept: OutputOptions,
+    command: Sequence[str], *, cwd: Path, folders: Sequence[Path], timeout: float, capture: Capture
 ) -> CommandOutcome:
     """Run the result of `git_arguments` in `cwd` for at most `timeout` seconds; `folders` as in Git."""
     start = time.monotonic()
     output = await Git(cwd, folders).run(*command, seconds=timeout)
-    capture = Capture(on_output, kept.file, lines=kept.lines)
     capture.add(output or b"")
     failed = output is None
     timed_out = failed and time.monotonic() - start >= timeout

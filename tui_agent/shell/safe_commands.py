@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from tui_agent.common.domain import CommandOutcome, FrozenValue, RunAction, Severity
 from tui_agent.common.tables import read_table
 from tui_agent.platform.environment import bare_environment
-from tui_agent.platform.output import DEFAULT_OUTPUT, Capture, OnOutput, OutputOptions
-from tui_agent.platform.proc import Child, Confinement, ProcessError, SandboxSpec, Stage, finished_process, signal_name
+from tui_agent.platform.output import Capture
+from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH, ListOperator, PlainCommand, PlainPipeline, PlainWord, parse_strict
 
@@ -34,7 +34,7 @@ MAX_LINKS = 40
 PathPredicate = Callable[[Path], bool]
 
 
-class SafeStep(FrozenValue, frozen=True, kw_only=True):
+class SafeStep(NamedTuple):
     """A pipeline, and the operator that joins it to the step before."""
 
     operator: ListOperator
@@ -106,11 +106,9 @@ def safe_script(
 
 def _agree(strict: tuple[PlainPipeline, ...], parsed: syntax.ParsedCommand) -> bool:
     """Return whether both readers found the same words and operators."""
-    if not parsed.is_plain:
-        return False
-    expected = [(p.operator, [[word.text for word in command.words] for command in p.commands]) for p in strict]
-    actual = [(p.operator, [[word.text for word in command.words] for command in p.commands]) for p in parsed.pipelines]
-    return expected == actual
+    expected = [(operator, [[word.text for word in c.words] for c in commands]) for operator, commands in strict]
+    actual = [(p.operator, [[word.text for word in c.words] for c in p.commands]) for p in parsed.pipelines]
+    return parsed.is_plain and expected == actual
 
 
 class _Workspace:
@@ -132,11 +130,8 @@ class _Workspace:
         """Resolve programs and patterns. Raises _NotSafe."""
         _require(self.contains_cwd)
         return tuple(
-            SafeStep(
-                operator=pipeline.operator,
-                pipeline=tuple(self._stage(command, index > 0) for index, command in enumerate(pipeline.commands)),
-            )
-            for pipeline in pipelines
+            SafeStep(operator, tuple(self._stage(command, index > 0) for index, command in enumerate(commands)))
+            for operator, commands in pipelines
         )
 
     def _stage(self, command: PlainCommand, is_piped: bool) -> Stage:
@@ -149,8 +144,8 @@ class _Workspace:
         return Stage(
             program=program,
             argv=(name.text, *shape.prefix, *(text for word in arguments for text in self._expand(word))),
-            discards_stdout=command.discards_stdout,
-            discards_stderr=command.discards_stderr,
+            discards_stdout=not command.redirects.isdisjoint((">", "1>", "&>")),
+            discards_stderr=not command.redirects.isdisjoint(("2>", "&>")),
         )
 
     def _program(self, name: str) -> str:
@@ -366,7 +361,7 @@ class _ArgumentParser:
             if not equals:
                 self._value()
         elif f"{name}=p" in allowed:
-            self.paths.append(PlainWord(text=value) if equals else self._value())
+            self.paths.append(PlainWord(value) if equals else self._value())
         else:
             _require(f"{name}?" in allowed)
 
@@ -383,7 +378,7 @@ class _ArgumentParser:
                 # The next word is its value, and the letters after it are options of their own.
                 _require(not attached or attached.isdigit())
             if letter in entry.get("path_values", ""):
-                self.paths.append(PlainWord(text=attached) if attached else self._value())
+                self.paths.append(PlainWord(attached) if attached else self._value())
                 return
             if letter in entry.get("values", "") + entry.get("apart", ""):
                 if not attached:
@@ -430,20 +425,14 @@ def _require_literal(words: Sequence[PlainWord]) -> None:
 
 
 async def run_script(
-    script: Script,
-    *,
-    cwd: Path,
-    timeout: float,
-    on_output: OnOutput | None = None,
-    kept: OutputOptions = DEFAULT_OUTPUT,
-    confinement: Confinement | None = None,
+    script: Script, *, cwd: Path, timeout: float, capture: Capture | None = None, confinement: Confinement | None = None
 ) -> CommandOutcome:
     """Run the steps in order, as their operators say, for `timeout` seconds in all.
 
     Nothing of the session's shell reaches them. Cancelling kills what was started. A program that can't be started
     counts as in a shell: 127 or 126.
     """
-    capture = Capture(on_output, kept.file, lines=kept.lines)
+    capture = capture or Capture()
     deadline = time.monotonic() + timeout
     status: int | None = 0
     timed_out = False
@@ -470,18 +459,13 @@ async def run_script(
 async def _run_step(
     step: SafeStep, cwd: Path, timeout: float, capture: Capture, confinement: Confinement | None
 ) -> int | None:
-    stages: Sequence[Stage] = step.pipeline
-    sandbox_spec: SandboxSpec | None = None
-    if confinement is not None:
-        stages, sandbox_spec = confinement.confine(stages, cwd)
     child = await Child.start(
-        stages, cwd=cwd, environment=bare_environment(), capture=capture, sandbox_spec=sandbox_spec
+        step.pipeline, cwd=cwd, environment=bare_environment(), capture=capture, confinement=confinement
     )
     try:
-        status = await child.wait(max(timeout, 0.01))
+        return await child.wait(max(timeout, 0.01))
     except TimeoutError:
         child.stop()
-        await child.gone()
         raise
-    await child.gone()
-    return status
+    finally:
+        await child.gone()

@@ -21,8 +21,8 @@ from tui_agent.common.domain import CommandOutcome, FrozenValue
 from tui_agent.common.errors import CodedError
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
-from tui_agent.platform.output import DEFAULT_OUTPUT, Capture, OnOutput, OutputOptions, RingBuffer, present
-from tui_agent.platform.proc import Child, Confinement, ProcessError, SandboxSpec, Stage, finished_process, signal_name
+from tui_agent.platform.output import Capture, RingBuffer, present
+from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
 from tui_agent.shell.targets import names
 from tui_agent.text import one_line
 
@@ -184,9 +184,8 @@ class ShellSession:
         command: str,
         *,
         timeout: float = DEFAULT_TIMEOUT,
-        on_output: OnOutput | None = None,
+        capture: Capture | None = None,
         cwd: Path | None = None,
-        kept: OutputOptions = DEFAULT_OUTPUT,
         confinement: Confinement | None = None,
     ) -> CommandOutcome:
         """Run `command` for at most `timeout` seconds, in `cwd` or in the folder where the last command ended.
@@ -202,7 +201,7 @@ class ShellSession:
                 raise CommandError(f"No shell was found: looked for {', '.join(self._shells)}.", "no_shell")
             notes = await self._job_reports()
             start = self._starting_folder(cwd, notes)
-            capture = Capture(on_output, kept.file, lines=kept.lines)
+            capture = capture or Capture()
             job = await asyncio.to_thread(CommandJob, shell)
             try:
                 stage = Stage(program=shell, argv=job.argv(command))
@@ -228,15 +227,15 @@ class ShellSession:
     async def _start(
         self, job: CommandJob, stage: Stage, cwd: Path, capture: Capture, confinement: Confinement | None
     ) -> Child:
-        environment = job.environment(self._environment)
-        stages: Sequence[Stage] = [stage]
-        sandbox_spec: SandboxSpec | None = None
-        if confinement is not None:
-            environment |= confinement.environment
-            stages, sandbox_spec = confinement.confine(stages, cwd, [job.folder])
         try:
             child = await Child.start(
-                stages, cwd=cwd, environment=environment, capture=capture, keep=True, sandbox_spec=sandbox_spec
+                [stage],
+                cwd=cwd,
+                environment=job.environment(self._environment),
+                capture=capture,
+                keep=True,
+                confinement=confinement,
+                writable=[job.folder],
             )
         except ProcessError as error:
             raise CommandError(str(error), "folder" if error.code == "folder" else "failed") from error

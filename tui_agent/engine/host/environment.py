@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tui_agent.engine.context.project import NestedRules
     from tui_agent.engine.core.stream import StatefulStream
     from tui_agent.engine.host.snapshots import Snapshots
-    from tui_agent.platform.output import OutputOptions
+    from tui_agent.platform.output import Capture
     from tui_agent.platform.proc import Confinement
     from tui_agent.shell.terminal import Job, ShellSession
 
@@ -407,25 +407,23 @@ class ToolEnvironment:
         elif (git := await asyncio.to_thread(self._read_only_git, action)) is not None:
             from tui_agent.shell import review_git
 
-            folders, kept = self.roots.folders, self._output_buffer(file)
-            outcome = await review_git.run_git_read(
-                git, cwd=cwd, folders=folders, timeout=timeout, on_output=show, kept=kept
-            )
+            folders, capture = self.roots.folders, self._capture(show, file)
+            outcome = await review_git.run_git_read(git, cwd=cwd, folders=folders, timeout=timeout, capture=capture)
         else:
             from tui_agent.shell.safe_commands import run_script, safe_script
 
-            credentials, kept = self.roots.holds_credentials, self._output_buffer(file)
+            credentials, capture = self.roots.holds_credentials, self._capture(show, file)
             steps = await asyncio.to_thread(safe_script, action.command, cwd, self._readable_folders, credentials)
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")
-            outcome = await run_script(steps, cwd=cwd, timeout=timeout, on_output=show, kept=kept, confinement=confined)
+            outcome = await run_script(steps, cwd=cwd, timeout=timeout, capture=capture, confinement=confined)
         return await self.sandbox_policy.with_notes(outcome, confined)
 
-    def _output_buffer(self, file: Path | None) -> OutputOptions:
-        from tui_agent.platform.output import OutputOptions
+    def _capture(self, show: Callable[[str], None] | None, file: Path | None) -> Capture:
+        from tui_agent.platform.output import Capture
 
         caps = self.settings.caps
-        return OutputOptions(file or self.output_file(), (caps.head_lines, caps.tail_lines))
+        return Capture(show, file or self.output_file(), lines=(caps.head_lines, caps.tail_lines))
 
     async def run_own(self, command: str) -> CommandOutcome:
         """Run a `!command` of the user, without approval (U5). Raises ToolError."""
@@ -449,7 +447,7 @@ class ToolEnvironment:
         before = {job.id for job in self._terminal.jobs()}
         try:
             outcome = await self._terminal.run(
-                command, timeout=timeout, on_output=show, cwd=cwd, kept=self._output_buffer(file), confinement=confined
+                command, timeout=timeout, capture=self._capture(show, file), cwd=cwd, confinement=confined
             )
         except CommandError as error:
             raise ToolError(str(error), error.code) from error
