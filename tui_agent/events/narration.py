@@ -1,4 +1,4 @@
-"""Events in words: the one wording that the log, `exec`, the REPL, exports and the notices of the screen share."""
+"""Texts of events, shared by the log, `exec`, line mode, exports and the notices of the screen."""
 
 from __future__ import annotations
 
@@ -12,57 +12,56 @@ from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, fo
 from tui_agent.text import pluralize
 
 OPENING = "What would you like to build?"
-"""The opening question of a session whose first event names none."""
-NAMED = 8
-"""Files that one line names."""
+"""The opening question of a session whose first event has none."""
+MAX_NAMES = 8
+"""Files named in one line."""
 
 
 class Narration(NamedTuple):
-    """What an event says, in plain text that is neither cleaned nor masked."""
+    """The text of an event, neither cleaned nor masked."""
 
     text: str
-    """A sentence, or the headline of `more`."""
+    """A sentence, or the heading of `details`."""
     details: str = ""
-    """What belongs to it: a diff, a plan, the list of files."""
+    """A diff, a plan, a list of files."""
     mark: str | None = None
-    """How a terminal marks the line: `✓`, `✗`, `?` …, or `` for an unmarked one; None: only the log has it."""
+    """Mark of the line in a terminal: `✓`, `✗`, `?` …, or empty for none; None: the line is only in the log."""
     level: e.Level = "info"
     role: str = "SYSTEM"
-    """Who speaks in chat_history.log."""
+    """Role of the entry in chat_history.log."""
     shows_details: bool = False
-    """A terminal shows `more` as well."""
+    """A terminal shows the details, too."""
 
 
 def narrate(event: e.Event) -> Narration | None:
-    """What `event` says; None for one that says nothing by itself.
+    """Return the text of an event, or None if it has none.
 
-    Replies, tool calls, their output and changes of files are left to the caller: their text depends on what was
-    printed before.
+    Replies, tool calls and their output are left to the caller: their text depends on what was printed before.
     """
-    words = _WORDS.get(type(event))
-    said = None if words is None else words(event)
-    return Narration(said) if isinstance(said, str) else said
+    narrator = _NARRATORS.get(type(event))
+    narration = None if narrator is None else narrator(event)
+    return Narration(narration) if isinstance(narration, str) else narration
 
 
-# --- phrases ----------------------------------------------------------------------------------
+# --- texts of values --------------------------------------------------------------------------
 
 
 def duration_text(ms: float) -> str:
-    """Milliseconds in words: `0.4 s`, `12 s`, `2 min 5 s`, `1 h 3 min`."""
+    """Return milliseconds as text: `0.4 s`, `12 s`, `2 min 5 s`, `1 h 3 min`."""
     seconds = max(0.0, ms) / 1000
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, remainder = divmod(round(seconds), 60)
+    return f"{minutes} min {remainder} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def diff_text(diff: Diff) -> str:
-    """The hunks of a diff as unified lines, and its note."""
+    """Return the hunks of a diff in unified format, and its note."""
     return "\n".join([*map(format_hunk, diff.hunks), *([f"({diff.note})"] if diff.note else [])])
 
 
 def action_text(action: Action) -> str:
-    """What would be done, in one line."""
+    """Return an action as one line."""
     match action:
         case ReadAction():
             return f"read {action.display}"
@@ -72,59 +71,54 @@ def action_text(action: Action) -> str:
             risk = f", severity {action.severity}" if action.severity else ""
             return f"run `{action.command}` in {action.cwd}{risk}"
         case TrustAction():
-            found = f", which contains {', '.join(action.contents)}" if action.contents else ""
-            return f"trust the folder {action.folder}{found}"
+            contents = f", which contains {', '.join(action.contents)}" if action.contents else ""
+            return f"trust the folder {action.folder}{contents}"
 
 
 def answer_text(answer: Answer) -> str:
-    """What was decided about a request."""
+    """Return the answer to a request as a sentence."""
     by = _by(answer.by)
-    match answer.verdict:
-        case "approve":
-            reach = {Scope.ONCE: "", Scope.SESSION: " for this session", Scope.ALWAYS: " always"}[answer.scope]
-            return f"Approved{reach}{by}{_parts_text(answer)}" + (f": {answer.text}" if answer.text else ".")
-        case "reject":
-            return f"Rejected{by}: {answer.text}" if answer.text else f"Rejected{by}."
-        case "withdrawn":
-            return f"Withdrawn: {answer.text}" if answer.text else "Withdrawn."
-        case "reply":
-            return f"Answered{by}: {answer.text}"
+    if answer.verdict == "approve":
+        scope = {Scope.ONCE: "", Scope.SESSION: " for this session", Scope.ALWAYS: " always"}[answer.scope]
+        head = f"Approved{scope}{by}{_edits_text(answer)}"
+    else:
+        head = {"reject": f"Rejected{by}", "withdrawn": "Withdrawn", "reply": f"Answered{by}"}[answer.verdict]
+    return f"{head}: {answer.text}" if answer.text else f"{head}."
 
 
 def _by(who: str) -> str:
     return f" ({who})" if who not in ("user", "") else ""
 
 
-def _parts_text(answer: Answer) -> str:
-    """What was made of an edit before it was approved."""
+def _edits_text(answer: Answer) -> str:
+    """Return how the user changed an edit before approving it."""
     data = answer.data or {}
-    taken, edits = data.get("hunks"), data.get("edits")
-    said = f", {pluralize(len(taken), 'hunk')} of it" if isinstance(taken, list) else ""
-    return said + (f", {len(edits)} changed by hand" if isinstance(edits, dict) and edits else "")
+    hunks, edits = data.get("hunks"), data.get("edits")
+    text = f", {pluralize(len(hunks), 'hunk')} of it" if isinstance(hunks, list) else ""
+    return text + (f", {len(edits)} changed by hand" if isinstance(edits, dict) and edits else "")
 
 
 def fault_text(fault: Fault) -> str:
-    """What went wrong with a reply, and what the user can do."""
+    """Return why a reply failed, and what the user can do."""
     return f"Error: {fault.message}" + (f"\n{fault.advice}" if fault.advice else "")
 
 
 def plan_text(plan: InstructionPlan) -> str:
-    """An instruction plan with its alternatives."""
-    others = [f"Or: {one.approach}{f' ({one.when})' if one.when else ''}" for one in plan.alternatives]
-    return "\n".join([format_plan(plan), *others])
+    """Return an instruction plan with its alternatives."""
+    alternatives = [f"Or: {item.approach}{f' ({item.when})' if item.when else ''}" for item in plan.alternatives]
+    return "\n".join([format_plan(plan), *alternatives])
 
 
 def summary_text(summary: Summary) -> str:
-    """The summary of a run."""
+    """Return the summary of a run, one field per line."""
     fields = {"Action": "action", "Details": "details", "Result": "result", "Goal": "goal", "Status": "status"}
     lines = [f"{name}: {text}" for name, field in fields.items() if (text := getattr(summary, field))]
     lines += [f"Tools: {', '.join(summary.tools)}"] if summary.tools else []
-    for one in summary.criteria:
-        lines.append(
-            f"- [{'x' if one.completed else ' '}] {one.description}" + (f" ({one.notes})" if one.notes else "")
-        )
-    lines += [f"Decided: {_decision(one)}" for one in summary.decisions_made]
-    lines += [f"Rejected: {_decision(one)}" for one in summary.decisions_rejected]
+    for criterion in summary.criteria:
+        notes = f" ({criterion.notes})" if criterion.notes else ""
+        lines.append(f"- [{'x' if criterion.completed else ' '}] {criterion.description}{notes}")
+    lines += [f"Decided: {_decision(note)}" for note in summary.decisions_made]
+    lines += [f"Rejected: {_decision(note)}" for note in summary.decisions_rejected]
     return "\n".join(lines)
 
 
@@ -134,57 +128,58 @@ def _decision(note: DecisionNote) -> str:
 
 
 def verification_text(met: bool, expected: str, actual: str, by: str, command: str) -> str:
-    """Expected and actual outcome of a step, or of the check that runs `command`."""
-    what = f"Check `{command}`" if command else "Outcome"
-    wanted = f" Expected: {expected}." if expected else ""
-    return f"{what}: {'met' if met else 'not met'}, by {by}.{wanted} Actual: {actual}"
+    """Return the expected and actual outcome of a step, or of the check `command`."""
+    subject = f"Check `{command}`" if command else "Outcome"
+    expectation = f" Expected: {expected}." if expected else ""
+    return f"{subject}: {'met' if met else 'not met'}, by {by}.{expectation} Actual: {actual}"
 
 
 def recovery_text(by: str, error_class: str, cause: str, strategy: str) -> str:
-    """What failed, and what is tried instead."""
+    """Return why a step failed, and what is tried next."""
     kind = f" ({error_class.replace('_', ' ')})" if error_class else ""
-    how = "Fallback" if by == "fallback" else "Recovery planning"
-    return f"{how}{kind}. Cause: {cause} Next: {strategy}"
+    head = "Fallback" if by == "fallback" else "Recovery planning"
+    return f"{head}{kind}. Cause: {cause} Next: {strategy}"
 
 
 def _quoted(text: str) -> str:
-    said = " ".join(text.split())
-    return f"“{said if len(said) <= 80 else said[:79] + '…'}”"
+    text = " ".join(text.split())
+    return f"“{text if len(text) <= 80 else text[:79] + '…'}”"
 
 
 def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 # --- the session ------------------------------------------------------------------------------
 
 
 def _opened(event: e.SessionOpened) -> str:
-    about = f"{event.model} ({event.provider}), mode {event.mode}, approval {event.approval_mode}"
-    where = f"in {event.workspace}" + ("" if event.trusted else ", not trusted")
-    return f"Session {'resumed' if event.resumed else 'started'} {where}: {about}."
+    setup = f"{event.model} ({event.provider}), mode {event.mode}, approval {event.approval_mode}"
+    place = f"in {event.workspace}" + ("" if event.trusted else ", not trusted")
+    return f"Session {'resumed' if event.resumed else 'started'} {place}: {setup}."
 
 
 def _recovered(event: e.SessionRecovered) -> Narration:
-    """Empty text when nothing was left open and nothing is damaged."""
-    said: list[str] = []
-    if event.interrupted:
-        calls = len(event.interrupted)
-        said.append(
+    """Only the log has the line if nothing was left open and nothing is damaged."""
+    findings: list[str] = []
+    if len(event.interrupted) == 1:
+        findings.append(
             "One tool call was interrupted: its outcome is unknown. It is not run again, and the model is informed."
-            if calls == 1
-            else f"{calls} tool calls were interrupted: their outcome is unknown. "
+        )
+    elif event.interrupted:
+        findings.append(
+            f"{len(event.interrupted)} tool calls were interrupted: their outcome is unknown. "
             "They are not run again, and the model is informed."
         )
     if event.void:
         requests = "One pending request is" if len(event.void) == 1 else f"{len(event.void)} pending requests are"
-        said.append(f"{requests} void: no action was taken.")
+        findings.append(f"{requests} void: no action was taken.")
     if event.damaged:
         records = "One record" if event.damaged == 1 else f"{event.damaged} records"
-        said.append(f"{records} of the session could not be read; the bytes are preserved.")
-    text = " ".join(["The session was not closed properly.", *said])
-    return Narration(text, mark="!" if said else None, level="warning")
+        findings.append(f"{records} of the session could not be read; the bytes are preserved.")
+    text = " ".join(["The session was not closed properly.", *findings])
+    return Narration(text, mark="!" if findings else None, level="warning")
 
 
 def _forked(event: e.SessionForked) -> str:
@@ -225,29 +220,30 @@ def _retry(event: e.RetryScheduled) -> Narration:
 
 
 def _compacted(event: e.ContextCompacted) -> Narration:
-    what: list[str] = []
+    changes: list[str] = []
     if event.summary:
         by = "the model" if event.by == "model" else "the program"
-        what.append(f"older steps summarized by {by}")
+        changes.append(f"older steps summarized by {by}")
     if event.entries:
-        what.append(f"last {event.entries} entries of the plan's log kept in full")
+        changes.append(f"last {event.entries} entries of the plan's log kept in full")
     if event.users:
-        what.append("your latest message kept" if event.users == 1 else f"your last {event.users} messages kept")
+        changes.append("your latest message kept" if event.users == 1 else f"your last {event.users} messages kept")
     if event.cut:
-        what.append(f"long results cut to {event.cut:,} characters")
+        changes.append(f"long results cut to {event.cut:,} characters")
     size = f"Context compacted from about {event.before:,} to {event.after:,} tokens"
-    return Narration(f"{size}: {', '.join(what)}." if what else f"{size}.", event.summary)
+    return Narration(f"{size}: {', '.join(changes)}." if changes else f"{size}.", event.summary)
 
 
 def _asked(event: e.ApprovalRequested) -> Narration:
     match event.action:
         case EditAction(diff=diff):
-            more = diff_text(diff)
+            details = diff_text(diff)
         case RunAction(reasons=reasons, env_changes=changes):
-            more = "\n".join([*(f"- because {one}" for one in reasons), *(f"- env {one}" for one in changes)])
+            rows = [*(f"- because {reason}" for reason in reasons), *(f"- env {change}" for change in changes)]
+            details = "\n".join(rows)
         case _:
-            more = ""
-    return Narration(f"Approval requested: {action_text(event.action)} ({event.why})", more, "?")
+            details = ""
+    return Narration(f"Approval requested: {action_text(event.action)} ({event.why})", details, "?")
 
 
 def _answered(event: e.ApprovalAnswered) -> Narration:
@@ -269,7 +265,7 @@ def _changed(event: e.FileChanged) -> Narration:
 def _diagnosed(event: e.DiagnosticsReported) -> Narration | None:
     if not event.found:
         return None
-    lines = "\n".join(f"- line {one.line}: {one.message}" for one in event.found)
+    lines = "\n".join(f"- line {diagnostic.line}: {diagnostic.message}" for diagnostic in event.found)
     first = f"the first on line {event.found[0].line}"
     return Narration(f"{event.display}: {pluralize(len(event.found), 'error')}, {first}", lines, "!", "warning")
 
@@ -278,18 +274,18 @@ def _diagnosed(event: e.DiagnosticsReported) -> Narration | None:
 
 
 def _classified(event: e.RequestClassified) -> Narration:
-    found = event.classified
-    writes = "Needs write access." if found.needs_write else "Read-only."
-    text = f"Classified as: {found.intent} · {found.task_type} · {found.complexity}"
-    return Narration(text, f"{writes} {found.reasoning}".rstrip())
+    classification = event.classified
+    access = "Needs write access." if classification.needs_write else "Read-only."
+    text = f"Classified as: {classification.intent} · {classification.task_type} · {classification.complexity}"
+    return Narration(text, f"{access} {classification.reasoning}".rstrip())
 
 
 def _proposed(event: e.PlanProposed) -> Narration:
-    how = "Recovery plan" if event.recovery else "Plan"
+    kind = "Recovery plan" if event.recovery else "Plan"
     source = " from the cache" if event.cached else ", written by the program" if event.fallback else ""
-    asks = "needs review" if event.asks else "no review"
-    head = f"{how}{source}, confidence {event.plan.confidence:.2f}; {asks}: {event.why}".rstrip(": ")
-    faults = [f"Earlier attempt failed: {one}" for one in event.faults]
+    review = "needs review" if event.asks else "no review"
+    head = f"{kind}{source}, confidence {event.plan.confidence:.2f}; {review}: {event.why}".rstrip(": ")
+    faults = [f"Earlier attempt failed: {fault}" for fault in event.faults]
     return Narration(head, "\n".join([plan_text(event.plan), *faults]), "", shows_details=True)
 
 
@@ -317,13 +313,13 @@ def _verified(event: e.StepVerified) -> Narration:
 
 
 def _document(event: e.PlanDocChanged) -> Narration | None:
-    """The plan document as a whole: the log holds what was accepted, word for word."""
+    """The log has the complete plan document, word for word."""
     if event.pending:
         return Narration("Proposed change to the plan (not written yet):", event.text, "?")
     if event.by == "template":
         return None
-    shown = "✓" if event.by in ("user", "editor") else None
-    return Narration(f"Plan document changed by {event.by}:", event.text, shown)
+    mark = "✓" if event.by in ("user", "editor") else None
+    return Narration(f"Plan document changed by {event.by}:", event.text, mark)
 
 
 def _conflict(event: e.PlanDocConflict) -> Narration:
@@ -347,17 +343,17 @@ def _snapshotted(event: e.FileSnapshotted) -> Narration | None:
 
 
 def _undone(event: e.UndoFinished) -> Narration:
-    well = [item.display for item in event.items if item.outcome in ("restored", "already")]
-    left = [item for item in event.items if item.outcome not in ("restored", "already")]
-    done = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[event.kind]
-    head = "Rolled back an interrupted undo" if event.outcome == "rolled_back" else done
-    text = f"{head}: {pluralize(len(well), 'file')}" + (f" ({_names(well)})" if well else "")
-    if left:
-        text += f"; not {pluralize(len(left), 'file')} ({_names([item.display for item in left])})"
-    more = "\n".join(f"{item.display}: {_undo_outcome(item)}" for item in left)
-    if len(well) > NAMED:
-        more = "\n".join(filter(None, [*well, more]))
-    return Narration(f"{text}.", more, "!" if left else "✓", "warning" if left else "info", shows_details=True)
+    restored = [item.display for item in event.items if item.outcome in ("restored", "already")]
+    others = [item for item in event.items if item.outcome not in ("restored", "already")]
+    verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[event.kind]
+    head = "Rolled back an interrupted undo" if event.outcome == "rolled_back" else verb
+    text = f"{head}: {pluralize(len(restored), 'file')}" + (f" ({_names(restored)})" if restored else "")
+    if others:
+        text += f"; not {pluralize(len(others), 'file')} ({_names([item.display for item in others])})"
+    details = "\n".join(f"{item.display}: {_undo_outcome(item)}" for item in others)
+    if len(restored) > MAX_NAMES:
+        details = "\n".join(filter(None, [*restored, details]))
+    return Narration(f"{text}.", details, "!" if others else "✓", "warning" if others else "info", shows_details=True)
 
 
 def _undo_outcome(item: e.RestoredFile) -> str:
@@ -370,12 +366,12 @@ def _undo_outcome(item: e.RestoredFile) -> str:
 
 def _command_changed(event: e.CommandChangedFiles) -> Narration:
     groups = (("created", event.created), ("changed", event.changed), ("deleted", event.deleted))
-    parts = [f"{what} {_names(names)}" for what, names in groups if names]
+    parts = [f"{verb} {_names(names)}" for verb, names in groups if names]
     parts += [f"{event.more} more"] if event.more else []
     parts += [f"not watched: {', '.join(event.unwatched)}"] if event.unwatched else []
     names = [*event.created, *event.changed, *event.deleted]
     text = f"Undo can't revert what this command did: {'; '.join(parts)}."
-    return Narration(text, "\n".join(names) if len(names) > NAMED else "")
+    return Narration(text, "\n".join(names) if len(names) > MAX_NAMES else "")
 
 
 def _rewound(event: e.ConversationRewound) -> Narration:
@@ -388,7 +384,7 @@ def _rewound(event: e.ConversationRewound) -> Narration:
     return Narration(text, mark="")
 
 
-_WORDS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
+_NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.SessionOpened: _opened,
     e.SessionClosed: lambda event: f"Session closed ({event.reason}).",
     e.SessionRecovered: _recovered,

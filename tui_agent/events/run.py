@@ -1,4 +1,4 @@
-"""A run and its parts: stages, replies, tools, approvals, changes, the window."""
+"""Events of a run: stages, replies, tools, approvals, changes, the context window."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class RunEnded(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "run.ended"
     outcome: Literal["done", "failed", "interrupted", "limit", "refused", "unreachable"]
     text: str = ""
-    """The closing reply, or why it ended so."""
+    """The closing reply, or the reason why it ended."""
     said: str | None = None
-    """The model's own words in `text`, which may hold facts beside them; None where all of it may be its own."""
+    """The part of `text` written by the model, if the program added facts; None if there is no such distinction."""
     iterations: int = 0
     tool_calls: int = 0
     ms: int = 0
     prompts: dict[str, str] = msgspec.field(default_factory=dict)
-    """Name → version of the prompt texts that the run's requests were made of (H8)."""
+    """Name → version of the prompts in the run's requests (H8)."""
 
     @property
     def facts(self) -> str:
-        """`text` without the model's own words, which stand in its reply."""
+        """`text` without the model's own words, which are in its reply."""
         return self.text.removeprefix(self.said).strip() if self.said else self.text
 
 
@@ -52,37 +52,36 @@ class StageEnded(Event, frozen=True, kw_only=True):
 
 
 class ReplyStarted(Event, frozen=True, kw_only=True):
-    """A request goes to the model. The record's `node` is the reply's id."""
+    """A request is sent to the model. The record's `node` is the reply's id."""
 
     type: ClassVar[str] = "reply.started"
     model: str
     iteration: int
     messages: int
     estimate: int
-    """Tokens that the request is thought to hold."""
+    """Estimated tokens of the request."""
     fresh: int | None = None
-    """Of these, what the request before did not have, so that the server has to read it; None is unknown."""
+    """How many of them were not in the previous request, so the server has to read them; None if unknown."""
     role: str = ""
-    """What the model is asked for beside the conversation: `dispatcher`, `planning`, `summary`, …; empty in it."""
+    """Role of a side request: `dispatcher`, `planning`, `summary`, …; empty for the conversation."""
     purpose: str = ""
-    """What the reply is for, where its role has several uses: `judging`, `diagnosing`, `replanning`, `mending`; empty
-    for the one that gave the role its name."""
+    """Secondary use of the role: `judging`, `diagnosing`, `replanning`, `mending`; empty for its main use."""
 
 
 class ReplyPhase(Event, frozen=True, kw_only=True):
-    """Where the reply stands."""
+    """The reply entered a phase, or made progress in it."""
 
     type: ClassVar[str] = "reply.phase"
     phase: Literal["connecting", "loading", "reading", "thinking", "writing"]
     detail: str = ""
-    """While call arguments stream in: the tool and the file they name."""
+    """While the arguments of a call arrive: its tool and file."""
     done: int | None = None
-    """Tokens of the prompt that the server has read, where it tells (E9)."""
+    """Tokens of the prompt that the server has read, if it reports them (E9)."""
     total: int | None = None
 
 
 class TextDelta(Event, frozen=True, kw_only=True):
-    """Settled text: clean, masked, without markup of calls. Gathered for at most 32 ms."""
+    """Visible text: cleaned, masked, without the markup of calls. Buffered for at most 32 ms."""
 
     type: ClassVar[str] = "reply.text"
     text: str
@@ -94,7 +93,7 @@ class ReasoningDelta(Event, frozen=True, kw_only=True):
 
 
 class ReplyEnded(Event, frozen=True, kw_only=True):
-    """The reply is complete, or as complete as it will be. This is what history is made of."""
+    """The reply is complete or was cut off. History consists of these events."""
 
     type: ClassVar[str] = "reply.ended"
     text: str
@@ -102,12 +101,12 @@ class ReplyEnded(Event, frozen=True, kw_only=True):
     thought: str = ""
     thought_ms: int = 0
     stop: str = ""
-    """Why the model stopped: `stop`, `length`, `tool_calls`, `content_filter`, `` unknown."""
+    """Why the model stopped: `stop`, `length`, `tool_calls` or `content_filter`; empty if unknown."""
     usage: Usage = Usage()
     fault: Fault | None = None
-    """Set when the reply ended badly; text and calls hold what came before."""
+    """Why the reply failed; text and calls are what arrived before."""
     role: str = ""
-    """See ReplyStarted. With a role it is no part of the conversation."""
+    """See ReplyStarted. With a role it is not part of the conversation."""
     interrupted: bool = False
     ms: int = 0
 
@@ -121,23 +120,24 @@ class RetryScheduled(Event, frozen=True, kw_only=True):
 
 
 class ToolStarted(Event, frozen=True, kw_only=True):
-    """A call is being carried out. The record's `node` is the call's id."""
+    """A call is executed. The record's `node` is the call's id."""
 
     type: ClassVar[str] = "tool.started"
     call: ToolCall
     title: str
     reads_only: bool
     agent: str = ""
-    """Id of the `run_subagent` call whose sub-agent makes this one; empty for the agent's own (T5)."""
+    """Id of the `run_subagent` call whose sub-agent made this call; empty for the agent's own (T5)."""
 
 
 class ToolOutput(Event, frozen=True, kw_only=True):
-    """Live output, bounded by the tool; colours only, all other control removed."""
+    """Live output, limited by the tool; control sequences other than colors are removed."""
 
     type: ClassVar[str] = "tool.output"
     text: str
     file: str = ""
-    """With the first output of a command: where all of it is as long as the session is open, if it is long."""
+    """In the first event of a command with long output: the file with all of it, which exists while the session is
+    open."""
 
 
 class ToolFinished(Event, frozen=True, kw_only=True):
@@ -146,30 +146,30 @@ class ToolFinished(Event, frozen=True, kw_only=True):
     name: str
     result: ToolResult
     text: str
-    """What the model gets."""
+    """The result as text for the model."""
     ms: int
     """Without the time spent waiting for the user."""
     agent: str = ""
-    """See ToolStarted. With one it is no part of the conversation."""
+    """See ToolStarted. A sub-agent's call is not part of the conversation."""
     seen: dict[str, str] = msgspec.field(default_factory=dict)
-    """Absolute path → sha256 of each file whose bytes the model knows since this call."""
+    """Absolute path → sha256 of each file that the model has seen since this call."""
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True):
-    """Somebody must decide. The record's `node` is the call that waits."""
+    """An action needs approval. The record's `node` is the call that waits for it."""
 
     type: ClassVar[str] = "approval.asked"
     id: str
     action: Action
     digest: str
     why: str
-    """The rule that asks."""
+    """The rule that requires approval."""
     grants: tuple[Grant, ...] = ()
-    """The exact rules that "for this session" and "always" would store."""
+    """The grants that "for this session" and "always" would store."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True):
-    """Settled. An automatic approval has this event too, without a question before it; `by` names the rule."""
+    """An action was approved or rejected. For an automatic approval there is no request; `by` names the rule."""
 
     type: ClassVar[str] = "approval.answered"
     id: str
@@ -179,18 +179,18 @@ class ApprovalAnswered(Event, frozen=True, kw_only=True):
 
 
 class ApprovalExecuted(Event, frozen=True, kw_only=True):
-    """The approved bytes were carried out, once."""
+    """The approved action was executed, once."""
 
     type: ClassVar[str] = "approval.executed"
     id: str
     digest: str
-    """Of what was carried out."""
+    """Digest of the executed action."""
     action: Action | None = None
-    """What was carried out, where the user took only parts of what was asked for, or changed it."""
+    """The executed action, if the user approved only parts of the requested one or edited it."""
 
 
 class ApprovalVoided(Event, frozen=True, kw_only=True):
-    """What was asked for can't be approved any more: the file became another one meanwhile (A9)."""
+    """A request can't be approved anymore, because the file has changed (A9)."""
 
     type: ClassVar[str] = "approval.voided"
     id: str
@@ -198,7 +198,7 @@ class ApprovalVoided(Event, frozen=True, kw_only=True):
 
 
 class GrantRevoked(Event, frozen=True, kw_only=True):
-    """The user took a standing leave back."""
+    """The user revoked a grant."""
 
     type: ClassVar[str] = "grant.revoked"
     grant: Grant
@@ -210,7 +210,7 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     question: str
     options: tuple[str, ...] = ()
     about: str = ""
-    """Name of the text kept aside that the program asks about; empty for the model's questions."""
+    """Name of the saved copy that the program asks about; empty for the model's questions."""
 
 
 class QuestionAnswered(Event, frozen=True, kw_only=True):
@@ -226,7 +226,7 @@ class FileChanged(Event, frozen=True, kw_only=True):
 
 
 class ContextMeasured(Event, frozen=True, kw_only=True):
-    """What the window holds."""
+    """The content of the context window after a reply."""
 
     type: ClassVar[str] = "context.measured"
     used: int | None
@@ -236,50 +236,49 @@ class ContextMeasured(Event, frozen=True, kw_only=True):
     parts: dict[str, int] = msgspec.field(default_factory=dict)
     """Tokens by part: `system`, `tools`, `messages`, `results`, `files` (H4)."""
     truncated: int = 0
-    """How many tokens of the prompt the server read when it cut it without a word; 0 when it did not."""
+    """Tokens that the server read of a prompt that it truncated; 0 if it did not truncate it."""
 
 
 class ContextCompacted(Event, frozen=True, kw_only=True):
-    """Older parts of a run were replaced by a summary of them (H5). History folds this.
+    """The history was compacted: older messages of the run were replaced by a summary (H5).
 
-    What the user said stays word for word, and so does the newest plan; the journal keeps all.
+    User messages and the newest plan remain unchanged; the journal keeps everything.
     """
 
     type: ClassVar[str] = "context.compacted"
     summary: str
-    """What the model gets in place of the messages that went; "" when none of the run's own went."""
+    """Replaces the run's older messages; empty if none were removed."""
     kept: int
-    """How many of the run's newest messages stay as they are."""
+    """How many of the run's newest messages remain unchanged."""
     before: int
-    """Tokens before, estimated."""
+    """Estimated tokens before."""
     after: int
     by: Literal["model", "program"] = "model"
     users: int = 0
-    """How many of the user's messages stay in sight, counted from the newest; 0 leaves them as they are."""
+    """How many of the newest user messages remain; 0 leaves all."""
     cut: int = 0
-    """Characters to which longer results, replies and arguments among what stays were cut; 0 leaves them whole."""
+    """Characters to which longer results, replies and arguments were cut; 0 leaves them complete."""
     entries: int = 0
-    """How many entries of the plan's log stay whole for the rest of the run (P5); 0 leaves them."""
+    """How many entries of the plan's log are complete for the rest of the run (P5); 0 changes nothing."""
 
 
 class ReplyRejected(Event, frozen=True, kw_only=True):
-    """A reply, or a call in it, that could not be used as it came (W16); what the model is told is `program.said`."""
+    """A reply, or a call in it, was unusable (W16). The feedback for the model is a `program.said`."""
 
     type: ClassVar[str] = "reply.rejected"
     kind: str
-    """`unreadable`, `unknown_tool`, `bad_arguments`, `empty`, `thinking_only`, `truncated`, `duplicate`, `loop`,
-    `degenerate`, `too_many`, `server`."""
+    """One of `feedback.RejectionKind`."""
     detail: str = ""
     attempt: int = 1
     raw: str = ""
-    """Name of the file in the session folder that holds the raw reply, masked."""
+    """Name of the file in the session folder with the raw reply, masked."""
 
 
 class ProtocolChanged(Event, frozen=True, kw_only=True):
-    """Tool calls are asked for in another form from now on (C1 to C3)."""
+    """Tool calls use another protocol from now on (C1 to C3)."""
 
     type: ClassVar[str] = "protocol.changed"
     protocol: Literal["native", "json", "xml", "files"]
     why: str
     fixed: bool = False
-    """models.json fixes it: a resume looks there again."""
+    """It is configured in models.json; a resumed session reads that again."""

@@ -13,7 +13,7 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class SessionOpened(Event, frozen=True, kw_only=True):
-    """A process took the session into its hands: first start (`resumed` False) or resume."""
+    """A process opened the session, new or `resumed`."""
 
     type: ClassVar[str] = "session.opened"
     id: str
@@ -29,8 +29,8 @@ class SessionOpened(Event, frozen=True, kw_only=True):
     question: str = ""
     """The opening question, the first line of chat_history.log."""
     sandbox: str = ""
-    """What confines commands that nobody may have looked at: `bwrap`, `landlock`, `landlock: files only`, …; `none`
-    where there is nothing, `off` by the settings; empty in records of earlier versions."""
+    """Sandbox of commands that run without approval: `bwrap`, `landlock`, `landlock: files only`, …; `none` if
+    unavailable, `off` by the settings; empty in records of earlier versions."""
 
 
 class SessionClosed(Event, frozen=True, kw_only=True):
@@ -39,28 +39,28 @@ class SessionClosed(Event, frozen=True, kw_only=True):
 
 
 class SessionRecovered(Event, frozen=True, kw_only=True):
-    """What a start found after a crash."""
+    """What was found when the session was opened after a crash."""
 
     type: ClassVar[str] = "session.recovered"
     damaged: int = 0
-    """Records that could not be read; they stay in the file."""
+    """Number of unreadable records; they remain in the file."""
     offset: int | None = None
     size: int = 0
     sha256: str = ""
     interrupted: tuple[str, ...] = ()
-    """Ids of tool calls that had begun and have no end: outcome unknown, never re-run."""
+    """Ids of tool calls that were started and not finished: their outcome is unknown, they are never run again."""
     void: tuple[str, ...] = ()
-    """Ids of approvals that were open: void."""
+    """Ids of approvals that were open."""
 
 
 class SessionForked(Event, frozen=True, kw_only=True):
-    """Up to here the session is a copy of another one, which goes its own way (S3)."""
+    """The session up to here is a copy of another one (S3)."""
 
     type: ClassVar[str] = "session.forked"
     parent: str
     """Id of the other session."""
     before: str = ""
-    """The message of the user's, as it was said, before which the copy ends; empty for all there was."""
+    """The user message before which the copy ends; empty for a complete copy."""
 
 
 class SessionTitled(Event, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class SessionTitled(Event, frozen=True, kw_only=True):
 
 
 class StateSaved(Event, frozen=True, kw_only=True):
-    """Engine state, so that a resume need not read all records before it."""
+    """A snapshot of the engine state; a resume does not read the records before it."""
 
     type: ClassVar[str] = "state.saved"
     state: dict[str, Any]
@@ -88,16 +88,16 @@ class ModelChanged(Event, frozen=True, kw_only=True):
     model: str
     context_window: int | None = None
     by: str = ""
-    """`user` when it was chosen in the session, and so holds for it whatever the settings say."""
+    """`user` if it was chosen in the session, which takes precedence over the settings."""
 
 
 class RoleChanged(Event, frozen=True, kw_only=True):
-    """The user gave a role a model of its own for this session, or took it back (M5, M6)."""
+    """The user chose the model of a role for this session, or reset it (M5, M6)."""
 
     type: ClassVar[str] = "role.changed"
     role: str
     model: str = ""
-    """Empty: as settings and models.json say."""
+    """Empty: the model of settings and models.json."""
 
 
 class Notice(Event, frozen=True, kw_only=True):
@@ -111,35 +111,35 @@ class Notice(Event, frozen=True, kw_only=True):
 
 
 class UserMessageAdded(Event, frozen=True, kw_only=True):
-    """A message reached the conversation."""
+    """A user message was added to the conversation."""
 
     type: ClassVar[str] = "user.said"
     id: str
     text: str
     steering: bool = False
-    """Given to a run that was already going on."""
+    """Delivered to the active run."""
 
 
 class Attachment(FrozenValue, frozen=True, kw_only=True):
-    """A file, lines of it, or a folder that the user attached to a message by naming it (H7)."""
+    """A file, a part of it, or a folder that the user mentioned in a message (H7)."""
 
     display: str
-    """As the user knows it, with the lines that were asked for: `src/a.py:L10-L50`."""
+    """Path for display, with the requested lines: `src/a.py:L10-L50`."""
     path: str
     """Absolute, resolved."""
     kind: Literal["file", "lines", "folder"]
     label: str
-    """What the model is told it is, and how much of it is there."""
+    """Description for the model, with how much of it is included."""
     text: str
-    """What the model gets."""
+    """The content for the model."""
     note: str = ""
-    """What was cut, for the user."""
+    """For the user: what was left out."""
     sha256: str | None = None
-    """Of the whole file, where it was read as a whole."""
+    """Hash of the file, if it was read completely."""
 
 
 class ContextAttached(Event, frozen=True, kw_only=True):
-    """What a message names was read and goes to the model in front of it (H7). History folds this."""
+    """The mentions in a message were read; they precede it in the conversation (H7)."""
 
     type: ClassVar[str] = "context.attached"
     message: str
@@ -159,16 +159,16 @@ class MessageChanged(Event, frozen=True, kw_only=True):
     id: str
     text: str
     steering: bool | None = None
-    """What it is meant for from now on; None leaves it."""
+    """Whether it is a steering message now; None leaves it unchanged."""
 
 
 class MessageMoved(Event, frozen=True, kw_only=True):
-    """A queued message has another place."""
+    """A queued message was moved."""
 
     type: ClassVar[str] = "message.moved"
     id: str
     before: str = ""
-    """Id of the message that it stands before; empty for the end, which is also its place when that one is gone."""
+    """Id of the message that follows it; empty for the end of the queue."""
 
 
 class MessageWithdrawn(Event, frozen=True, kw_only=True):
@@ -177,21 +177,21 @@ class MessageWithdrawn(Event, frozen=True, kw_only=True):
 
 
 class ProgramMessageAdded(Event, frozen=True, kw_only=True):
-    """The program tells the model something in the user's role: feedback, packets, context (W15, W16).
+    """A program message in the user's role: feedback, control packet, context (W15, W16).
 
-    Journaled so that a resumed session sends what it would have sent; never counted as a user message.
+    Journaled so that a resumed session sends the same requests; never counted as a user message.
     """
 
     type: ClassVar[str] = "program.said"
     kind: str
-    """Which tag wraps it: `feedback`, `control`, …"""
+    """Its tag: `feedback`, `control`, …"""
     text: str
     agent: str = ""
-    """Id of the `run_subagent` call to whose sub-agent it is said; empty for the agent itself (T5)."""
+    """Id of the `run_subagent` call whose sub-agent gets it; empty for the agent itself (T5)."""
 
 
 class UserShellCommand(Event, frozen=True, kw_only=True):
-    """A `!command` of the user's own."""
+    """The user ran a `!command`."""
 
     type: ClassVar[str] = "shell.ran"
     command: str
@@ -201,7 +201,7 @@ class UserShellCommand(Event, frozen=True, kw_only=True):
 
 
 class RequestClassified(Event, frozen=True, kw_only=True):
-    """The dispatcher read the request (W1)."""
+    """The request was classified (W1)."""
 
     type: ClassVar[str] = "request.classified"
     classified: Classification
@@ -209,29 +209,29 @@ class RequestClassified(Event, frozen=True, kw_only=True):
 
 
 class PlanProposed(Event, frozen=True, kw_only=True):
-    """How the request shall be done, before anything runs. Asks when `asks` (W5)."""
+    """A plan was made. It waits for a review if `asks` is set (W5)."""
 
     type: ClassVar[str] = "plan.proposed"
     id: str
     plan: InstructionPlan
     asks: bool
-    """Somebody must decide; otherwise `plan.reviewed` with a rule's name follows at once."""
+    """The user must decide; otherwise `plan.reviewed` with the name of a rule follows at once."""
     why: str = ""
-    """The rule that asks, or the one that does not."""
+    """The rule that requires a review, or allows to skip it."""
     depth: str = "moderate"
     cached: bool = False
     fallback: bool = False
-    """No usable plan came: the request as a single step in the direct loop."""
+    """There was no valid plan: the request is the only step."""
     recovery: bool = False
-    """Made after a failure, to go on from there."""
+    """It continues after a failure."""
     ms: int = 0
     prompt_version: str = ""
     faults: tuple[str, ...] = ()
-    """What was wrong with earlier attempts at this plan."""
+    """Faults of earlier attempts at this plan."""
 
 
 class PlanReviewed(Event, frozen=True, kw_only=True):
-    """What was decided about a proposed plan; `plan` is what will be carried out."""
+    """A proposed plan was approved or rejected; `plan` is the one to execute."""
 
     type: ClassVar[str] = "plan.reviewed"
     id: str
@@ -240,11 +240,11 @@ class PlanReviewed(Event, frozen=True, kw_only=True):
     plan: InstructionPlan
     edited: bool = False
     alternative: int | None = None
-    """Which alternative was picked, from 0."""
+    """Index of the chosen alternative."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
-    """The record's `node` is the step's id."""
+    """A step is executed. The record's `node` is the step's id."""
 
     type: ClassVar[str] = "step.started"
     step: PlanStep
@@ -265,7 +265,7 @@ class StepVerified(Event, frozen=True, kw_only=True):
 
 
 class StepRecoveryStarted(Event, frozen=True, kw_only=True):
-    """A step failed and something else is tried (W7)."""
+    """A step failed, and its fallback or a recovery plan follows (W7)."""
 
     type: ClassVar[str] = "step.recovering"
     by: Literal["fallback", "recovery"]
@@ -291,18 +291,18 @@ class CompletionRefused(Event, frozen=True, kw_only=True):
 
 
 class PlanDocChanged(Event, frozen=True, kw_only=True):
-    """plan_doc.md is different now; `text` is all of it."""
+    """plan_doc.md has changed; `text` is its content."""
 
     type: ClassVar[str] = "plan_doc.changed"
     text: str
     by: Literal["template", "summary", "review", "user", "editor", "merge", "repair"]
     sha256: str = ""
     pending: bool = False
-    """A proposal by the model: shown, but not written yet (P6)."""
+    """A proposal by the model, not written yet (P6)."""
 
 
 class PlanDocConflict(Event, frozen=True, kw_only=True):
-    """The agent's and the user's edits of plan_doc.md can't both hold: asks which one."""
+    """The agent and the user edited the same lines of plan_doc.md; the user must decide."""
 
     type: ClassVar[str] = "plan_doc.conflict"
     id: str
@@ -320,7 +320,7 @@ class PlanDocResolved(Event, frozen=True, kw_only=True):
 
 
 class SummaryProposed(Event, frozen=True, kw_only=True):
-    """What of the run shall become memory: waits for accept, edit or discard (W9)."""
+    """A run was summarized; the user accepts, edits or discards the summary (W9)."""
 
     type: ClassVar[str] = "summary.offered"
     id: str
@@ -332,42 +332,42 @@ class SummaryReviewed(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "summary.settled"
     id: str
     outcome: Literal["accepted", "edited", "discarded", "pending"]
-    """`pending`: nobody was there; offered again at the next interactive start."""
+    """`pending`: undecided; offered again at the next interactive start."""
     summary: Summary
     by: str = "user"
 
 
 RestoreOutcome: TypeAlias = Literal["restored", "already", "left", "aside", "failed"]
-"""`already`: it was as it should be. `left`: somebody changed it since, and it was not touched. `aside`: the earlier
-content was written beside it."""
+"""`already`: no change was needed. `left`: not restored, since it was changed after the edit. `aside`: the earlier
+content was written next to it."""
 
 
 class FileState(FrozenValue, frozen=True, kw_only=True):
-    """What lies at a path, by content."""
+    """What is at a path, identified by content."""
 
     kind: Literal["absent", "file", "folder", "link", "other"]
     sha256: str = ""
-    """Of a file's bytes; of a link's target."""
+    """Hash of a file's bytes, or of a link's target."""
     size: int = 0
     mode: int = 0
     """Permission bits of a file."""
 
 
 class DiagnosticsReported(Event, frozen=True, kw_only=True):
-    """A language server found errors in a file that was just written (T4). The record's `node` is the call."""
+    """A language server checked a file that was just written (T4). The record's `node` is the call."""
 
     type: ClassVar[str] = "file.diagnosed"
     path: str
     """Absolute, resolved."""
     display: str
     found: tuple[Diagnostic, ...] = ()
-    """Errors only, new ones marked."""
+    """Its errors; new ones are marked."""
 
 
 class FileSnapshotted(Event, frozen=True, kw_only=True):
-    """A file is about to be edited; what lies there is kept. Durable before the edit.
+    """The content of a file was saved before an edit. Durable before the edit.
 
-    `file.changed` tells that the edit happened. Where it is missing, the bytes on disk tell.
+    `file.changed` confirms the edit; if it is missing, the bytes on disk show whether the edit happened.
     """
 
     type: ClassVar[str] = "file.snapshotted"
@@ -376,17 +376,17 @@ class FileSnapshotted(Event, frozen=True, kw_only=True):
     display: str
     before: FileState
     after: str
-    """sha256 of the bytes that the edit writes."""
+    """sha256 of the bytes to be written."""
     folders: tuple[str, ...] = ()
-    """Folders that the edit makes on the way, the outermost first."""
+    """Folders created by the edit, outermost first."""
     unkept: str = ""
-    """Why what lies there could not be kept: then this edit can't be undone."""
+    """Why the content could not be saved: the edit can't be undone."""
     call: str = ""
-    """Id of the tool call that edits."""
+    """Id of the tool call that edits the file."""
 
 
 class RestoredFile(FrozenValue, frozen=True, kw_only=True):
-    """One file of an undo, with the states from and to which it goes."""
+    """One file of an undo, with its states before and after."""
 
     path: str
     display: str
@@ -394,17 +394,17 @@ class RestoredFile(FrozenValue, frozen=True, kw_only=True):
     after: FileState
     folders: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
-    """The edits that this takes back or makes again: `file.snapshotted` records, counted from 1."""
+    """The edits that are undone or redone: numbers of `file.snapshotted` records, from 1."""
     aside: bool = False
-    """What was there is to be written beside it, and it stays as it is."""
+    """The file stays as it is, and the earlier content is written next to it."""
     outcome: RestoreOutcome | Literal[""] = ""
-    """Empty while it is not done."""
+    """Empty until it is done."""
     why: str = ""
-    """What kept it from being done; for `aside` where the content is."""
+    """Why it was not done; for `aside`, the path of the earlier content."""
 
 
 class UndoStarted(Event, frozen=True, kw_only=True):
-    """These files go back. Durable before the first one is touched: without `undo.done` a crash cut it off."""
+    """Files are about to be restored. Durable before the first one: without `undo.done` a crash interrupted it."""
 
     type: ClassVar[str] = "undo.begun"
     id: str
@@ -414,26 +414,26 @@ class UndoStarted(Event, frozen=True, kw_only=True):
 
 
 class UndoFinished(Event, frozen=True, kw_only=True):
-    """What became of every file."""
+    """An undo has ended; `items` have the outcome of each file."""
 
     type: ClassVar[str] = "undo.done"
     id: str
     kind: Literal["undo", "redo", "rewind"]
     outcome: Literal["done", "stopped", "rolled_back"]
-    """`stopped`: some files failed. `rolled_back`: a cut-off undo was reversed."""
+    """`stopped`: some files failed. `rolled_back`: an interrupted undo was reversed."""
     items: tuple[RestoredFile, ...]
     runs: tuple[str, ...] = ()
 
 
 class CheckpointsKept(Event, frozen=True, kw_only=True):
-    """The user is content with what these runs did: `undo` passes them over."""
+    """The user keeps the changes of these runs: undo skips them."""
 
     type: ClassVar[str] = "checkpoints.kept"
     runs: tuple[str, ...]
 
 
 class CommandChangedFiles(Event, frozen=True, kw_only=True):
-    """A command changed files, which undo can't take back. The record's `node` is the call."""
+    """A command changed files, which undo can't revert. The record's `node` is the call."""
 
     type: ClassVar[str] = "command.changed"
     command: str
@@ -441,20 +441,20 @@ class CommandChangedFiles(Event, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     more: int = 0
-    """Further files that are not named."""
+    """Number of files beyond the listed ones."""
     unwatched: tuple[str, ...] = ()
-    """What could not be watched, in words."""
+    """Descriptions of what could not be watched."""
 
 
 class ConversationRewound(Event, frozen=True, kw_only=True):
-    """The model no longer knows what was said since a message; the record of it stays (K1)."""
+    """The conversation was reset to the state before a message, which stays in the journal (K1)."""
 
     type: ClassVar[str] = "conversation.rewound"
     run: str
-    """The run before whose message the conversation goes on."""
+    """The run of that message; empty if the rewind was undone."""
     text: str
-    """That message, to be said again in other words."""
+    """The text of that message, for editing it."""
     history: tuple[Any, ...]
-    """The conversation as it is now, as `History.export` writes it."""
+    """The new history, as returned by `History.export`."""
     cleared: bool = False
-    """The user wants all of it forgotten (`/clear`, U5); plan, files and session stay as they are."""
+    """The whole conversation was cleared (`/clear`, U5); plan, files and session are unchanged."""
