@@ -38,7 +38,8 @@ async def fill(folder: SessionFolder, size: int) -> int:
     """Write turns as the engine does, streamed word by word, until the journal has `size` bytes; the records."""
     stream, _ = await SessionStream.open(folder, calls=FakeHaste())
     assert isinstance(stream, SessionStream)
-    stream.attach_state(EngineState())
+    stream.state = EngineState()
+    stream.on_emit = stream.state.fold
     workspace = folder.info.workspace
     stream.emit(
         e.SessionOpened(

@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.ollama import Body, FakeOllama, quarter, texts
 from tests.engine.kit import Watch, opened
 from tests.engine.test_window import SUMMARY, notices, reads, wants_summary, workspace
-from tui_agent.engine.context.window_notices import NOTHING, SOON
+from tui_agent.engine.context.window_notices import COMPACTION_SCHEDULED, NOTHING_TO_COMPACT
 from tui_agent.engine.core.history import History
 from tui_agent.engine.session import Session
 from tui_agent.events import ContextCompacted, ProgramMessageAdded, Record, ReplyEnded, ReplyStarted, RunEnded
@@ -322,7 +322,7 @@ async def test_the_user_can_have_a_run_compacted_before_its_next_request(workspa
     at = next(at for at, body in enumerate(server.bodies) if wants_summary(body))
     assert quarter(server.bodies[at + 1]) < quarter(server.bodies[at - 1])
     assert TASK in texts(server.bodies[at + 1]) and "something of it" in texts(server.bodies[at + 1])
-    assert SOON.text in [notice.text for notice in notices(watch, "context.compacting")]
+    assert COMPACTION_SCHEDULED.text in [notice.text for notice in notices(watch, "context.compacting")]
 
 
 async def test_between_runs_the_user_compacts_at_once_and_without_the_model(workspace: Path) -> None:
@@ -355,4 +355,4 @@ async def test_there_may_be_nothing_to_compact(workspace: Path) -> None:
             await session.send("hi")
             await watch.ended()
     assert not watch.of(ContextCompacted)
-    assert [notice.text for notice in notices(watch, "context.compacted")] == [NOTHING.text]
+    assert [notice.text for notice in notices(watch, "context.compacted")] == [NOTHING_TO_COMPACT.text]

@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import Watch, opened
 from tui_agent.common.domain import Fault
-from tui_agent.engine.models.roles import Candidate, outlook
+from tui_agent.engine.models.roles import Candidate, consequences
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.mock_server.replies import ServedModel
 
@@ -127,17 +127,17 @@ async def test_the_list_has_what_the_server_says(provider: str, tmp_path: Path) 
 
 
 def test_what_a_choice_would_mean() -> None:
-    now = Candidate(name="big", known=True, tools=True, window=32_768, loaded=True)
-    new = Candidate(name="small", known=True, tools=False, window=8_192)
-    said = " ".join(outlook(now, new, role="execution", window=32_768, used=7_000, provider="ollama"))
+    now = Candidate(name="big", described=True, tools=True, window=32_768, loaded=True)
+    new = Candidate(name="small", described=True, tools=False, window=8_192)
+    said = " ".join(consequences(now, new, role="execution", window=32_768, used=7_000, provider="ollama"))
     assert "loaded first" in said
     assert "8,192 tokens instead of 32,768" in said
     assert "has 7,000" in said
     assert "no native tool calls" in said
-    other = " ".join(outlook(now, new, role="planning", window=32_768, used=7_000, provider="ollama"))
+    other = " ".join(consequences(now, new, role="planning", window=32_768, used=7_000, provider="ollama"))
     assert "Switching between the two" in other and "window" not in other.lower()
-    assert outlook(now, now, role="execution", window=32_768, used=None, provider="ollama") == ["It is in use."]
+    assert consequences(now, now, role="execution", window=32_768, used=None, provider="ollama") == ["It is in use."]
     unknown = Candidate(name="x")
-    assert outlook(now, unknown, role="execution", window=1, used=1, provider="openai") == []
-    silent = Candidate(name="x", known=True, problem="The server is silent.")
-    assert outlook(None, silent, role="title", window=1, used=1, provider="openai") == ["The server is silent."]
+    assert consequences(now, unknown, role="execution", window=1, used=1, provider="openai") == []
+    silent = Candidate(name="x", described=True, problem="The server is silent.")
+    assert consequences(None, silent, role="title", window=1, used=1, provider="openai") == ["The server is silent."]

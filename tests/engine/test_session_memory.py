@@ -84,7 +84,7 @@ def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
             "- Found by search_workspace needle: in a.py, c.py",
         ]
     )
-    assert "b.py (created)" not in memory.render(known="… changed b.py …")
+    assert "b.py (created)" not in memory.render(plan="… changed b.py …")
     for event in called("read_file", "later.py"):
         memory.fold(event)
     assert "later.py" not in memory.render()

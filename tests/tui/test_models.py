@@ -24,7 +24,7 @@ OWN = "qwen2.5-coder:7b"
 def model(name: str, able: str, window: int, build: str, **more: Any) -> Candidate:
     return Candidate(
         name=name,
-        known=True,
+        described=True,
         tools="tools" in able,
         thinks="thinking" in able,
         sees="vision" in able,
@@ -40,8 +40,8 @@ MODELS = (
     model("llama3.2:latest", "tools vision", 8_192, "3.2B · Q4_K_M · 2.0 GB"),
     model("nomic-embed-text:latest", "", 2_048, "137M · F16 · 0.3 GB", answers=False),
     model(OWN, "tools", 32_768, "7.6B · Q4_K_M · 4.7 GB", loaded=True),
-    Candidate(name="[b]odd[/b]\x1b[2J\u202e", known=True, window=4_096),
-    Candidate(name="hf.co/unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF:Q4_K_M", known=True, problem="It is silent."),
+    Candidate(name="[b]odd[/b]\x1b[2J\u202e", described=True, window=4_096),
+    Candidate(name="hf.co/unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF:Q4_K_M", described=True, problem="It is silent."),
 )
 
 

@@ -109,15 +109,15 @@ class RunDispatcher:
     def compact(self, busy: bool) -> None:
         """Compact before the next request of the active run, immediately when not `busy`; emits a notice (U5)."""
         from tui_agent.engine.context.window import compact_idle
-        from tui_agent.engine.context.window_notices import NOTHING, SOON
+        from tui_agent.engine.context.window_notices import COMPACTION_SCHEDULED, NOTHING_TO_COMPACT
         from tui_agent.engine.core.tokens import Gauge
 
         if busy and self._window is not None:
             self._window.compact_soon()
-            self._stream.emit(SOON)
+            self._stream.emit(COMPACTION_SCHEDULED)
             return
         gauge = Gauge() if self._window is None else self._window.gauge
-        self._stream.emit(compact_idle(self._stream.state.history, gauge) or NOTHING)
+        self._stream.emit(compact_idle(self._stream.state.history, gauge) or NOTHING_TO_COMPACT)
 
     def _context_window(self) -> int | None:
         """Return the size of the context window in effect, else of the configured one, in tokens."""

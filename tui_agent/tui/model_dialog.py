@@ -122,10 +122,10 @@ class ModelDialog(ModelPicker):
 
     def outlook(self, role: str, name: str) -> Sequence[str]:
         """Return what would change with this model."""
-        from tui_agent.engine.models.roles import outlook
+        from tui_agent.engine.models.roles import consequences
 
         current, used = self._candidates.get(self._session_model), self._base.view.context_used
-        return outlook(
+        return consequences(
             current, self._candidates[name], role=role, window=self._window, used=used, provider=self._choice.provider
         )
 
@@ -164,7 +164,7 @@ class ModelDialog(ModelPicker):
 
 
 def _row(model: Candidate) -> ModelRow:
-    if not model.known:
+    if not model.described:
         return ModelRow(model.name, model.label, "…")
     if model.problem:
         return ModelRow(model.name, model.label, "not known")

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -130,13 +130,13 @@ class TruncationWatch:
         self._last.append(case)
         return assessment
 
-    def _assess_complete(self, case: _Case, floor: int, least: int) -> Assessment:
+    def _assess_complete(self, case: _Case, floor: int, lower_bound: int) -> Assessment:
         real, first = case.real, not self._past
         if real < floor:
             return Assessment()
         if real >= 0.75 * case.size:
             return Assessment(real, real)
-        complete = first and real >= least and case.size - case.part < 0.25 * real
+        complete = first and real >= lower_bound and case.size - case.part < 0.25 * real
         return Assessment(real if complete else None, real, sure=complete)
 
     def _detect_truncation(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> Assessment | None:
@@ -194,9 +194,9 @@ class TruncationWatch:
     def _floor(self, messages: tuple[Message, ...], gauge: Gauge) -> int:
         """Return a lower bound of the tokens: a prompt is larger than an earlier one that it extends."""
         floors = [0]
-        for past, least in self._past:
-            if least and _shared_prefix(messages, past) == len(past):
-                floors.append(least + gauge.lower_bound(total(map(count_message, messages[len(past) :]))))
+        for past, past_floor in self._past:
+            if past_floor and _shared_prefix(messages, past) == len(past):
+                floors.append(past_floor + gauge.lower_bound(total(map(count_message, messages[len(past) :]))))
         return max(floors)
 
     def _uncached(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -205,12 +205,12 @@ class TruncationWatch:
         In the first request of a process, the last user message and what follows.
         """
         if not self._past:
-            users = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
+            users = [index for index, message in enumerate(messages) if isinstance(message, UserMessage)]
             return messages[users[-1] :] if users else ()
         shared = max((_shared_prefix(messages, past) for past, _ in self._past), default=0)
-        rest = messages[shared:]
+        new = messages[shared:]
         # The reply to the earlier request is cached, too.
-        return rest[1:] if rest and isinstance(rest[0], AssistantMessage) else rest
+        return new[1:] if new and isinstance(new[0], AssistantMessage) else new
 
     def cached_messages(self, messages: tuple[Message, ...]) -> int:
         """Return how many messages the server should have cached from the previous request and its reply."""
@@ -252,8 +252,8 @@ def cache_miss(usage: Usage, size: int, fresh: int, *, reloaded: bool, side_requ
     read = evaluated_tokens(usage) or 0
     seconds = (usage.prompt_ms or 0) / 1_000
     took = f", which took {seconds:.0f} s" if seconds >= 1.5 else ""
-    what = f"The server read {read:,} of {real:,} tokens again{took}, although the previous request had the same prefix"
-    return f"{what}: {_cause(reloaded, side_requests, provider)}"
+    text = f"The server read {read:,} of {real:,} tokens again{took}, although the previous request had the same prefix"
+    return f"{text}: {_cause(reloaded, side_requests, provider)}"
 
 
 def _cause(reloaded: bool, side_requests: bool, provider: str) -> str:
@@ -285,8 +285,8 @@ Size = Callable[[str], int]
 
 async def summarize(
     messages: Sequence[Message], config: ModelConfig, limit: int, size: Size
-) -> tuple[str, str, Fault | None]:
-    """Return the summary, its author (`model` or `program`), and the model's fault if there was one.
+) -> tuple[str, Literal["model", "program"], Fault | None]:
+    """Return the summary, its author, and the model's fault if there was one.
 
     Messages that exceed one request of `limit` tokens are summarized in parts, each with the summary so far.
     """
@@ -341,18 +341,18 @@ async def _request_summary(config: ModelConfig, transcript: str, answer: int) ->
         async for piece in pieces:
             if isinstance(piece, TextFragment):
                 segments += segmenter.feed(piece.text)
-                if sum(len(part.raw) for part in segments) > 40 * answer:
+                if sum(len(segment.raw) for segment in segments) > 40 * answer:
                     break
             elif isinstance(piece, Failed):
                 fault = piece.fault
     segments += segmenter.finish()
-    return clean("".join(part.raw for part in segments if part.is_text)).strip(), fault
+    return clean("".join(segment.raw for segment in segments if segment.is_text)).strip(), fault
 
 
 def is_summary(text: str) -> bool:
     """Return True if the reply has most of the headings."""
-    found = sum(bool(re.search(rf"^[\W\d_]*{part}\b", text, re.IGNORECASE | re.MULTILINE)) for part in HEADINGS)
-    return found >= MIN_HEADINGS
+    patterns = (rf"^[\W\d_]*{heading}\b" for heading in HEADINGS)
+    return sum(bool(re.search(pattern, text, re.I | re.M)) for pattern in patterns) >= MIN_HEADINGS
 
 
 # --- the transcript for the model ----------------------------------------------------------------
@@ -369,16 +369,16 @@ def _chunks(messages: Sequence[Message], room: int, size: Size) -> list[str] | N
 
 def _pack(pieces: list[str], room: int, size: Size) -> list[str]:
     chunks: list[list[str]] = [[]]
-    left = room
-    for part in pieces:
-        piece, need = part, size(part) + 2
-        if need > room:
-            piece, need = cut_text(part, max(100, room)), room  # a token has at least about one character
-        if need > left and chunks[-1]:
+    remaining = room
+    for piece in pieces:
+        text, tokens = piece, size(piece) + 2
+        if tokens > room:
+            text, tokens = cut_text(piece, max(100, room)), room  # a token has at least about one character
+        if tokens > remaining and chunks[-1]:
             chunks.append([])
-            left = room
-        chunks[-1].append(piece)
-        left -= need
+            remaining = room
+        chunks[-1].append(text)
+        remaining -= tokens
     return ["\n\n".join(chunk) for chunk in chunks]
 
 
@@ -390,15 +390,13 @@ def _transcribe(message: Message, length: int) -> str:
             return f"RESULT of {name}{'' if success else ', FAILED'}: {cut_text(text, length)}"
         case AssistantMessage(text=text, calls=calls):
             lines = [f"AGENT: {cut_text(text, length)}"] if text else []
-            lines += [f"CALL {cut_text(_call(call), length)}" for call in calls]
+            for call in calls:
+                text = f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}"
+                lines.append(f"CALL {cut_text(text, length)}")
             return "\n".join(lines)
         case _ if is_kind(message, SUMMARY):
             return f"EARLIER SUMMARY: {message.text}"
     return f"PROGRAM: {cut_text(message.text, length)}"
-
-
-def _call(call: ToolCall) -> str:
-    return f"{call.name} {json.dumps(call.arguments, ensure_ascii=False)}"
 
 
 # --- without the model ----------------------------------------------------------------------
@@ -430,13 +428,11 @@ def plain_summary(messages: Sequence[Message], size: int) -> str:
         "What the user's messages ask for and the work above does not show as done.",
         "\n".join(one_line(text, 300) for text in texts[-3:]) or "none recorded",
     )
-    text = "\n".join(f"## {part}\n{body or 'none'}" for part, body in zip(HEADINGS, bodies, strict=True))
-    before = [f"Earlier summary:\n{cut_text(_strip_markers(earlier[-1]), size // 2)}\n"] if earlier else []
-    return "\n".join([*before, text])
-
-
-def _strip_markers(text: str) -> str:
-    return "\n".join(text.split("\n")[1:-1])
+    text = "\n".join(f"## {heading}\n{body or 'none'}" for heading, body in zip(HEADINGS, bodies, strict=True))
+    if earlier:
+        without_markers = "\n".join(earlier[-1].split("\n")[1:-1])
+        text = f"Earlier summary:\n{cut_text(without_markers, size // 2)}\n\n{text}"
+    return text
 
 
 def _line(call: ToolCall) -> str:

@@ -71,9 +71,15 @@ def offered(tools: Registry, mode: Mode, *, orchestrator: bool = False) -> Regis
     role = prompt_role(mode, orchestrator)
     for name in tools.names:
         if role == ORCHESTRATOR and name not in ORCHESTRATOR_TOOLS:
-            reasons[name] = _left_to_subagents(name)
+            reasons[name] = (
+                f"Not allowed: {name} is left to sub-agents, since the orchestrator is on. Send one with run_subagent; "
+                f"your own tools are {', '.join(ORCHESTRATOR_TOOLS)}."
+            )
         elif name == "run_subagent" and role != ORCHESTRATOR and mode is not Mode.DEEP_EXPLORE:
-            reasons[name] = _no_subagents(mode)
+            reasons[name] = (
+                f"Not allowed: {mode} mode has no sub-agents. "
+                "Look into it yourself with the tools that read and search."
+            )
     registry = tools.with_blocked(reasons)
     return registry if role == ORCHESTRATOR else registry.for_mode(mode)
 
@@ -82,17 +88,6 @@ def for_subagent(tools: Registry, mode: Mode) -> Registry:
     """Return the tools of a sub-agent: read-only ones, and in review mode also commands (T5)."""
     reading = set(tools.read_only().names) - set(_NOT_FOR_SUBAGENTS)
     allowed = reading | ({"run_terminal_command"} if mode is Mode.REVIEW else set())
-    shown = ", ".join(name for name in tools.names if name in allowed)
+    names = ", ".join(name for name in tools.names if name in allowed)
     reason = "Not allowed: a sub-agent only reads and asks nobody. Its tools are: {}. Put the rest into your report."
-    return tools.with_blocked({name: reason.format(shown) for name in tools.names if name not in allowed})
-
-
-def _left_to_subagents(name: str) -> str:
-    return (
-        f"Not allowed: {name} is left to sub-agents, since the orchestrator is on. Send one with run_subagent; "
-        f"your own tools are {', '.join(ORCHESTRATOR_TOOLS)}."
-    )
-
-
-def _no_subagents(mode: Mode) -> str:
-    return f"Not allowed: {mode} mode has no sub-agents. Look into it yourself with the tools that read and search."
+    return tools.with_blocked({name: reason.format(names) for name in tools.names if name not in allowed})

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,14 +138,14 @@ class NestedRules:
         self._cache: dict[Path, AgentFile] = {}
         self._new: list[AgentFile] = []
 
-    async def due(self, touched: Iterable[str], shown: Sequence[Message]) -> list[str]:
-        """Return the rules for the files `touched` (absolute paths) that are in none of the messages `shown`."""
+    async def due(self, touched: Iterable[str], visible: Sequence[Message]) -> list[str]:
+        """Return the rules for the files `touched` (absolute paths) that are in none of the `visible` messages."""
         files = await asyncio.to_thread(self._applicable, tuple(touched))
         new, self._new = self._new, []
         for file in new:
             self._on_read(file)
-        seen = [message.text for message in shown if is_kind(message, RULES)]
-        return [text for file in files if not _is_shown(text := rules_text(file), seen)]
+        texts = [message.text for message in visible if is_kind(message, RULES)]
+        return [text for file in files if not _is_visible(text := rules_text(file), texts)]
 
     def _applicable(self, touched: Sequence[str]) -> list[AgentFile]:
         rule_folders: dict[Path, TrustedFolder] = {}
@@ -153,10 +153,10 @@ class NestedRules:
         touched_paths = set(touched)
         for name in touched:
             path = Path(name)
-            containing = [each for each in trusted_folders if path.is_relative_to(each.folder)]
+            containing = [trusted for trusted in trusted_folders if path.is_relative_to(trusted.folder)]
             if not containing:
                 continue
-            trusted = max(containing, key=lambda each: len(each.folder.parts))
+            trusted = max(containing, key=lambda trusted: len(trusted.folder.parts))
             folder = trusted.folder
             for part in path.relative_to(trusted.folder).parts[:-1]:
                 folder = folder / part
@@ -187,10 +187,10 @@ def rules_text(file: AgentFile) -> str:
     )
 
 
-def _is_shown(text: str, seen: Sequence[str]) -> bool:
+def _is_visible(text: str, visible: Sequence[str]) -> bool:
     message = wrap_untrusted(RULES, text).text
     head = "\n".join(message.split("\n", 2)[:2])
-    return any(other == message or (other.startswith(head) and SHORTENED in other) for other in seen)
+    return any(other == message or (other.startswith(head) and SHORTENED in other) for other in visible)
 
 
 class Project:
@@ -264,29 +264,26 @@ class Project:
         """Return the AGENTS.md files that apply to all paths, re-read if one changed."""
         if self._files is None or not await asyncio.to_thread(is_current, self._files):
             trusted = await asyncio.to_thread(self.trusted_folders)
-            self._warn_untrusted([each.folder for each in trusted])
+            self._report_untrusted([item.folder for item in trusted])
             self._files = await asyncio.to_thread(read_agent_files, paths.agents_file(), trusted)
             for file in self._files:
                 self._warn(file)
-            self._report_used(self._files)
+            used = [f"{_name(file)} ({_tokens(file.text):,} tokens)" for file in self._files if file.text]
+            if used:
+                self._notify_once("info", f"Rules in use: {', '.join(used)}.", "rules.loaded")
         return self._files
 
     async def _project_facts(self) -> tuple[tuple[str, ProjectFacts], ...]:
         """Return the facts of each trusted folder, discovered once per session (H3)."""
         trusted = await asyncio.to_thread(self.trusted_folders)
-        new = [each.folder for each in trusted if each.folder not in self._facts]
+        new = [item.folder for item in trusted if item.folder not in self._facts]
         if new:
             roots = tuple(folder for _, folder in self.folders)
             discovered = await asyncio.gather(*(discover(folder, roots) for folder in new))
             self._facts.update(zip(new, discovered, strict=True))
-        return tuple((each.name, self._facts[each.folder]) for each in trusted)
+        return tuple((item.name, self._facts[item.folder]) for item in trusted)
 
     # --- notices ---
-
-    def _report_used(self, files: Sequence[AgentFile]) -> None:
-        used = [f"{_name(file)} ({_tokens(file.text):,} tokens)" for file in files if file.text]
-        if used:
-            self._notify_once("info", f"Rules in use: {', '.join(used)}.", "rules.loaded")
 
     def _report_nested(self, file: AgentFile) -> None:
         self._warn(file)
@@ -298,7 +295,7 @@ class Project:
         if file.warning:
             self._notify_once("warning", file.warning, "rules.unread")
 
-    def _warn_untrusted(self, trusted: Sequence[Path]) -> None:
+    def _report_untrusted(self, trusted: Sequence[Path]) -> None:
         for _, folder in self.folders:
             if folder != self.workspace and folder not in trusted:
                 text = (
@@ -378,13 +375,13 @@ class ProjectFacts(msgspec.Struct, frozen=True):
             self._languages(),
             f"Documents: {', '.join(self.documents)}." if self.documents else "",
         ]
-        shown: list[str] = []
+        fitting: list[str] = []
         for line in filter(None, lines):
-            if sum(map(len, shown)) + len(shown) + len(line) <= room:
-                shown.append(line)
-        left = room - sum(map(len, shown)) - len(shown)
-        git = next((line for line in (self._git(True), self._git(False)) if len(line) <= left), "")
-        return "\n".join(filter(None, [*shown, git]))
+            if len(line) <= room:
+                fitting.append(line)
+                room -= len(line) + 1
+        git = next((line for line in (self._git(True), self._git(False)) if len(line) <= room), "")
+        return "\n".join(filter(None, [*fitting, git]))
 
     def _languages(self) -> str:
         if not self.languages:
@@ -440,11 +437,6 @@ def describe_project(facts: Sequence[tuple[str, ProjectFacts]], window: int | No
 _table = partial(read_table, __file__, "discovery.json")
 
 
-@cache
-def _language_of() -> dict[str, str]:
-    return {ending: name for name, endings in _table()["languages"].items() for ending in endings}
-
-
 def _inspect(folder: Path, stop: threading.Event) -> ProjectFacts:
     try:
         names = {entry.name for _, entry in zip(range(MAX_ENTRIES), os.scandir(folder), strict=False)}
@@ -467,18 +459,19 @@ def _count_languages(folder: Path, stop: threading.Event) -> tuple[Counter[str],
     from tui_agent.tools.gitignore import GitIgnore  # not before the first message
 
     counts: Counter[str] = Counter()
-    deadline, left = time.monotonic() + COUNT_TIMEOUT, MAX_ENTRIES
+    deadline, remaining = time.monotonic() + COUNT_TIMEOUT, MAX_ENTRIES
     queue = deque([(folder, GitIgnore.at(folder, folder))])
-    skipped, language_of = frozenset(_table()["skipped"]), _language_of()
+    skipped = frozenset(_table()["skipped"])
+    language_of = {ending: name for name, endings in _table()["languages"].items() for ending in endings}
     while queue:
-        where, rules = queue.popleft()
-        parts = where.relative_to(folder).parts
+        current, rules = queue.popleft()
+        parts = current.relative_to(folder).parts
         try:
-            with open_folder(where) as fd, os.scandir(fd) as entries:
+            with open_folder(current) as fd, os.scandir(fd) as entries:
                 for entry in entries:
-                    left -= 1
-                    late = left % CLOCK_INTERVAL == 0 and time.monotonic() > deadline
-                    if left < 0 or late or stop.is_set():
+                    remaining -= 1
+                    is_late = remaining % CLOCK_INTERVAL == 0 and time.monotonic() > deadline
+                    if remaining < 0 or is_late or stop.is_set():
                         return counts, False
                     name = entry.name
                     if name.startswith(".") or entry.is_symlink():
@@ -490,7 +483,7 @@ def _count_languages(folder: Path, stop: threading.Event) -> tuple[Counter[str],
                     if not relevant or rules.ignores((*parts, name), is_folder):
                         continue
                     if is_folder:
-                        queue.append((where / name, rules.below(where / name)))
+                        queue.append((current / name, rules.below(current / name)))
                     elif language is not None:
                         counts[language] += 1
         except OSError:

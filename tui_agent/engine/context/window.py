@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tui_agent.common.domain import Fault, Message, ProgramMessage, SystemMessage, ToolMessage, ToolSpec, Usage
-from tui_agent.engine.context import compaction
+from tui_agent.engine.context import compaction, window_notices
 from tui_agent.engine.context.compaction import Assessment, TruncationWatch, cache_miss
 from tui_agent.engine.context.system_prompt import RESERVE
-from tui_agent.engine.context.window_notices import FULL, NOTHING, larger, lowered, small, truncation_warning
 from tui_agent.engine.core.history import ATTACHED, SUMMARY, is_kind, tail_size
 from tui_agent.engine.core.tokens import Counts, Gauge, count, count_message, count_request, count_tools, total
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
@@ -125,9 +124,12 @@ class Window:
         size, limit = self.gauge.estimate(request.counts), self.limit
         if limit is None:
             return Ready(messages, size, self._config.max_tokens, request.fresh)
-        self._check_working_space(messages, tools, limit, run)
+        fixed = self._size([message for message in messages if isinstance(message, SystemMessage)], tools)
+        if fixed + MIN_WORKING_SPACE > limit:
+            warning = window_notices.little_room(self._config.name, limit, fixed, self._config.model.provider)
+            self._warn("context.small", warning, run)
         if size + min(RESERVE, limit // 8) > limit:
-            return FULL.format(size=size, limit=limit, fix=larger(self._config.model.provider, limit))
+            return window_notices.context_full(size, limit, self._config.model.provider)
         room = max(256, limit - size - limit // 50)
         return Ready(messages, size, min(self._config.max_tokens, room), request.fresh)
 
@@ -173,13 +175,6 @@ class Window:
 
     def _size(self, messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> int:
         return self.gauge.estimate(count_request(messages, tools))
-
-    def _check_working_space(
-        self, messages: Sequence[Message], tools: tuple[ToolSpec, ...], limit: int, run: str
-    ) -> None:
-        fixed = self._size([message for message in messages if isinstance(message, SystemMessage)], tools)
-        if fixed + MIN_WORKING_SPACE > limit:
-            self._warn("context.small", small(self._config.name, limit, fixed, self._config.model.provider), run)
 
     def _warn(self, code: str, text: str, run: str) -> None:
         """Emit a warning once per text."""
@@ -232,32 +227,31 @@ class Window:
         if self._compacted_size < before:
             self._stream.emit(msgspec.structs.replace(event, after=self._compacted_size), run=run)
         elif self._requested_by_user:
-            self._stream.emit(NOTHING, run=run)
+            self._stream.emit(window_notices.NOTHING_TO_COMPACT, run=run)
 
     async def _summarize(self, event: ContextCompacted, limit: int, run: str) -> ContextCompacted:
         turns = self._stream.state.history.turns
         messages = turns[-1].messages if turns else []
-        kept = self._messages_to_keep(messages, limit)
-        old = messages[: len(messages) - kept]
+        count_to_keep = self._messages_to_keep(messages, limit)
+        old = messages[: len(messages) - count_to_keep]
         if sum(not is_kind(message, SUMMARY) for message in old) < 3:
             return event
         full = f"The context is {event.before / limit:.0%} full. Its" if self.limit else "The context's"
         text = f"{full} older part is being summarized …"
         self._stream.emit(Notice(level="info", text=text, code="context.compacting"), run=run)
-        summary, by, fault = await compaction.summarize(old, self._config, limit, self._tokens)
+        summary, author, fault = await compaction.summarize(old, self._config, limit, self._tokens)
         if fault is not None:
             log.warning("the model wrote no summary: %s", fault.message)
-        writer = "model" if by == "model" else "program"
-        return msgspec.structs.replace(event, summary=summary, kept=kept, by=writer)
+        return msgspec.structs.replace(event, summary=summary, kept=count_to_keep, by=author)
 
     def _messages_to_keep(self, messages: Sequence[Message], limit: int) -> int:
         """Return how many of the newest messages to keep: six, or fewer if they are large."""
-        for count_to_keep in (6, 4, 2):
-            kept = tail_size(messages, count_to_keep)
-            size = self.gauge.estimate(total(map(count_message, messages[len(messages) - kept :])))
+        for maximum in (6, 4, 2):
+            count_to_keep = tail_size(messages, maximum)
+            size = self.gauge.estimate(total(map(count_message, messages[len(messages) - count_to_keep :])))
             if size <= 0.35 * limit:
                 break
-        return kept
+        return count_to_keep
 
     def _tokens(self, text: str) -> int:
         return self.gauge.estimate(count(text))
@@ -290,7 +284,10 @@ class Window:
         if assessment.lesson is not None:
             self.gauge.learn(request.counts, assessment.lesson, sure=assessment.sure)
         if assessment.cut_to:
-            self._report_truncation(assessment, size, run)
+            warning = window_notices.truncation_warning(assessment.cut_to, size, self._config.model.provider)
+            self._warn("context.truncated", warning, run)
+            if assessment.window is not None:
+                self._adopt(assessment.window, run)
         return assessment
 
     def _emit_measured(self, assessment: Assessment, ended: ReplyEnded, run: str) -> None:
@@ -341,12 +338,8 @@ class Window:
             return
         self.limit, self._compacted_size = actual, 0
         if requested is not None and actual < requested:
-            self._warn("context.lowered", lowered(self._config.name, requested, actual, provider), run)
-
-    def _report_truncation(self, assessment: Assessment, size: int, run: str) -> None:
-        self._warn("context.truncated", truncation_warning(assessment.cut_to, size, self._config.model.provider), run)
-        if assessment.window is not None:
-            self._adopt(assessment.window, run)
+            warning = window_notices.lowered_window(self._config.name, requested, actual, provider)
+            self._warn("context.lowered", warning, run)
 
     def _check_cache(self, usage: Usage, size: int, run: str) -> None:
         reloaded, side_requests = (usage.load_ms or 0) > RELOAD_MS, self._side_requests > 0

@@ -7,35 +7,42 @@ from tui_agent.events import Notice
 RECOMMENDED_WINDOW = 32_768
 """Recommended context window, in tokens."""
 
-FULL = (
-    "The context is full: about {size:,} tokens for a window of {limit:,}. Nothing was sent and nothing was cut. "
-    "Start a new message with less in it, or make the window larger: {fix}"
+NOTHING_TO_COMPACT = Notice(
+    level="info", text="There is nothing to compact: the conversation is short.", code="context.compacted"
 )
 
-NOTHING = Notice(level="info", text="There is nothing to compact: the conversation is short.", code="context.compacted")
+COMPACTION_SCHEDULED = Notice(
+    level="info", text="The context is compacted before the next request.", code="context.compacting"
+)
 
-SOON = Notice(level="info", text="The context is compacted before the next request.", code="context.compacting")
 
-
-def larger(provider: str, limit: int, *, configured: bool = True) -> str:
+def enlarge_window(provider: str, limit: int, *, configured: bool = True) -> str:
     """Return how to get a larger window from this provider."""
-    wanted = RECOMMENDED_WINDOW if limit < RECOMMENDED_WINDOW else 2 * limit
+    size = RECOMMENDED_WINDOW if limit < RECOMMENDED_WINDOW else 2 * limit
     if provider == "ollama":
         return (
-            f"start with `--context-window {wanted}` or set `context_window: {wanted}` in the settings, with a model "
+            f"start with `--context-window {size}` or set `context_window: {size}` in the settings, with a model "
             "that was trained for it."
             if configured
-            else f"restart the server with `OLLAMA_CONTEXT_LENGTH={wanted} ollama serve`; if memory is short, "
+            else f"restart the server with `OLLAMA_CONTEXT_LENGTH={size} ollama serve`; if memory is short, "
             "`OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0` halves its memory."
         )
     return (
-        f"start the server with a larger window, such as `llama-server -c {wanted}`, "
-        f"`vllm serve --max-model-len {wanted}`, or “Context Length” in LM Studio. "
+        f"start the server with a larger window, such as `llama-server -c {size}`, "
+        f"`vllm serve --max-model-len {size}`, or “Context Length” in LM Studio. "
         "Ollama accepts it only with `--provider ollama`, not over /v1."
     )
 
 
-def narrow(name: str, limit: int, provider: str, *, trained: bool, served: int = 0) -> str:
+def context_full(size: int, limit: int, provider: str) -> str:
+    """Report a request that does not fit."""
+    return (
+        f"The context is full: about {size:,} tokens for a window of {limit:,}. Nothing was sent and nothing was cut. "
+        f"Start a new message with less in it, or make the window larger: {enlarge_window(provider, limit)}"
+    )
+
+
+def small_window(name: str, limit: int, provider: str, *, trained: bool, served: int = 0) -> str:
     """Warn about a window too small for coding work.
 
     `trained`: the model itself has no larger one. `served`: the server's window, if settings or models.json limit it.
@@ -49,24 +56,24 @@ def narrow(name: str, limit: int, provider: str, *, trained: bool, served: int =
     fix = (
         "choose a model that was trained for more, such as one of qwen2.5-coder (32,768), with `--model`."
         if trained
-        else larger(provider, limit)
+        else enlarge_window(provider, limit)
     )
     return f"{name} has a window of {limit:,} tokens, which is little for coding work. To change that, {fix}"
 
 
-def small(name: str, limit: int, fixed: int, provider: str) -> str:
+def little_room(name: str, limit: int, fixed: int, provider: str) -> str:
     """Warn about a window in which rules and tools leave little room."""
     return (
         f"{name} has a window of {limit:,} tokens, and rules and tools take about {fixed:,} of them: little is left "
-        f"for the work. To change that, {larger(provider, limit)}"
+        f"for the work. To change that, {enlarge_window(provider, limit)}"
     )
 
 
-def lowered(name: str, wanted: int, found: int, provider: str) -> str:
+def lowered_window(name: str, requested: int, actual: int, provider: str) -> str:
     """Warn that the server runs the model with a smaller window than requested."""
     return (
-        f"The server runs {name} with a window of {found:,} tokens instead of {wanted:,}; {found:,} is "
-        f"used from now on. To get more, {larger(provider, min(found, wanted - 1), configured=False)}"
+        f"The server runs {name} with a window of {actual:,} tokens instead of {requested:,}; {actual:,} is "
+        f"used from now on. To get more, {enlarge_window(provider, min(actual, requested - 1), configured=False)}"
     )
 
 
@@ -74,12 +81,13 @@ def truncation_warning(read: int, size: int, provider: str) -> str:
     """Warn that the server truncated the prompt."""
     return (
         f"The server truncated the prompt: it read {read:,} of about {size:,} tokens and dropped the rest without an "
-        f"error, so this reply is based on only a part. To prevent this, {larger(provider, size, configured=False)}"
+        f"error, so this reply is based on only a part. To prevent this, "
+        f"{enlarge_window(provider, size, configured=False)}"
     )
 
 
 def messages_left_out(count: int) -> Notice:
     """Report that more user messages are left out of requests than before (H2)."""
-    many = "Your first message is" if count == 1 else f"{count} of your earlier messages are"
-    text = f"{many} no longer sent to the model, to save space. Repeat what still matters."
+    subject = "Your first message is" if count == 1 else f"{count} of your earlier messages are"
+    text = f"{subject} no longer sent to the model, to save space. Repeat what still matters."
     return Notice(level="info", text=text, code="context.left_out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -34,8 +35,6 @@ RULES = "rules"
 """Kind of the program message that holds the rules of a folder below the root."""
 SHORTENED = "left out to save room"
 """Marks a cut in a text."""
-RECENT_MESSAGES = 6
-"""Newest messages that a compaction leaves unchanged (H5)."""
 
 
 def is_kind(message: Message, kind: str) -> bool:
@@ -55,21 +54,21 @@ def format_attachments(items: Sequence[events.Attachment]) -> ProgramMessage:
     return wrap_untrusted(ATTACHED, "\n\n".join((head, *parts)))
 
 
-def tail_size(messages: Sequence[Message], kept: int = RECENT_MESSAGES) -> int:
-    """Return how many of the newest messages to keep: `kept`, or more to keep a result with its call."""
-    at = max(0, len(messages) - kept)
-    while at > 0 and isinstance(messages[at], ToolMessage):
-        at -= 1
-    return len(messages) - at
+def tail_size(messages: Sequence[Message], count: int) -> int:
+    """Return how many of the newest messages to keep: `count`, or more to keep a result with its call."""
+    start = max(0, len(messages) - count)
+    while start > 0 and isinstance(messages[start], ToolMessage):
+        start -= 1
+    return len(messages) - start
 
 
-def apply_summary(messages: Sequence[Message], summary: str, kept: int) -> list[Message]:
-    """Replace all but the newest `kept` messages by a summary.
+def apply_summary(messages: Sequence[Message], summary: str, count: int) -> list[Message]:
+    """Replace all but the newest `count` messages by a summary.
 
     User messages, the newest plan and step, and folder rules are retained.
     """
-    at = max(0, len(messages) - kept)
-    old, new = messages[:at], messages[at:]
+    start = max(0, len(messages) - count)
+    old, new = messages[:start], messages[start:]
     users = [message for message in old if isinstance(message, UserMessage)]
     plan = [*_newest(PLAN, old, new), *_newest(STEP, old, new)]
     rules = [message for message in old if is_kind(message, RULES)]
@@ -154,10 +153,10 @@ class Turn(msgspec.Struct):
 
     def attach(self, message: ProgramMessage) -> None:
         """Insert attachments before the newest user message."""
-        positions = (at for at, each in enumerate(self.messages) if isinstance(each, UserMessage))
-        at = max(positions, default=len(self.messages))
-        self.messages.insert(at, message)
-        if self.step is not None and at < self.step:
+        indices = (index for index, other in enumerate(self.messages) if isinstance(other, UserMessage))
+        index = max(indices, default=len(self.messages))
+        self.messages.insert(index, message)
+        if self.step is not None and index < self.step:
             self.step += 1
 
     def begin_step(self, number: int, description: str) -> None:
@@ -169,27 +168,27 @@ class Turn(msgspec.Struct):
         """Condense the step to its user messages, the names of its calls, and its outcome (H2)."""
         if self.step is None:
             return
-        own, self.messages = self.messages[self.step :], self.messages[: self.step]
-        self.messages += [message for message in own if isinstance(message, UserMessage)]
-        called = names_with_counts([message.name for message in own if isinstance(message, ToolMessage)])
+        messages, self.messages = self.messages[self.step :], self.messages[: self.step]
+        self.messages += [message for message in messages if isinstance(message, UserMessage)]
+        called = names_with_counts([message.name for message in messages if isinstance(message, ToolMessage)])
         parts = [f"{self.doing}: {outcome}", f"Tools used: {called}" if called else "", text]
         self.messages.append(ProgramMessage(text=program_text("outcome", "\n".join(filter(None, parts)))))
         self.step = None
 
-    def condense(self, outcome: str, closing: str = "", own: str | None = None) -> None:
+    def condense(self, outcome: str, closing: str = "", said: str | None = None) -> None:
         """Condense the ended turn to user messages, the model's last text, and facts stated by the program.
 
-        `own` is the part of `closing` written by the model; by default its last text (E3, W12).
+        `said` is the part of `closing` written by the model; by default its last text (E3, W12).
         """
         condensed: list[Message] = [message for message in self.messages if isinstance(message, UserMessage)]
         replies = [message for message in self.messages if isinstance(message, AssistantMessage)]
         called = [call.name for reply in replies for call in reply.calls]
         last = next((reply.text for reply in reversed(replies) if reply.text), "")
-        own = last if own is None else own
-        rest = closing[len(own) :].strip() if own and closing.startswith(own) else closing.strip()
-        if own:
-            condensed.append(AssistantMessage(text=own))
-        facts = [rest if rest != own else ""]
+        said = last if said is None else said
+        added = closing.removeprefix(said).strip()
+        if said:
+            condensed.append(AssistantMessage(text=said))
+        facts = [added if added != said else ""]
         facts += [f"Tools used: {names_with_counts(called)}."] if called else []
         facts += [f"The work on this message ended: {outcome}."] if outcome != "done" else []
         if any(facts):
@@ -226,8 +225,8 @@ class History:
                 self.limit = limit
             case events.SummaryReviewed(outcome="accepted" | "edited") if self.turns and not self.turns[-1].ended:
                 self.turns[-1].logged = True
-            case events.RunEnded(outcome=outcome, text=text, said=own) if self.turns:
-                self.turns[-1].condense(outcome, text, own)
+            case events.RunEnded(outcome=outcome, text=text, said=said) if self.turns:
+                self.turns[-1].condense(outcome, text, said)
             case events.ContextAttached(items=items) if self.turns:
                 self.turns[-1].attach(format_attachments(items))
             case events.ContextCompacted():
@@ -304,10 +303,10 @@ class History:
     def recent_dialogue(self) -> str:
         """Return the newest earlier turns as text, one shortened line per message."""
         rows = []
-        for message in (each for turn in self.turns[:-1][-DIALOGUE_TURNS:] for each in turn.messages):
+        for message in chain.from_iterable(turn.messages for turn in self.turns[:-1][-DIALOGUE_TURNS:]):
             if isinstance(message, UserMessage | AssistantMessage) and message.text.strip():
-                who = "User" if isinstance(message, UserMessage) else "Agent"
-                rows.append(f"{who}: {message.text.strip()[:DIALOGUE_MESSAGE_MAX]}")
+                author = "User" if isinstance(message, UserMessage) else "Agent"
+                rows.append(f"{author}: {message.text.strip()[:DIALOGUE_MESSAGE_MAX]}")
         return "\n".join(rows)
 
     def earlier(self) -> tuple[Message, ...]:
@@ -390,12 +389,10 @@ def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Me
                     results[message.call_id] = message
                     if len(results) == len(unanswered):
                         close()
-                continue
             case AssistantMessage(text=text, calls=calls):
                 close()
-                if not text and not calls:
-                    continue
-                repaired.append(message)
+                if text or calls:
+                    repaired.append(message)
                 unanswered.update((call.id, call) for call in calls)
             case _:
                 close()

@@ -43,7 +43,7 @@ def fold_saved_copies(copies: dict[str, str], event: Event) -> dict[str, str]:
     """
     match event:
         case QuestionAsked(id=request, about=name) if name:
-            others = [(key, value) for key, value in copies.items() if key != name]
+            others = [(other, state) for other, state in copies.items() if other != name]
             return dict([*others, (name, request)][-MAX_REMEMBERED:])
         case QuestionAnswered(id=request, answer=answer) if request in copies.values():
             if answer.verdict == "withdrawn":
@@ -123,15 +123,15 @@ def _undecided(plan: Path, states: dict[str, str]) -> list[Path]:
 
 def _journaled_plan(journal: Path, version: int) -> Plan | None:
     """Return the last plan with that version in the journal of a session, or None."""
-    found = None
+    last = None
     for line in JournalReader(journal):
         if not isinstance(line, JournalLine) or line.type != PlanDocChanged.type:
             continue
         event = line.record().event
         if isinstance(event, PlanDocChanged) and not event.pending:
             plan = parse(event.text).plan
-            found = plan if plan.version == version else found
-    return found
+            last = plan if plan.version == version else last
+    return last
 
 
 def _read(path: Path) -> Document | None:

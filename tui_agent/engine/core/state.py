@@ -77,7 +77,7 @@ class SessionFacts:
 
     def __init__(self) -> None:
         self.notes = Notes()
-        self.behind = Notes()
+        self.hidden = Notes()
         """The notes about what the model no longer sees."""
         self._open: dict[str, tuple[str, str]] = {}
         """Call id → tool and title."""
@@ -105,17 +105,17 @@ class SessionFacts:
                     if file.outcome == "restored":
                         self.notes.written.pop(file.display, None)
             case events.RunStarted():
-                self._move_behind()
+                self._hide_all()
             case events.ConversationRewound(cleared=True):
-                self.notes, self.behind = Notes(), Notes()
+                self.notes, self.hidden = Notes(), Notes()
             case events.ContextCompacted(summary=summary, by="model") if summary:
-                self._move_behind()  # a summary by the program contains the facts
+                self._hide_all()  # a summary by the program contains the facts
             case _:
                 self._fold_decision(event)
 
-    def _move_behind(self) -> None:
+    def _hide_all(self) -> None:
         """Mark all notes as no longer visible to the model."""
-        self.behind = Notes(**{name: dict(facts) for name, facts in _kinds(self.notes)})
+        self.hidden = _notes(_pairs(self.notes))
 
     def _fold_result(self, event: events.ToolFinished) -> None:
         name, title = self._open.pop(event.call_id, (event.name, ""))
@@ -137,81 +137,72 @@ class SessionFacts:
             case events.QuestionAsked(id=key, question=question):
                 self._asked[key] = f"to «{one_line(clean(question), 100)}»"
             case events.ApprovalAnswered(id=key, answer=answer):
-                about = self._asked.pop(key, "")
-                if about and answer.verdict == "reject" and answer.text and answer.by == "user":
-                    _note(self.notes.wishes, f"when rejecting {about}", one_line(clean(answer.text), 160))
+                subject = self._asked.pop(key, "")
+                if subject and answer.verdict == "reject" and answer.text and answer.by == "user":
+                    _note(self.notes.wishes, f"when rejecting {subject}", one_line(clean(answer.text), 160))
             case events.QuestionAnswered(id=key, answer=answer):
-                about = self._asked.pop(key, "")
-                if about and answer.verdict == "reply" and answer.text:
-                    _note(self.notes.wishes, about, one_line(clean(answer.text), 160))
+                subject = self._asked.pop(key, "")
+                if subject and answer.verdict == "reply" and answer.text:
+                    _note(self.notes.wishes, subject, one_line(clean(answer.text), 160))
 
     # --- rendering ---
 
-    def render(self, window: int | None = None, known: str = "", left_out: int = 0) -> str:
+    def render(self, window: int | None = None, plan: str = "", left_out: int = 0) -> str:
         """Return the facts as lines for a model with a context window of `window` tokens.
 
-        Files named in `known` (the plan document) are omitted. `left_out` user messages are not visible anymore (H2).
+        Files named in the plan document `plan` are omitted. `left_out` user messages are not visible anymore (H2).
         """
         room = SMALL if window is not None and window <= SMALL_WINDOW else FULL
-        notes = self.behind
-        written = {name: action for name, action in notes.written.items() if not _named_in(known, name)}
-        read = {name: "" for name in notes.read if name not in notes.written and not _named_in(known, name)}
+        notes = self.hidden
+        written = {name: action for name, action in notes.written.items() if not _is_named(plan, name)}
+        read = {name: "" for name in notes.read if name not in notes.written and not _is_named(plan, name)}
+        messages = "1 earlier message" if left_out == 1 else f"{left_out} earlier messages"
         lines = [
-            _left_out_line(left_out),
+            f"Not shown here any more: {messages} of the user, and the answers" if left_out else "",
             *(f"The user said {subject}: {words}" for subject, words in _newest(notes.wishes)),
             _names_line("Files that were written", [f"{name} ({action})" for name, action in written.items()]),
             *(f"Failed: {call}: {error}" for call, error in _newest(notes.failed)),
             _names_line("Files that were read", list(read)),
             *(f"Found by {search}: {result}" for search, result in _newest(notes.found)),
         ]
-        shown: list[str] = []
+        rows: list[str] = []
         for line in filter(None, lines):
             room -= len(line) + 3
             if room < 0:
                 break
-            shown.append(f"- {line}")
-        return "\n".join(shown)
+            rows.append(f"- {line}")
+        return "\n".join(rows)
 
     # --- saving ---
 
     def export(self) -> dict[str, Any]:
         """Return plain data for `state.saved`, preserving the order of the notes."""
-        return {"notes": _pairs(self.notes), "behind": _pairs(self.behind)}
+        return {"notes": _pairs(self.notes), "behind": _pairs(self.hidden)}
 
     @classmethod
     def restore(cls, data: object) -> SessionFacts:
         """Restore what `export` returned. Raises msgspec.ValidationError."""
         saved = msgspec.convert(data, dict[str, dict[str, list[tuple[str, str]]]])
         facts = cls()
-        facts.notes, facts.behind = _notes(saved.get("notes", {})), _notes(saved.get("behind", {}))
+        facts.notes, facts.hidden = _notes(saved.get("notes", {})), _notes(saved.get("behind", {}))
         return facts
 
 
 def _pairs(notes: Notes) -> dict[str, list[tuple[str, str]]]:
-    return {name: list(kind.items()) for name, kind in _kinds(notes)}
+    return {name: list(facts.items()) for name, facts in msgspec.structs.asdict(notes).items()}
 
 
 def _notes(pairs: dict[str, list[tuple[str, str]]]) -> Notes:
     return Notes(**{name: dict(pairs.get(name, ())) for name in Notes.__struct_fields__})
 
 
-def _kinds(notes: Notes) -> list[tuple[str, dict[str, str]]]:
-    return [(name, getattr(notes, name)) for name in notes.__struct_fields__]
+def _note(facts: dict[str, str], key: str, value: str = "") -> None:
+    if key := one_line(clean(key), 160):
+        put_bounded(facts, key, value, MAX_FACTS)
 
 
-def _note(kind: dict[str, str], key: str, value: str = "") -> None:
-    key = one_line(clean(key), 160)
-    if key:
-        put_bounded(kind, key, value, MAX_FACTS)
-
-
-def _newest(kind: dict[str, str]) -> list[tuple[str, str]]:
-    return list(kind.items())[-SHOWN_NAMES // 2 :]
-
-
-def _left_out_line(count: int) -> str:
-    many = "1 earlier message" if count == 1 else f"{count} earlier messages"
-    return f"Not shown here any more: {many} of the user, and the answers" if count else ""
+def _newest(facts: dict[str, str]) -> list[tuple[str, str]]:
+    return list(facts.items())[-SHOWN_NAMES // 2 :]
 
 
 def _names_line(label: str, names: list[str]) -> str:
@@ -221,8 +212,8 @@ def _names_line(label: str, names: list[str]) -> str:
     return f"{label}: {', '.join(names[-SHOWN_NAMES:])}{more}"
 
 
-def _named_in(text: str, name: str) -> bool:
-    """Return True if a text names this file; `data.py` does not name `a.py`."""
+def _is_named(text: str, name: str) -> bool:
+    """Return True if a text mentions this file; `data.py` does not mention `a.py`."""
     pattern = rf"(?<![\w.-])(?<!\w/){re.escape(name)}(?![\w-]|[./]\w)"
     return name in text and re.search(pattern, text) is not None
 
@@ -238,8 +229,8 @@ def _result_summary(name: str, text: str) -> str:
     if name != "search_workspace":
         return one_line(text[:400], 160)
     files = re.findall(r"^── (.+) ──$", text, re.MULTILINE)
-    shown = ", ".join(files[:4])
-    return f"in {len(files)} files: {shown}, …" if len(files) > 4 else f"in {shown}"
+    names = ", ".join(files[:4])
+    return f"in {len(files)} files: {names}, …" if len(files) > 4 else f"in {names}"
 
 
 def _subject(action: Action) -> str:
@@ -261,16 +252,12 @@ class SessionStream(EventStream):
 
     state: EngineState
 
-    def attach_state(self, state: EngineState) -> None:
-        """Fold all further events into `state`."""
-        self.state, self.on_emit = state, state.fold
-
 
 async def open_stream(folder: SessionFolder, mask: SecretMask) -> tuple[SessionStream, RecoveryReport]:
     """Open the session's stream and restore its state. Raises AppendError."""
     stream, recovered = await SessionStream.open(folder, mask)
-    assert isinstance(stream, SessionStream)
-    stream.attach_state(await asyncio.to_thread(_restore_state, stream))
+    stream.state = await asyncio.to_thread(_restore_state, stream)
+    stream.on_emit = stream.state.fold
     return stream, recovered
 
 
@@ -378,13 +365,16 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
                 self.title = self.title or _title(text)
             case events.MessageQueued(id=message, text=text, steering=steering):
                 self.queue.append(Queued(message, text, steering))
-            case events.MessageChanged(id=message, text=text, steering=meant):
+            case events.MessageChanged(id=message, text=text, steering=steering):
                 for queued in self.queue:
                     if queued.id == message:
                         queued.text = text
-                        queued.steering = queued.steering if meant is None else meant
+                        queued.steering = queued.steering if steering is None else steering
             case events.MessageMoved(id=message, before=before):
-                self._move(message, before)
+                moved = [queued for queued in self.queue if queued.id == message]
+                others = [queued for queued in self.queue if queued.id != message]
+                index = next((index for index, queued in enumerate(others) if queued.id == before), len(others))
+                self.queue = [*others[:index], *moved, *others[index:]]
             case events.MessageWithdrawn(id=message):
                 self.queue = [queued for queued in self.queue if queued.id != message]
 
@@ -412,12 +402,6 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
             case events.ToolFinished(agent="", seen=seen):
                 for path, sha256 in seen.items():
                     self._mark_seen(path, sha256)
-
-    def _move(self, message: str, before: str) -> None:
-        moved = [queued for queued in self.queue if queued.id == message]
-        others = [queued for queued in self.queue if queued.id != message]
-        at = next((at for at, queued in enumerate(others) if queued.id == before), len(others))
-        self.queue = [*others[:at], *moved, *others[at:]]
 
     def mentions_handled(self, message: str) -> None:
         """Forget a message whose mentions were attached, or can't be."""
@@ -476,12 +460,12 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
 
         In order: the command line, the user's choice in the session, the settings, the session's last model.
         """
-        same = provider == self.provider
-        chosen = self.chosen_model if same else ""
-        return flags.get("model") or chosen or configured or (self.model if same else "")
+        is_same = provider == self.provider
+        chosen = self.chosen_model if is_same else ""
+        return flags.get("model") or chosen or configured or (self.model if is_same else "")
 
     def export(self) -> dict[str, Any]:
-        """Plain data for `state.saved`."""
+        """Return plain data for `state.saved`."""
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=lambda part: part.export())
         return data
 

@@ -145,8 +145,8 @@ class EventStream:
             raise RuntimeError("the stream is closed")
         data = encode_event(event)
         self.last += 1
-        at = self._clock().isoformat(timespec="milliseconds")
-        record = Record(seq=self.last, at=at, event=event, run=run, node=node, parent=parent)
+        timestamp = self._clock().isoformat(timespec="milliseconds")
+        record = Record(seq=self.last, at=timestamp, event=event, run=run, node=node, parent=parent)
         self._pending.append((record, len(data)))
         self._writer.submit(record, data)
         self._since_state += 1
@@ -324,8 +324,8 @@ class EventStream:
 
     def _recent(self, position: int) -> list[Record]:
         """Return the next records from memory."""
-        begin = position + 1 - self._ring[0].seq
-        return self._ring[begin : begin + FOLLOW_BATCH]
+        start = position + 1 - self._ring[0].seq
+        return self._ring[start : start + FOLLOW_BATCH]
 
     def _oldest(self) -> int:
         """Return the number of the first record in memory, or of the next one."""
@@ -371,19 +371,16 @@ class _Past:
             if line.seq > end:
                 return batch, end
             batch.append(line.record())
-            self._note_report(batch[-1].event)
-            after = line.seq
+            event, after = batch[-1].event, line.seq
+            if isinstance(event, SessionRecovered):
+                self._skipped = self.unreported(event.offset)
+            elif isinstance(event, Notice) and event.code == DAMAGED:
+                self._skipped = []
         return batch, after
-
-    def _note_report(self, event: Event) -> None:
-        if isinstance(event, SessionRecovered):
-            self._skipped = self.unreported(event.offset)
-        elif isinstance(event, Notice) and event.code == DAMAGED:
-            self._skipped = []
 
     def unreported(self, reported_from: int | None) -> list[int]:
         """Return the offsets of damage before `reported_from`."""
-        return [at for at in self._skipped if reported_from is None or at < reported_from]
+        return [offset for offset in self._skipped if reported_from is None or offset < reported_from]
 
 
 class EventSink(Protocol):

@@ -1,4 +1,4 @@
-"""Token estimates: characters counted by kind, weighted by what the server's real counts taught (H4)."""
+"""Token estimates: characters counted by kind, with weights learned from the server's real counts (H4)."""
 
 from __future__ import annotations
 
@@ -80,18 +80,27 @@ def _count_all(text: str) -> Counts:
         same += len(match[0])
         return ""
 
-    rest = _SAME.sub(count_same, _DENSE.sub(count_dense, text))
+    text = _SAME.sub(count_same, _DENSE.sub(count_dense, text))
     wide = foreign = 0
-    if not rest.isascii():
-        rest, wide = _WIDE.subn("", rest)
-        rest, foreign = _FOREIGN.subn("", rest)
-    left = rest.encode("ascii", "replace")
-    words = len(_WORD.findall(left))
-    letters = len(left) - len(left := left.translate(None, _LETTERS))
-    digits = len(left) - len(left := left.translate(None, _DIGITS))
-    blanks = len(left) - len(left := left.translate(None, _BLANKS))
-    lines = len(left) - len(left := left.translate(None, b"\n"))
-    return (words, letters, digits, len(left), blanks, lines, wide, foreign, dense, same, 0.0, 0.0)
+    if not text.isascii():
+        text, wide = _WIDE.subn("", text)
+        text, foreign = _FOREIGN.subn("", text)
+    data = text.encode("ascii", "replace")
+    words = len(_WORD.findall(data))
+    letters = len(data) - len(data := data.translate(None, _LETTERS))
+    digits = len(data) - len(data := data.translate(None, _DIGITS))
+    blanks = len(data) - len(data := data.translate(None, _BLANKS))
+    lines = len(data) - len(data := data.translate(None, b"\n"))
+    return (words, letters, digits, len(data), blanks, lines, wide, foreign, dense, same, 0.0, 0.0)
+
+
+CHARACTERS_PER_TOKEN = 3
+"""Conservative estimate for code."""
+
+
+def characters_in_window(window: int | None, share: float, maximum: int) -> int:
+    """Return how many characters fit into a share of the context window; `maximum` if that is less or it is unknown."""
+    return maximum if window is None else min(maximum, round(share * CHARACTERS_PER_TOKEN * window))
 
 
 def total(parts: Iterable[Counts]) -> Counts:
@@ -133,8 +142,8 @@ class Gauge:
     """Estimates the tokens of one model, learning from the server's real counts.
 
     Recursive least squares with full covariance (a Kalman filter with constant state): a count of mostly Chinese text
-    changes the weight of Chinese and hardly that of code. Servers may report too few tokens, by leaving out cached
-    ones, so a clearly lower count is learned only if the next one agrees.
+    changes the weight of Chinese and hardly that of code. Servers may report too few tokens, by omitting cached
+    tokens, so a clearly lower count is learned only if the next one agrees.
     """
 
     def __init__(self) -> None:

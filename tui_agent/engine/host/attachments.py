@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.common.domain import Target
 from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.engine.core.tokens import characters_in_window
 from tui_agent.events import Attachment, ContextAttached, Notice
 from tui_agent.mentions.syntax import LineRange, Mention, mentions
 from tui_agent.text import clean, mark_invisible
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOTAL_MAX = 60_000
+MAX_TOTAL = 60_000
 """Maximum characters attached to one message."""
 WINDOW_SHARE = 0.4
 """Maximum share of the context window attached to one message."""
-CHARACTERS_PER_TOKEN = 3
-"""Conservative estimate for code."""
 MIN_ROOM = 500
 """Remaining characters below which nothing more is attached."""
 FOLDER_DEPTH = 2
@@ -82,16 +81,12 @@ class Attachments:
     async def _read_all(self, resolved: list[_ResolvedMention], ctx: CallContext, run: str) -> list[Attachment]:
         """Read the attachments; emit notices about those that can't be read."""
         items: list[Attachment] = []
-        left = (
-            TOTAL_MAX
-            if self.window is None
-            else min(TOTAL_MAX, round(WINDOW_SHARE * CHARACTERS_PER_TOKEN * self.window))
-        )
+        room = characters_in_window(self.window, WINDOW_SHARE, MAX_TOTAL)
         for mention in resolved:
             try:
-                if left < MIN_ROOM:
+                if room < MIN_ROOM:
                     raise ToolError("there is no room left; the agent reads it itself.", "too_large")
-                item = await self._read(mention, ctx, left)
+                item = await self._read(mention, ctx, room)
             except ToolRefused:  # its message is meant for the model
                 self._report_failure(mention.place.text, "reading it was refused.", run)
             except ToolError as error:
@@ -104,18 +99,18 @@ class Attachments:
                 log.exception("a mention could not be attached")
                 self._report_failure(mention.place.text, "it can't be read; the details are in the debug log.", run)
             else:
-                left -= len(item.text)
+                room -= len(item.text)
                 items.append(item)
         return items
 
-    async def _read(self, mention: _ResolvedMention, ctx: CallContext, left: int) -> Attachment:
+    async def _read(self, mention: _ResolvedMention, ctx: CallContext, room: int) -> Attachment:
         if mention.target is None:
             raise ToolError(mention.fault, "not_found")
         await permit_read(ctx, mention.target)
         cap = self._environment.settings.caps.attachment_characters
         if mention.target.path.is_dir():
-            return await asyncio.to_thread(_read_folder, mention, self._environment.roots.folders, min(cap, left))
-        room = min(left, cap if mention.place.first is None else MAX_RESULT_SIZE)
+            return await asyncio.to_thread(_read_folder, mention, self._environment.roots.folders, min(cap, room))
+        room = min(room, cap if mention.place.first is None else MAX_RESULT_SIZE)
         stop = threading.Event()
         try:
             item = await asyncio.to_thread(_read_lines, mention, room, stop)
@@ -175,28 +170,28 @@ def _read_lines(mention: _ResolvedMention, room: int, stop: threading.Event) -> 
     try:
         first = place.first or 1
         source.skip(first - 1)
-        shown: list[str] = []
-        size, number, ended, torn = 0, first, False, False
+        entries: list[str] = []
+        size, number, ended, is_cut = 0, first, False, False
         while not ended and (place.last is None or number <= place.last):
             requested = CHUNK_LINES if place.last is None else min(CHUNK_LINES, place.last - number + 1)
             lines = source.take(requested)
             for line in lines:
                 entry = mark_invisible(clean(f"{number}\t{line}"))
-                if shown and size + len(entry) + 1 > room:
+                if entries and size + len(entry) + 1 > room:
                     ended = True
                     break
-                torn = torn or is_shortened(line) or len(entry) > max(room, MIN_ROOM)
-                shown.append(entry[: max(room, MIN_ROOM)])
+                is_cut = is_cut or is_shortened(line) or len(entry) > max(room, MIN_ROOM)
+                entries.append(entry[: max(room, MIN_ROOM)])
                 size += len(entry) + 1
                 number += 1
             ended = ended or len(lines) < requested
         total, notes, sha256 = source.total, source.notes, source.sha256
     finally:
         source.close()
-    if not shown and (total or first > 1):
+    if not entries and (total or first > 1):
         raise ToolError(f"it has only {total or 0:,} lines.", "out_of_range")
-    label, note = _label(target.display, place, first, number - 1, total, torn)
-    if torn:
+    label, note = _label(target.display, place, first, number - 1, total, is_cut)
+    if is_cut:
         label += "; the ends of long lines are missing"
         note = f"{note}, long lines cut" if note else "long lines cut"
     if notes:
@@ -206,34 +201,34 @@ def _read_lines(mention: _ResolvedMention, room: int, stop: threading.Event) -> 
         path=str(target.path),
         kind="file" if place.first is None else "lines",
         label=label,
-        text="\n".join(shown),
+        text="\n".join(entries),
         note=note,
         sha256=sha256,
     )
 
 
-def _label(display: str, place: LineRange, first: int, last: int, total: int | None, torn: bool) -> tuple[str, str]:
+def _label(display: str, place: LineRange, first: int, last: int, total: int | None, is_cut: bool) -> tuple[str, str]:
     """Return the label for the model, and the note for the user about missing lines."""
     name = printable_name(display)
-    of = "" if total is None else f" of {total:,}"
+    out_of = "" if total is None else f" of {total:,}"
     if last < first:
         return f"{name}, an empty file", ""
-    wanted = total if place.last is None else min(place.last, total or place.last)
-    if place.first is None and last == total and not torn:
+    requested = total if place.last is None else min(place.last, total or place.last)
+    if place.first is None and last == total and not is_cut:
         return f"{name}, all of it ({total:,} lines)", ""
-    lines = f"{name}, lines {first}-{last}{of}"
-    if wanted is not None and last >= wanted:
+    lines = f"{name}, lines {first}-{last}{out_of}"
+    if requested is not None and last >= requested:
         return lines, ""
-    cut = f"cut after line {last:,}{of}"
-    return f"{lines}, cut there; read_file with start_line={last + 1} gives the rest", cut
+    note = f"cut after line {last:,}{out_of}"
+    return f"{lines}, cut there; read_file with start_line={last + 1} gives the rest", note
 
 
 def _read_folder(mention: _ResolvedMention, roots: Sequence[Path], room: int) -> Attachment:
     """List a folder, in up to `room` characters. Raises ToolError."""
     target = mention.target
     assert target is not None
-    shown = str(list_folder(target.path, FOLDER_DEPTH, roots, threading.Event()).data)
-    text = mark_invisible(clean(shown))
+    listing = list_folder(target.path, FOLDER_DEPTH, roots, threading.Event()).data
+    text = mark_invisible(clean(str(listing)))
     note = ""
     if len(text) > room:
         text = text[:room].rpartition("\n")[0] or text[:room]

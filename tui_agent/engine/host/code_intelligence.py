@@ -57,7 +57,7 @@ class CodeIntelligence:
         self,
         settings: Settings,
         roots: Roots,
-        tell: Callable[[Notice], object],
+        notify: Callable[[Notice], object],
         limits: ServerLimits | None = None,
         *,
         allowed: Callable[[], bool],
@@ -65,7 +65,7 @@ class CodeIntelligence:
         """`allowed` returns True once the workspace is trusted (A8)."""
         self._settings = settings
         self._roots = roots
-        self._tell = tell
+        self._notify = notify
         self._limits = limits
         self._pool: ServerPool | None = None
         self._baselines: dict[Path, asyncio.Task[None]] = {}
@@ -75,7 +75,7 @@ class CodeIntelligence:
 
     # --- availability ---
 
-    def hindrance(self) -> str:
+    def obstacle(self) -> str:
         """Return why no server may be started; empty if one may."""
         if not self._settings.language_servers_on:
             return "language servers are switched off in the settings"
@@ -83,7 +83,7 @@ class CodeIntelligence:
 
     async def offered(self) -> bool:
         """Return True if a server for a language of the workspace is installed. Starts none."""
-        if self.hindrance():
+        if self.obstacle():
             return False
         pool = await self._servers()
         return bool(await asyncio.to_thread(_served_languages, pool))
@@ -108,17 +108,18 @@ class CodeIntelligence:
 
         folders = self._roots.folders
         roots = (folders[0], *(folder for folder in folders[1:] if trust.is_trusted(folder)))
-        return ServerPool(roots, self._settings.language_servers, self._say, self._limits, avoid=folders)
 
-    def _say(self, level: Literal["info", "warning"], text: str) -> None:
-        self._tell(Notice(level=level, text=text, code="code.server"))
+        def notify(level: Literal["info", "warning"], text: str) -> None:
+            self._notify(Notice(level=level, text=text, code="code.server"))
+
+        return ServerPool(roots, self._settings.language_servers, notify, self._limits, avoid=folders)
 
     # --- queries of the tools ---
 
     async def diagnostics(self, path: Path) -> tuple[Diagnostic, ...] | Unavailable:
         """See Code."""
-        found = await self._ask(path, lambda server: server.file_diagnostics(path, server.limits.indexing))
-        return found if isinstance(found, Unavailable) else found[1]
+        answer = await self._ask(path, lambda server: server.file_diagnostics(path, server.limits.indexing))
+        return answer if isinstance(answer, Unavailable) else answer[1]
 
     async def outline(self, path: Path) -> tuple[Symbol, ...] | Unavailable:
         """See Code."""
@@ -150,12 +151,12 @@ class CodeIntelligence:
         async def ask(pool: ServerPool) -> tuple[Symbol, ...] | Unavailable:
             from tui_agent.lsp.queries import CodeServer
 
-            present = await asyncio.to_thread(_served_languages, pool)
-            if not present:
+            languages = await asyncio.to_thread(_served_languages, pool)
+            if not languages:
                 return Unavailable(reason="no language server for a language of this workspace is installed")
             queries = (
                 pool.with_server(language, root, partial(CodeServer.symbols, name=name, example=example))
-                for language, root, example in present
+                for language, root, example in languages
             )
             answers = await asyncio.gather(*queries)
             symbols = [symbol for answer in answers if not isinstance(answer, Unavailable) for symbol in answer]
@@ -176,7 +177,7 @@ class CodeIntelligence:
         self, ask: Callable[[ServerPool], Awaitable[T | Unavailable]], seconds: float = QUERY_TIMEOUT
     ) -> T | Unavailable:
         """Query the servers, which first re-read changed files; any error gives `Unavailable`."""
-        if why := self.hindrance():
+        if why := self.obstacle():
             return Unavailable(reason=why)
         try:
             async with asyncio.timeout(seconds):
@@ -197,7 +198,7 @@ class CodeIntelligence:
         `before` is its content; None if it does not exist.
         """
         task = self._baselines.get(path)
-        if self.hindrance() or (task is not None and not task.done()):
+        if self.obstacle() or (task is not None and not task.done()):
             return
         self._baselines = {other: task for other, task in self._baselines.items() if not task.done()}
         self._baselines[path] = asyncio.create_task(self._collect_baseline(path, before))
@@ -206,14 +207,14 @@ class CodeIntelligence:
         if before is not None:
             await self._diagnostics(path, QUERY_TIMEOUT, before)
         else:
-            await self._ask(path, _no_query)
+            await self._ask(path, _start_only)
 
     async def check(self, change: FileChange) -> tuple[Diagnostic, ...] | None:
         """Return the diagnostics of a written file, new ones marked (T4).
 
         None if they are not available within the setting `timeouts.diagnostics`.
         """
-        if self.hindrance() or change.after is None:
+        if self.obstacle() or change.after is None:
             return None
         path, seconds = Path(change.path), self._settings.timeouts.diagnostics
         loop = asyncio.get_running_loop()
@@ -229,7 +230,7 @@ class CodeIntelligence:
         first: dict[str, FileChange] = {}
         for change in changes:
             first.setdefault(change.path, change)
-        if self.hindrance() or not first:
+        if self.obstacle() or not first:
             return {}
         loop = asyncio.get_running_loop()
         end = loop.time() + GATE_TIMEOUT
@@ -237,7 +238,7 @@ class CodeIntelligence:
         for path, change in first.items():
             diagnostics = await self._diagnostics(Path(path), max(0.0, end - loop.time()))
             marked = self._mark_new(diagnostics or (), path, change.before)
-            if errors := tuple(each for each in marked if each.kind == "error" and each.new):
+            if errors := tuple(item for item in marked if item.kind == "error" and item.new):
                 errors_by_file[change.display] = errors
         return errors_by_file
 
@@ -245,7 +246,6 @@ class CodeIntelligence:
         self, path: Path, seconds: float, data: bytes | None = None
     ) -> tuple[Diagnostic, ...] | None:
         """Return the diagnostics of the file on disk, or with the content `data`; None if not available in time."""
-
         limit = max(0.1, seconds)
         answer = await self._ask(path, lambda server: server.file_diagnostics(path, limit, data), seconds)
         if isinstance(answer, Unavailable):
@@ -270,8 +270,8 @@ def _identity(diagnostic: Diagnostic) -> int:
     return hash((diagnostic.kind, diagnostic.message, diagnostic.code))
 
 
-async def _no_query(server: CodeServer) -> None:
-    """Only start the server."""
+async def _start_only(server: CodeServer) -> None:
+    """Send no query: the server is started beforehand."""
 
 
 def _served_languages(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
@@ -279,15 +279,15 @@ def _served_languages(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
     from tui_agent.lsp.languages import code_files, language_of_file
     from tui_agent.lsp.pool import is_served
 
-    known = is_served(pool.languages, pool.folders)
-    suffixes = frozenset(suffix for language in known for suffix in language.suffixes)
-    found: dict[tuple[str, Path], tuple[Language, Path, Path]] = {}
+    served = is_served(pool.languages, pool.folders)
+    suffixes = frozenset(suffix for language in served for suffix in language.suffixes)
+    examples: dict[tuple[str, Path], tuple[Language, Path, Path]] = {}
     for root in pool.roots if suffixes else ():
         for entry in code_files(root, suffixes):
-            language = language_of_file(Path(entry.path), known)
+            language = language_of_file(Path(entry.path), served)
             if language is not None:
-                found.setdefault((language.name, root), (language, root, Path(entry.path)))
-    return list(found.values())
+                examples.setdefault((language.name, root), (language, root, Path(entry.path)))
+    return list(examples.values())
 
 
 def _rank_symbols(name: str, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
@@ -295,8 +295,8 @@ def _rank_symbols(name: str, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
     wanted = name.casefold()
 
     def rank(symbol: Symbol) -> tuple[bool, bool, bool, str, int]:
-        own = symbol.name.casefold()
-        return (symbol.name != name, own != wanted, wanted not in own, symbol.location.path, symbol.location.line)
+        folded = symbol.name.casefold()
+        return (symbol.name != name, folded != wanted, wanted not in folded, symbol.location.path, symbol.location.line)
 
     unique = {(symbol.name, symbol.location.path, symbol.location.line): symbol for symbol in symbols}
     return tuple(sorted(unique.values(), key=rank))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tui_agent.engine.host.snapshots import Snapshots
     from tui_agent.platform.output import Capture
     from tui_agent.platform.proc import Confinement
-    from tui_agent.shell.terminal import Job, ShellSession
+    from tui_agent.shell.terminal import ShellSession
 
 _DENIED = re.compile(
     r"Permission denied|Read-only file system|not permitted|Device or resource busy|EACCES|EROFS|EPERM|"
@@ -173,15 +173,15 @@ def _find_problems(folders: Sequence[Path]) -> dict[str, Notice]:
     problems: dict[str, Notice] = {}
     for folder in folders:
         try:
-            device, room = os.stat(folder).st_dev, os.statvfs(folder)
+            device, disk = os.stat(folder).st_dev, os.statvfs(folder)
         except OSError as error:
             text = f"The folder {folder} can't be reached: {error.strerror}. Nothing can be read or written there."
             problems[f"gone {folder}"] = Notice(level="error", text=text, code="folder.gone")
             continue
-        free = room.f_bavail * room.f_frsize
+        free = disk.f_bavail * disk.f_frsize
         if free < LOW_SPACE:
-            left = f"{free / (1 << 20):,.1f} MiB are free"
-            text = f"The disk of {folder} is nearly full: {left}. New data may not be saved."
+            space = f"{free / (1 << 20):,.1f} MiB are free"
+            text = f"The disk of {folder} is nearly full: {space}. New data may not be saved."
             problems.setdefault(f"full {device}", Notice(level="warning", text=text, code="disk.full"))
     return problems
 
@@ -228,7 +228,14 @@ class SessionBranch:
             if before is None or before.startswith(BRANCH_PREFIX):
                 return
             name, problem = await self._create()
-            self._report(name, before, problem, run)
+            if name:
+                text = (
+                    f"New git branch {name}, based on {before}: this session's changes go there. Your files and "
+                    f"uncommitted changes stay unchanged. Return with `git switch {before}`."
+                )
+            else:
+                text = f"No git branch was created for this session: {problem}. Its changes are on {before}."
+            self._stream.emit(Notice(level="info" if name else "warning", text=text, code="git.branch"), run=run)
 
     async def _create(self) -> tuple[str, str]:
         """Return the new branch, or an empty name and the reason."""
@@ -237,7 +244,7 @@ class SessionBranch:
         if git_folder is None:
             return "", "git did not respond"
         path = Path(git_folder.decode("utf-8", "surrogateescape").strip())
-        if operation := await asyncio.to_thread(_operation_in_progress, path):
+        if operation := next((text for name, text in _IN_PROGRESS.items() if (path / name).exists()), ""):
             return "", f"{operation} is in progress"
         head = await git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", seconds=GIT_TIMEOUT)
         commit = head.decode("ascii", "replace").strip() if head else ""
@@ -250,20 +257,6 @@ class SessionBranch:
                 return name, ""
             return "", f"git could not create {name}"
         return "", f"{MAX_SAME_NAME} branches {BRANCH_PREFIX}{slug} already exist"
-
-    def _report(self, name: str, before: str, problem: str, run: str) -> None:
-        if name:
-            text = (
-                f"New git branch {name}, based on {before}: this session's changes go there. Your files and "
-                f"uncommitted changes stay unchanged. Return with `git switch {before}`."
-            )
-        else:
-            text = f"No git branch was created for this session: {problem}. Its changes are on {before}."
-        self._stream.emit(Notice(level="info" if name else "warning", text=text, code="git.branch"), run=run)
-
-
-def _operation_in_progress(git_folder: Path) -> str:
-    return next((operation for name, operation in _IN_PROGRESS.items() if (git_folder / name).exists()), "")
 
 
 def _slug(title: str) -> str:
@@ -392,7 +385,7 @@ class ToolEnvironment:
         return self.scratch / f"output-{secrets.token_hex(4)}.txt"
 
     async def run_command(
-        self, action: RunAction, timeout: float, show: Callable[[str], None], file: Path | None = None
+        self, action: RunAction, timeout: float, on_output: Callable[[str], None], file: Path | None = None
     ) -> CommandOutcome:
         """Run `action`: safe commands without a shell, others in the session's shell (T2).
 
@@ -403,27 +396,27 @@ class ToolEnvironment:
         if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
         if not action.safe:
-            outcome = await self._in_terminal(action.command, cwd, timeout, show, file, confined)
+            outcome = await self._in_terminal(action.command, cwd, timeout, on_output, file, confined)
         elif (git := await asyncio.to_thread(self._read_only_git, action)) is not None:
             from tui_agent.shell import review_git
 
-            folders, capture = self.roots.folders, self._capture(show, file)
+            folders, capture = self.roots.folders, self._capture(on_output, file)
             outcome = await review_git.run_git_read(git, cwd=cwd, folders=folders, timeout=timeout, capture=capture)
         else:
             from tui_agent.shell.safe_commands import run_script, safe_script
 
-            credentials, capture = self.roots.holds_credentials, self._capture(show, file)
+            credentials, capture = self.roots.holds_credentials, self._capture(on_output, file)
             steps = await asyncio.to_thread(safe_script, action.command, cwd, self._readable_folders, credentials)
             if steps is None:
                 raise ToolError("What this command names changed meanwhile; call it again.", "changed")
             outcome = await run_script(steps, cwd=cwd, timeout=timeout, capture=capture, confinement=confined)
         return await self.sandbox_policy.with_notes(outcome, confined)
 
-    def _capture(self, show: Callable[[str], None] | None, file: Path | None) -> Capture:
+    def _capture(self, on_output: Callable[[str], None] | None, file: Path | None) -> Capture:
         from tui_agent.platform.output import Capture
 
         caps = self.settings.caps
-        return Capture(show, file or self.output_file(), lines=(caps.head_lines, caps.tail_lines))
+        return Capture(on_output, file or self.output_file(), lines=(caps.head_lines, caps.tail_lines))
 
     async def run_own(self, command: str) -> CommandOutcome:
         """Run a `!command` of the user, without approval (U5). Raises ToolError."""
@@ -436,7 +429,7 @@ class ToolEnvironment:
         command: str,
         cwd: Path,
         timeout: float,
-        show: Callable[[str], None] | None = None,
+        on_output: Callable[[str], None] | None = None,
         file: Path | None = None,
         confined: Confinement | None = None,
     ) -> CommandOutcome:
@@ -447,20 +440,17 @@ class ToolEnvironment:
         before = {job.id for job in self._terminal.jobs()}
         try:
             outcome = await self._terminal.run(
-                command, timeout=timeout, capture=self._capture(show, file), cwd=cwd, confinement=confined
+                command, timeout=timeout, capture=self._capture(on_output, file), cwd=cwd, confinement=confined
             )
         except CommandError as error:
             raise ToolError(str(error), error.code) from error
         for job in self._terminal.jobs() if self._terminal is not None else ():  # closed in the meantime
             if job.id not in before:
-                self._report_background_job(job)
+                pids = " ".join(map(str, job.pids[:10]))
+                program = one_line(job.program, 200)
+                text = f"Still running: {program}. It ends with the session; `!kill {pids}` ends it now."
+                self.stream.emit(Notice(level="info", text=text, code="command.left"))
         return outcome
-
-    def _report_background_job(self, job: Job) -> None:
-        """Tell the user, not only the model, about a process that is still running."""
-        pids = " ".join(map(str, job.pids[:10]))
-        text = f"Still running: {one_line(job.program, 200)}. It ends with the session; `!kill {pids}` ends it now."
-        self.stream.emit(Notice(level="info", text=text, code="command.left"))
 
     async def verdict(self, action: Action, cannot_undo: str = "") -> Verdict:
         """Decide whether an action runs, is asked for or is refused.

@@ -36,19 +36,19 @@ class Snapshots:
 
     @contextlib.asynccontextmanager
     async def watching(
-        self, command: str, roots: Roots, note: Callable[[CommandChangedFiles], None], *, run: str, call: str
+        self, command: str, roots: Roots, on_changes: Callable[[CommandChangedFiles], None], *, run: str, call: str
     ) -> AsyncIterator[None]:
-        """Pass to `note`, and journal, which files under the roots the block changed; these can't be undone."""
+        """Pass to `on_changes`, and journal, which files under the roots the block changed; these can't be undone."""
         from tui_agent.checkpoints import survey
 
         def survey_before() -> tuple[survey.Survey, dict[str, bytes]]:
-            taken = survey.take_survey(roots.folders)
-            return taken, survey.read_contents(taken, command)
+            result = survey.take_survey(roots.folders)
+            return result, survey.read_contents(result, command)
 
         def survey_after(seconds: float) -> survey.Changes:
-            return survey.compare(before, survey.take_survey(roots.folders, seconds=seconds), known)
+            return survey.compare(before, survey.take_survey(roots.folders, seconds=seconds), contents)
 
-        before, known = await asyncio.to_thread(survey_before)
+        before, contents = await asyncio.to_thread(survey_before)
         seconds = survey.TIME_LIMIT
         try:
             yield
@@ -57,7 +57,7 @@ class Snapshots:
             raise
         finally:
             changes = await asyncio.shield(asyncio.create_task(asyncio.to_thread(survey_after, seconds)))
-            blind = not before.complete and not self._reported_unwatched
+            is_incomplete = not before.complete and not self._reported_unwatched
 
             def display_names(paths: tuple[str, ...]) -> tuple[str, ...]:
                 return tuple(roots.display(Path(path)) for path in paths)
@@ -70,9 +70,9 @@ class Snapshots:
                 more=changes.more,
                 unwatched=tuple(make_visible(text) for text in changes.unwatched),
             )
-            note(event)
-            if changes.any or blind:
-                self._reported_unwatched = self._reported_unwatched or blind
+            on_changes(event)
+            if changes.any or is_incomplete:
+                self._reported_unwatched = self._reported_unwatched or is_incomplete
                 self._stream.emit(event, run=run, node=call)
 
     async def obstacle(self, action: EditAction) -> str:

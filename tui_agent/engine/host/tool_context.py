@@ -124,8 +124,8 @@ def refusal(answer: Answer) -> str:
     if answer.verdict == "withdrawn":
         return "Interrupted by the user before they decided."
     reason = f" Their reason: {answer.text}" if answer.text else ""
-    who = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
-    return f"{who} refused this.{reason}{NO_WORKAROUND}"
+    subject = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
+    return f"{subject} refused this.{reason}{NO_WORKAROUND}"
 
 
 class CallContext:
@@ -197,8 +197,8 @@ class CallContext:
         if not isinstance(action, ReadAction):
             return await self._permission(action, cannot_undo)
         asking, key = self._environment.asking, action_digest(action)
-        if (answer_to_same := await self._answer_to_same_question(key)) is not None:
-            return self._approved(self._settle(action, answer_to_same), answer_to_same)
+        if (same_answer := await self._answer_to_same_question(key)) is not None:
+            return self._approved(self._settle(action, same_answer), same_answer)
         answer = asking[key] = asyncio.get_running_loop().create_future()
         try:
             return await self._permission(action, cannot_undo, answer.set_result)
@@ -352,12 +352,12 @@ class CallContext:
         """Report the errors that a language server finds in a written file; return the feedback for the model (T4)."""
         with self.clock.paused():
             diagnostics = await self._environment.code.check(change)
-        errors = tuple(one for one in diagnostics or () if one.kind == "error")
+        errors = tuple(diagnostic for diagnostic in diagnostics or () if diagnostic.kind == "error")
         if not errors:
             return ""
         event = DiagnosticsReported(path=change.path, display=change.display, found=errors[:MAX_DIAGNOSTICS])
         self._environment.stream.emit(event, run=self._run, node=self._node)
-        new = sum(one.new for one in errors)
+        new = sum(error.new for error in errors)
         head = f"{pluralize(len(errors), 'error')} in {change.display}"
         head += "" if new == len(errors) else f", {new} of them new"
         return f"[Diagnostics] {head}:\n{format_diagnostics(errors, MAX_DIAGNOSTICS)}"
@@ -484,11 +484,11 @@ def _apply_choice(
 def choice_note(action: EditAction, choice: HunkChoice) -> str:
     """Return the feedback about hunks that the user rejected or changed."""
     hunks = action.diff.hunks
-    rejected = [format_hunk(hunk) for place, hunk in enumerate(hunks) if place not in choice.selected]
+    rejected = [format_hunk(hunk) for index, hunk in enumerate(hunks) if index not in choice.selected]
     edited = [
-        format_hunk(edit_hunk(hunks[place], text))
-        for place, text in sorted(choice.edits.items())
-        if place in choice.selected
+        format_hunk(edit_hunk(hunks[index], text))
+        for index, text in sorted(choice.edits.items())
+        if index in choice.selected
     ]
     parts: list[str] = []
     if rejected:
@@ -497,9 +497,9 @@ def choice_note(action: EditAction, choice: HunkChoice) -> str:
             f"again:\n{_cut(rejected)}"
         )
     if edited:
-        which = "hunk" if len(edited) == 1 else f"{len(edited)} hunks"
+        subject = "hunk" if len(edited) == 1 else f"{len(edited)} hunks"
         parts.append(
-            f"The user changed the text of the {which} before it was written; the file has this now:\n{_cut(edited)}"
+            f"The user changed the text of the {subject} before it was written; the file has this now:\n{_cut(edited)}"
         )
     return "\n".join(parts)
 

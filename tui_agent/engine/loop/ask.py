@@ -185,8 +185,9 @@ class ModelRequester:
             rejected = ReplyRejected(kind="truncated", detail=text, attempt=count)
             self._stream.emit(rejected, run=self._run, node=self.node)
             self._stream.emit(Notice(level="info", text=text, code="reply.continued"), run=self._run)
-            rest = (AssistantMessage(text=raw), ProgramMessage(text=program_text("feedback", prompt("continue"))))
-            return msgspec.structs.replace(request, messages=request.messages + rest, format=None)
+            feedback = ProgramMessage(text=program_text("feedback", prompt("continue")))
+            messages = (*request.messages, AssistantMessage(text=raw), feedback)
+            return msgspec.structs.replace(request, messages=messages, format=None)
 
         return next_request
 

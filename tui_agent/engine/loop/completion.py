@@ -1,7 +1,7 @@
 """The completion gate: decides from facts whether a run is done, whatever the model claims (E2, W8).
 
 A run is done when a question was answered, or when every check that ran after the last change has passed. Unmet
-requirements go back to the model a bounded number of times; then the run ends as not done and names the one unmet.
+requirements go back to the model a bounded number of times; then the run ends as not done and names what is missing.
 """
 
 from __future__ import annotations
@@ -137,24 +137,7 @@ class Completion:
         """Return whether anything was changed, or run that may change something; reading and testing don't count."""
         return self._effects.had_effect(self._calls.results, self._request)
 
-    def _lacks_change(self, closing: str) -> bool:
-        """Return whether a requested or claimed change was not made."""
-        claims = self._writes and self._request.kind == "unclear" and claims_change(closing)
-        return (self.needs_change or claims) and not self.acted()
-
-    def _lacks_run(self) -> bool:
-        """Return whether the request is to run something and nothing was run."""
-        if not self._writes or self._request.kind != "command":
-            return False
-        return not has_run_command(self._calls.results)
-
     # --- facts ---
-
-    def _failed_check(self) -> tuple[str, ToolResult] | None:
-        """Return the latest failed check; without a change none counts, since its failure is what was asked about."""
-        results = self._calls.results
-        is_changed = next_after_change(results, self._effects.changed_files) > 0
-        return failed_check(results, self._request.text) if is_changed else None
 
     def _changed_protected_file(self) -> str:
         """Return a file that was changed although the request protects it, or an empty string."""
@@ -197,7 +180,10 @@ class Completion:
 
     def _unmet_requirements(self, closing: str) -> Iterator[tuple[str, CompletionRefusal]]:
         """Yield the unmet requirements, most severe first, as (key, refusal)."""
-        failed = self._failed_check()
+        results = self._calls.results
+        # Without a change no failed check counts: its failure is what the request is about.
+        is_changed = next_after_change(results, self._effects.changed_files) > 0
+        failed = failed_check(results, self._request.text) if is_changed else None
         if failed is not None:
             command, result = failed
             quoted = f"`{one_line(command, 120)}`"
@@ -207,11 +193,12 @@ class Completion:
             missing = f"{changed} was changed, and the request says that it must stay as it is."
             feedback = f"{missing} Put back what it held, and do the work without changing it."
             yield f"protected {changed}", _refuse(f"{changed} must stay as it is", feedback, missing)
-        if self._lacks_change(closing):
+        claims = self._writes and self._request.kind == "unclear" and claims_change(closing)
+        if (self.needs_change or claims) and not self.acted():
             why = "the request needs a change, and nothing was changed"
             feedback = "nothing has changed. Make the change now with a tool call, such as edit_file or write_file."
             yield "change", _refuse(why, feedback, "Nothing was changed.")
-        if self._lacks_run():
+        if self._writes and self._request.kind == "command" and not has_run_command(self._calls.results):
             why = "the request is to run something, and nothing was run"
             feedback = "nothing was run. Run it now with run_terminal_command."
             yield "run", _refuse(why, feedback, "Nothing was run.")
@@ -284,14 +271,14 @@ class CheckRunner:
             self._tests = await asyncio.to_thread(detect_test_command, self._environment.workspace)
         return self._tests
 
-    async def may_run(self, command: str, *, unasked: bool = False) -> bool:
-        """Return whether the command may run: without approval or, unless `unasked`, with a user to approve it."""
+    async def may_run(self, command: str, *, may_ask: bool = True) -> bool:
+        """Return whether the command may run: without approval or, with `may_ask`, if a user can approve it."""
         if self._registry.find(COMMAND_TOOL) is None:
             return False
         environment = self._environment
         action = await environment.judge(command, environment.workspace)
         verdict = await environment.verdict(action)
-        return verdict.decision == "run" or (verdict.decision == "ask" and environment.attended and not unasked)
+        return verdict.decision == "run" or (verdict.decision == "ask" and environment.attended and may_ask)
 
     async def run(
         self, command: str, node: str, *, seconds: int = CHECK_TIMEOUT, must_end: bool = False

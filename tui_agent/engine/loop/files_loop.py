@@ -191,7 +191,8 @@ class FilesLoop:
     async def _prepare(self) -> None:
         """Read the request, find and read the relevant files, and run the checks as they stand now."""
         self._request = request = read_request(self._task())
-        recent = [name for name in self._recent_paths() if name]
+        notes = self._state.facts.notes
+        recent = [name for name in (*notes.read, *notes.written) if name]
         room = room_in_window(self._deps.config.num_ctx)
         self._files = await asyncio.to_thread(find_relevant_files, request, self._environment.roots, room, recent)
         await self._read(list(self._files.files))
@@ -199,9 +200,9 @@ class FilesLoop:
         if request.kind == "change" and any(is_test(name) for name in request.paths):
             self._facts += await self._sample_results()
         if request.kind == "change":
-            self._facts += [f"Now {failure}" for failure in await self._failures(unasked=True)]
+            self._facts += [f"Now {failure}" for failure in await self._failures(may_ask=False)]
         elif request.kind == "command":
-            self._facts += await self._failing(list(request.commands or await self._commands()), unasked=False)
+            self._facts += await self._failing(list(request.commands or await self._commands()), may_ask=True)
 
     async def _read(self, names: list[str]) -> None:
         """Read the files with the usual tool, so that they may be written."""
@@ -223,11 +224,6 @@ class FilesLoop:
         if turn.step is not None and turn.doing:
             return re.sub(r"^Step \d+: ", "", turn.doing)
         return self._state.history.request
-
-    def _recent_paths(self) -> list[str]:
-        """Return the paths read or written in this session, the latest last."""
-        notes = self._state.facts.notes
-        return [*notes.read, *notes.written]
 
     def _base_messages(self) -> tuple[Message, ...]:
         """Return rules, plan document, earlier turns, the files and the request."""
@@ -277,12 +273,12 @@ class FilesLoop:
 
     async def _process_reply(self, received: Received) -> RunEnded | list[Problem]:
         """Carry out a reply. Return the end of the run, or what is wrong with the reply or its result."""
-        text, request, known = received.ended.text, self._request, self._files.files
+        text, request, existing = received.ended.text, self._request, self._files.files
         if (fault := received.ended.fault) is not None:
             if fault.kind in ("broken", "timeout"):
                 return [Problem(fault.message)]
             return self._ended(fault.outcome, fault.full_message, "")
-        reply = await asyncio.to_thread(read_files, text, known, request.text, removable_names(request.text))
+        reply = await asyncio.to_thread(read_files, text, existing, request.text, removable_names(request.text))
         self._attempts.answer = without_files(text) if reply.files else text.strip()
         truncated = received.ended.stop == "length"
         self._attempts.truncated = self._attempts.truncated or (truncated and not received.repeated)
@@ -296,10 +292,10 @@ class FilesLoop:
             return self._process_answer(text)
         if truncated:
             return [Problem(prompt("files_long"))]
-        changed = await asyncio.to_thread(self._with_fixed_imports, reply.files)
+        changed = await asyncio.to_thread(_with_fixed_imports, reply.files, existing)
         if asks_for_tests_only(request.text):
-            changed = {name: content for name, content in changed.items() if is_test(name) or name not in known}
-        protected = protected_files(request.text, known)
+            changed = {name: content for name, content in changed.items() if is_test(name) or name not in existing}
+        protected = protected_files(request.text, existing)
         ignored = protected & changed.keys()
         changed = {name: content for name, content in changed.items() if name not in ignored}
         self._attempts.unchanged, self._attempts.last_files = changed == self._attempts.last_files, changed
@@ -307,7 +303,7 @@ class FilesLoop:
         problems += [] if changed else [Problem(f"{name} must stay as it is") for name in sorted(ignored)]
         problems += [Problem(doubt, soft=True) for doubt in reply.doubts]
         if changed or not problems:
-            problems += await asyncio.to_thread(find_problems, request, known, changed, protected)
+            problems += await asyncio.to_thread(find_problems, request, existing, changed, protected)
         if any(not problem.soft for problem in problems):
             return problems
         if problems and not any(problem.text in self._attempts.reported for problem in problems):
@@ -315,13 +311,6 @@ class FilesLoop:
             self._attempts.candidate = self._attempts.candidate or changed
             return problems
         return await self._write_and_check(changed)
-
-    def _with_fixed_imports(self, files: Mapping[str, str]) -> dict[str, str]:
-        known = self._files.files
-        return {
-            name: with_fixed_imports(content, known.get(name)) if name.endswith(".py") else content
-            for name, content in files.items()
-        }
 
     def _process_answer(self, text: str) -> RunEnded | list[Problem]:
         """End the run with an answer, unless the answer is incomplete or a requested command was not run."""
@@ -334,16 +323,15 @@ class FilesLoop:
         if gaps and not self._attempts.reported:
             self._attempts.reported |= set(gaps)
             return [Problem(gap, soft=True) for gap in gaps]
-        facts = " ".join(self._command_outcomes()) if self._request.kind == "command" else ""
-        return self._ended("done", "\n\n".join(filter(None, [answer, facts])), answer)
-
-    def _command_outcomes(self) -> list[str]:
+        if self._request.kind != "command":
+            return self._ended("done", answer, answer)
         outcomes = {
-            command_line(call): "passed" if result.success else result.error or "failed"
+            command: "passed" if result.success else result.error or "failed"
             for call, result in self._calls.results
-            if command_line(call) and not is_inspection(command_line(call))
+            if (command := command_line(call)) and not is_inspection(command)
         }
-        return [f"`{one_line(command, 60)}`: {outcome}." for command, outcome in list(outcomes.items())[-3:]]
+        facts = [f"`{one_line(command, 60)}`: {outcome}." for command, outcome in list(outcomes.items())[-3:]]
+        return self._ended("done", "\n\n".join(filter(None, [answer, " ".join(facts)])), answer)
 
     def _may_write(self) -> bool:
         return self._registry.find("write_file") is not None
@@ -352,8 +340,8 @@ class FilesLoop:
 
     async def _write_and_check(self, changed: dict[str, str]) -> RunEnded | list[Problem]:
         """Write the files, restore those of earlier attempts, and run the checks."""
-        known = self._files.files
-        restored = {name: known[name] for name in self._written if name not in changed and name in known}
+        existing = self._files.files
+        restored = {name: existing[name] for name in self._written if name in existing and name not in changed}
         for name, content in {**restored, **changed}.items():
             result = await self._call("write_file", {"path": name, "content": content})
             if result.success:
@@ -394,32 +382,33 @@ class FilesLoop:
         await self._calls.carry_out((call,), self._requester.node)
         return self._calls.results[-1][1]
 
-    async def _failures(self, *, unasked: bool = False) -> list[str]:
+    async def _failures(self, *, may_ask: bool = True) -> list[str]:
         """Run tests, examples and commands of the request and return what fails.
 
         Commands other than tests run last, and only if everything else passes, since they may have side effects."""
         commands = await self._commands()
-        failures = await self._failing([line for line in commands if is_test_run(line)], unasked=unasked)
-        for example in self._examples():
-            if example in self._satisfied or not await self._checks.may_run(example.command, unasked=unasked):
+        failures = await self._failing([line for line in commands if is_test_run(line)], may_ask=may_ask)
+        files = self._files.files
+        for example in examples_in(self._request.text, {**files, **self._written}, files):
+            if example in self._satisfied or not await self._checks.may_run(example.command, may_ask=may_ask):
                 continue
             result = await self._checks.run(example.command, self._node.parent, seconds=EXAMPLE_TIMEOUT, must_end=True)
-            if unasked and example.wrong and not example.want and (result is None or result.success):
+            if not may_ask and example.wrong and not example.want and (result is None or result.success):
                 self._satisfied.append(example)  # the request is not about what the call returns
             if result is not None and not result.success:
                 lines = output_tail(result).splitlines()
                 failures.append(f"{example.expected}, but: {lines[-1] if lines else 'it fails'}")
-        if self._written and not unasked:
+        if self._written and may_ask:
             failures += await self._broken_properties()
         others = [line for line in commands if not is_test_run(line)]
-        if not failures and (not unasked or self._request.kind == "command"):
-            failures += await self._failing(others, unasked=unasked)
+        if not failures and (may_ask or self._request.kind == "command"):
+            failures += await self._failing(others, may_ask=may_ask)
         return failures
 
-    async def _failing(self, commands: list[str], *, unasked: bool) -> list[str]:
+    async def _failing(self, commands: list[str], *, may_ask: bool) -> list[str]:
         failures = []
         for command in commands:
-            if not await self._checks.may_run(command, unasked=unasked):
+            if not await self._checks.may_run(command, may_ask=may_ask):
                 continue
             result = await self._checks.run(command, self._node.parent)
             if result is not None and not result.success:
@@ -441,7 +430,7 @@ class FilesLoop:
         path = self._environment.scratch / f"{name}.py"
         await asyncio.to_thread(path.write_text, program, encoding="utf-8")
         command = f"{python_program()} -B {shlex.quote(str(path))}"
-        if not await self._checks.may_run(command, unasked=True):
+        if not await self._checks.may_run(command, may_ask=False):
             return ""
         result = await self._checks.run(command, self._node.parent)
         return "" if result is None else output_tail(result).removeprefix("exit code 0").strip()
@@ -462,10 +451,6 @@ class FilesLoop:
         tests = await self._checks.test_command()
         has_tests = any(is_test(name) for name in (*self._files.files, *self._written, *self._request.paths))
         return [tests] if tests and (has_tests or not tests.startswith("python3")) else []
-
-    def _examples(self) -> list[Example]:
-        files = self._files.files
-        return examples_in(self._request.text, {**files, **self._written}, files)
 
     # --- retries ---
 
@@ -520,3 +505,10 @@ class FilesLoop:
 
     def _ended(self, outcome: str, text: str, said: str) -> RunEnded:
         return self._requester.ended(outcome, text, self._calls.count - self._earlier_calls, said)
+
+
+def _with_fixed_imports(files: Mapping[str, str], existing: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: with_fixed_imports(content, existing.get(name)) if name.endswith(".py") else content
+        for name, content in files.items()
+    }

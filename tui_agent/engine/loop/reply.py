@@ -218,8 +218,8 @@ class ReplyReceiver:
     def _end(self, interrupted: bool) -> Received:
         self._think(self._thought_cleaner.flush())
         self._show(self._parser.feed(self._cleaner.flush()))
-        rest, parsed = self._parser.finish()
-        self._show(rest)
+        remaining, parsed = self._parser.finish()
+        self._show(remaining)
         self._stop_thinking()
         self._thought.flush()
         self._text.flush()
@@ -334,5 +334,6 @@ def _call_label(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _merged_usage(old: Usage, new: Usage) -> Usage:
+    """Return the usage with the values that the newer report has."""
     reported = {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None}
     return msgspec.structs.replace(old, **reported)

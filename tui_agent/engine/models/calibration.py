@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 
 import msgspec
 
@@ -117,17 +116,17 @@ class Calibrator:
         # -P: don't import modules from the current folder.
         argv = (sys.executable, "-P", "-m", "tui_agent", "reliability", "--quick", "--json", "--", name)
         cwd = str(self._environment.roots.folders[0])
-        result = await run_program(argv, env=self._child_environment(os.environ), cwd=cwd, cap=_REPORT_MAX)
+        result = await run_program(argv, env=self._child_environment(), cwd=cwd, cap=_REPORT_MAX)
         try:
             return msgspec.json.decode(result[1], type=_Report) if result else None
         except msgspec.DecodeError:
             return None
 
-    def _child_environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def _child_environment(self) -> dict[str, str]:
         """Return the environment with the session's server, which flags may have changed."""
-        chosen = self._environment.settings
-        overrides = {"TUI_AGENT_PROVIDER": chosen.provider, "TUI_AGENT_BASE_URL": chosen.base_url}
-        return {**base, **{name: value for name, value in overrides.items() if value}}
+        settings = self._environment.settings
+        overrides = {"TUI_AGENT_PROVIDER": settings.provider, "TUI_AGENT_BASE_URL": settings.base_url}
+        return {**os.environ, **{name: value for name, value in overrides.items() if value}}
 
     def _notify(self, text: str, code: str) -> None:
         self._stream.emit(Notice(level="info", text=text, code=code))

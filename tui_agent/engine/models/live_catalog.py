@@ -38,7 +38,7 @@ class LiveCatalog:
         self._notify = notify
         self._watching: asyncio.Task[None] | None = None
         self._reported: tuple[str, ...] = ()
-        self._file_mark: FileStamp | None = None
+        self._file_stamp: FileStamp | None = None
         self.current: Catalog = file.built_in_catalog()
         self.opened = False
         self.paused = False
@@ -57,21 +57,18 @@ class LiveCatalog:
         if result.missing and model.provider != "scripted":
             served = await list_models()
             if served and not isinstance(served, Fault):
-                await self._create(model, served)
+                infos = await describe_models(model, served)
+                try:
+                    await asyncio.to_thread(file.create_models_file, self._path, infos, model.provider)
+                except (FileFault, OSError) as error:
+                    log.warning("%s could not be created: %s", self._path, error)
                 result = await self._read()
         self._apply(result, first=True)
         self.opened = True
 
     async def _read(self) -> CatalogRead:
-        self._file_mark = file_stamp(self._path)
+        self._file_stamp = file_stamp(self._path)
         return await asyncio.to_thread(file.read_catalog, self._path)
-
-    async def _create(self, model: Model, served: Sequence[str]) -> None:
-        infos = await describe_models(model, served)
-        try:
-            await asyncio.to_thread(file.create_models_file, self._path, infos, model.provider)
-        except (FileFault, OSError) as error:
-            log.warning("%s could not be created: %s", self._path, error)
 
     def _apply(self, result: CatalogRead, *, first: bool = False) -> bool:
         """Use a valid catalog, and report problems once. True if the catalog changed."""
@@ -96,9 +93,9 @@ class LiveCatalog:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        async with contextlib.aclosing(file_changes(self._path, self._file_mark)) as seen:
-            async for _ in seen:
-                if not self.paused and file_stamp(self._path) != self._file_mark:
+        async with contextlib.aclosing(file_changes(self._path, self._file_stamp)) as changes:
+            async for _ in changes:
+                if not self.paused and file_stamp(self._path) != self._file_stamp:
                     await self.reload()
 
     async def reload(self, *, quietly: bool = False) -> None:

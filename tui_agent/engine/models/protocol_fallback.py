@@ -31,7 +31,7 @@ STRATEGY_NAMES = {
     "xml": "XML calls in plain text",
     "files": "whole files",
 }
-"""The strategies in words, for the user."""
+"""Names of the strategies for the user."""
 MAX_FAILED_RUNS = 2
 """Runs that fell back to another strategy after which the session keeps it."""
 MIN_SCORE = 0.5
@@ -140,7 +140,7 @@ class ProtocolFallback:
 
         The second time, the session keeps it. After whole files, only a strategy that calibration found to work.
         """
-        protocol = self._next()
+        protocol = self._next_strategy()
         if protocol is None:
             return False
         self._failures += 1
@@ -148,7 +148,8 @@ class ProtocolFallback:
         self._switch(protocol, reason)
         return True
 
-    def _next(self) -> Protocol | None:
+    def _next_strategy(self) -> Protocol | None:
+        """Return the strategy to try after the current one failed, or None."""
         if self.fixed is not None or self._replaced_for_run is not None:
             return None
         if self.protocol != "files":
@@ -185,24 +186,19 @@ class ProtocolFallback:
 
     # --- the request ---
 
-    def messages(self, neutral: tuple[Message, ...], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
-        """Render the conversation in this protocol."""
+    def messages(self, conversation: tuple[Message, ...], tools: Sequence[ToolSpec]) -> tuple[Message, ...]:
+        """Render the conversation in this protocol. Its first message, the rules, gets the description of the calls."""
         style = style_of(self.protocol)
-        return render_messages(style, _with_section(neutral, system_section(style, tools))) if style else neutral
+        if style is None:
+            return conversation
+        rules = SystemMessage(text=f"{conversation[0].text}\n\n{system_section(style, tools)}")
+        return render_messages(style, (rules, *conversation[1:]))
 
     def request_format(self, tools: tuple[ToolSpec, ...]) -> RequestFormat:
         """Return tools and reply format of the request; never both (O-21)."""
         if self.protocol == "native":
             return RequestFormat(tools, None)
         return RequestFormat((), reply_format(tools) if self.protocol == "json" and tools else None)
-
-
-def _with_section(messages: tuple[Message, ...], section: str) -> tuple[Message, ...]:
-    """Append a section to the first system message, the rules."""
-    first, *rest = messages
-    if not isinstance(first, SystemMessage):
-        return messages
-    return (SystemMessage(text=f"{first.text}\n\n{section}"), *rest)
 
 
 def _as_protocol(text: str) -> Protocol:

@@ -10,7 +10,7 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo, UserMessage
-from tui_agent.engine.context.window_notices import narrow
+from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
@@ -217,10 +217,10 @@ class ModelRoles:
         """Return the context window of a model from settings or models.json."""
         return self._settings.context_window or self.catalog.current.entry(name).window
 
-    async def select(self, role: Role, task: str = "", *, tell: bool = True) -> SelectedModel:
-        """Return the model of `role`. With `tell`, a missing preferred model is reported once."""
-        chosen = self._settings
-        configured = {**chosen.roles.model_dump(), "explorer": chosen.explorer_model, "small": chosen.small_model}
+    async def select(self, role: Role, task: str = "", *, report: bool = True) -> SelectedModel:
+        """Return the model of `role`. With `report`, a missing preferred model is reported once."""
+        settings = self._settings
+        configured = {**settings.roles.model_dump(), "explorer": settings.explorer_model, "small": settings.small_model}
         choice = self.chosen.get(role, "")
         catalog = self.catalog.current
         selected = select_model(role, self.name, catalog, None, settings=configured, task=task, chosen=choice)
@@ -228,7 +228,7 @@ class ModelRoles:
             served = await self._list()
             available = None if isinstance(served, Fault) else served
             selected = select_model(role, self.name, catalog, available, settings=configured, task=task, chosen=choice)
-        if tell:
+        if report:
             self._report_missing(selected)
         return selected
 
@@ -271,13 +271,13 @@ class ModelRoles:
         if not served or served_name(self.name, served):
             info = await self.model.describe(self.name)
             usable = isinstance(info, Fault) or can_answer(info)
-            return None if usable else embeds(self.name, "Choose another one with `/model` or `--model`.")
-        missing = await (self._is_rejected() if self.model.provider == "openai" else self._is_unknown())
-        return lacking(self.model, self.name, served) if missing else None
-
-    async def _is_unknown(self) -> bool:
-        info = await self.model.describe(self.name)
-        return isinstance(info, Fault) and info.status == 404
+            return None if usable else embedding_model(self.name, "Choose another one with `/model` or `--model`.")
+        if self.model.provider == "openai":
+            missing = await self._is_rejected()
+        else:
+            info = await self.model.describe(self.name)
+            missing = isinstance(info, Fault) and info.status == 404
+        return missing_model(self.model, self.name, served) if missing else None
 
     async def _is_rejected(self) -> bool:
         """Request one token, since most of these servers only list models; llama.cpp accepts any name."""
@@ -285,8 +285,8 @@ class ModelRoles:
         if isinstance(info, ModelInfo) and info.any_name:
             return False
         request = ModelRequest(model=self.name, messages=(UserMessage(text="hi"),), max_tokens=1)
-        pieces = [piece async for piece in self.model.stream(request)]
-        return isinstance(pieces[-1], Failed) and pieces[-1].fault.status == 404
+        parts = [part async for part in self.model.stream(request)]
+        return isinstance(parts[-1], Failed) and parts[-1].fault.status == 404
 
     async def _settle_window(self) -> int | Fault:
         chosen = self._chosen_window(self.name)
@@ -298,8 +298,8 @@ class ModelRoles:
         window = window_for(info, chosen, self.model.provider)
         if window < SMALL_WINDOW and self.model.provider != "scripted":
             trained = self.model.provider != "openai" and window == info.context_window
-            kept = info.loaded_window or 0 if self.model.provider == "openai" and chosen else 0
-            text = narrow(self.name, window, self.model.provider, trained=trained, served=kept)
+            served = info.loaded_window or 0 if self.model.provider == "openai" and chosen else 0
+            text = small_window(self.name, window, self.model.provider, trained=trained, served=served)
             self._emit(Notice(level="warning", text=text, code="context.small"))
         return window
 
@@ -316,20 +316,20 @@ LOAD = "Load one there, or name one with `--model`."
 
 
 def no_model(model: Model, served: Collection[str]) -> Fault:
-    """The server has none that can answer."""
+    """Return the fault of a server without a model that can answer."""
     advice = PULL if model.provider == "ollama" else LOAD
     if served:
-        return embeds(_listed(served), advice)
+        return embedding_model(_listed(served), advice)
     return Fault(kind="status", message=f"{model.endpoint} has no models.", advice=advice)
 
 
-def embeds(name: str, advice: str) -> Fault:
-    """A model that can't answer."""
+def embedding_model(name: str, advice: str) -> Fault:
+    """Return the fault of a model that can't answer."""
     return Fault(kind="status", message=f"{name} only makes embeddings and can't chat.", advice=advice)
 
 
-def lacking(model: Model, name: str, served: Collection[str]) -> Fault:
-    """The model that was named is not there."""
+def missing_model(model: Model, name: str, served: Collection[str]) -> Fault:
+    """Return the fault of a model that the server does not have."""
     pull = f"Get it with `ollama pull {name}`, or choose" if model.provider == "ollama" else "Choose"
     advice = f"{pull} another one with `/model` or `--model`; available: {_listed(served)}."
     return Fault(kind="status", status=404, message=f"{model.endpoint} has no model {name}.", advice=advice)
@@ -354,7 +354,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     label: str = ""
     """Name in models.json, if different."""
-    known: bool = False
+    described: bool = False
     """True once the server was asked; None then means unspecified."""
     tools: bool | None = None
     thinks: bool | None = None
@@ -411,11 +411,11 @@ class ModelChoice:
         if info is None:
             return candidate
         if isinstance(info, Fault):
-            return msgspec.structs.replace(candidate, known=True, problem=info.message)
+            return msgspec.structs.replace(candidate, described=True, problem=info.message)
         capabilities = info.capabilities
         return msgspec.structs.replace(
             candidate,
-            known=True,
+            described=True,
             tools=None if capabilities is None else "tools" in capabilities,
             thinks=None if capabilities is None else "thinking" in capabilities,
             sees=None if capabilities is None else "vision" in capabilities,
@@ -434,7 +434,7 @@ class ModelChoice:
             if role in SESSION_ROLES:
                 models[role] = (self._roles.name, bool(state.chosen_model))
             else:
-                selected = await self._roles.select(role, tell=False)
+                selected = await self._roles.select(role, report=False)
                 models[role] = (selected.name, self._roles.chosen.get(role) == selected.name)
         return models
 
@@ -456,21 +456,21 @@ class ModelChoice:
         return "" if fault is None else fault.full_message
 
 
-def outlook(
-    now: Candidate | None, new: Candidate, *, role: str, window: int | None, used: int | None, provider: str
+def consequences(
+    current: Candidate | None, new: Candidate, *, role: str, window: int | None, used: int | None, provider: str
 ) -> list[str]:
     """Return the consequences of choosing `new`, in sentences.
 
-    `now` is the session's model, `window` its context window, `used` the conversation's tokens.
+    `current` is the session's model, `window` its context window, `used` the conversation's tokens.
     """
     if new.problem:
         return [new.problem]
-    if not new.known:
+    if not new.described:
         return []
     if not new.answers:
         return ["It only makes embeddings and can't chat."]
     is_own, sentences = role in SESSION_ROLES, []
-    if now is not None and new.name == now.name:
+    if current is not None and new.name == current.name:
         sentences.append("It is the session's model." if not is_own else "It is in use.")
     elif provider == "ollama" and not new.loaded:
         sentences.append(
@@ -487,4 +487,4 @@ def outlook(
     return sentences
 
 
-__all__ = ["CHOICES", "Candidate", "ModelChoice", "outlook"]
+__all__ = ["CHOICES", "Candidate", "ModelChoice", "consequences"]

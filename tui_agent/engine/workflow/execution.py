@@ -18,6 +18,7 @@ from tui_agent.engine.checks.relevant_files import read_workspace_text
 from tui_agent.engine.checks.request_reading import request_kind
 from tui_agent.engine.core.prompts import prompt, reply_schema
 from tui_agent.engine.core.state import SessionStream
+from tui_agent.engine.core.tokens import characters_in_window
 from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.loop.calls import ToolCalls
@@ -485,17 +486,13 @@ WINDOW_SHARE = 0.12
 """Share of the context window that the working set may use."""
 MAX_WORKING_SET = 16_000
 """Characters of the working set at most."""
-CHARACTERS_PER_TOKEN = 3
-"""Lower bound for code."""
 
 
 def working_set(environment: ToolEnvironment, results: CallResults, window: int | None) -> str:
     """Return the current content of the files that the calls read or wrote, the newest that fit; may be empty.
 
     The model has then seen these files. Blocks on file IO."""
-    room = MAX_WORKING_SET
-    if window is not None:
-        room = min(room, round(WINDOW_SHARE * CHARACTERS_PER_TOKEN * window))
+    room = characters_in_window(window, WINDOW_SHARE, MAX_WORKING_SET)
     sections: list[str] = []
     names: set[str] = set()
     for call, result in reversed(results):
