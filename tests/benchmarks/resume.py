@@ -132,7 +132,7 @@ async def to_screen(name: str) -> tuple[float, float]:
         shown = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         assert WORDS[:40] in shown, "it is not on the screen"
         few = len(transcript.blocks)
-        while app._router.replaying or app._router.dirty:  # noqa: ASYNC110 - looked at from outside
+        while app._router._full_view is not None or app._router.dirty:  # noqa: ASYNC110 - looked at from outside
             await asyncio.sleep(0.005)
         whole = perf_counter() - began
         assert len(transcript.blocks) > few

@@ -161,6 +161,7 @@ class World:
         while self.jobs:
             jobs, self.jobs = self.jobs, []
             await asyncio.gather(*jobs)
+        self.composer._executor.submit(bool).result()  # the history is written
 
     def flush(self) -> None:
         pending, self.engine.pending = self.engine.pending, []

@@ -41,7 +41,7 @@ async def painted(app: TuiAgentApp, pilot: Pilot[int], *, whole: bool) -> None:
             app.session is None
             or app.view.seq < app.session.replay_end
             or app._router.dirty
-            or (whole and app._router.replaying)
+            or (whole and app._router._full_view is not None)
         ):
             await pilot.pause()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 _LABELS: Final = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "delete": "del"} | {
-    f"f{number}": f"F{number}" for number in range(1, 25)
+    f"f{number}": f"F{number}" for number in range(1, 21)
 }
 """Labels of keys that differ from Textual's names."""
 
@@ -37,15 +37,7 @@ _MODIFIERS = ("alt", "ctrl", "hyper", "meta", "shift", "super")
 PLAIN_KEYS: Final = frozenset(
     ("enter", "tab", "up", "down", "left", "right", "home", "end", "backspace", "delete", "insert")
 )
-_BASES = {
-    *string.ascii_lowercase,
-    *string.digits,
-    *PUNCTUATION_NAMES.values(),
-    *PLAIN_KEYS,
-    "escape",
-    "pageup",
-    "pagedown",
-} | {f"f{number}" for number in range(1, 21)}
+_BASES = {*string.ascii_lowercase, *string.digits, *PUNCTUATION_NAMES.values(), *PLAIN_KEYS, *_LABELS}
 _SENT_AS = {
     "ctrl+m": "enter",
     "ctrl+i": "tab",

@@ -90,12 +90,8 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.preferences = Preferences(self, self.notifier)
         self.key_line = LinesView(partial(key_line, self.view), id="keyline")
         self._router = Router(self, on_requests_changed=self.dialogs.show_next, clock=clock)
-        self._subscribe()
         self._running_shells = 0
         """Number of running `!` commands."""
-
-    def _subscribe(self) -> None:
-        """Route records to those that need more than the view."""
         subscribe = self._router.subscribe
         subscribe(self.dialogs.on_notice, e.Notice)
         subscribe(self.plans.on_plan_doc, e.PlanDocChanged, e.PlanDocResolved)

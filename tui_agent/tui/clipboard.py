@@ -20,17 +20,8 @@ TERMINAL_LIMIT = 74_000
 """Maximum bytes for OSC 52; several terminals silently drop longer texts."""
 
 PASSED_VARIABLES: Final = (
-    "DISPLAY",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "PATH",
-    "TMPDIR",
-    "TMUX",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "XDG_RUNTIME_DIR",
+    *("DISPLAY", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PATH", "TMPDIR", "TMUX"),
+    *("WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR"),
 )
 """Environment variables that clipboard programs get; pbcopy needs LANG to know the encoding."""
 

@@ -11,15 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tui_agent.events import (
-    MessageChanged,
-    MessageMoved,
-    MessageQueued,
-    MessageWithdrawn,
-    Record,
-    SessionOpened,
-    UserMessageAdded,
-)
+from tui_agent import events as e
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.mention_completion import MentionCompletion
 from tui_agent.tui.outbox import ComposerState, Outbox
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUEUE_EVENTS = (MessageQueued, MessageChanged, MessageMoved, MessageWithdrawn, UserMessageAdded)
+QUEUE_EVENTS = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserMessageAdded)
 """Events that change the queue."""
 ALREADY_SENT = "that message was just sent"
 SAVE_DELAY = 0.5
@@ -123,13 +115,13 @@ class Composer:
         send = partial(self._session.send, steering=steering, message=message.message, before=before)
         self.app.work(send, message.text)
 
-    def on_session_opened(self, record: Record) -> None:
+    def on_session_opened(self, record: e.Record) -> None:
         """Note the workspace, which the history file depends on."""
-        assert isinstance(record.event, SessionOpened)
+        assert isinstance(record.event, e.SessionOpened)
         self._workspace = record.event.workspace
         self._add_to_history(())
 
-    def on_message(self, record: Record) -> None:
+    def on_message(self, record: e.Record) -> None:
         """Apply a change of the queue, or the delivery of a message."""
         if self.outbox.apply(record.event):
             self.schedule_save(False)

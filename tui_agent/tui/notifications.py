@@ -6,21 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal
 
-from tui_agent.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    Event,
-    PlanDocConflict,
-    PlanDocResolved,
-    PlanProposed,
-    QuestionAnswered,
-    QuestionAsked,
-    Record,
-    RunEnded,
-    SummaryProposed,
-    SummaryReviewed,
-    UserMessageAdded,
-)
+from tui_agent import events as e
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.driver import ScreenDriver
 from tui_agent.view.change import epoch_seconds
@@ -39,10 +25,10 @@ IDLE_SECONDS: Final = 10.0
 """If the terminal does not report its focus, the user counts as away after this time without activity."""
 MAX_LENGTH: Final = 120
 """Maximum characters of a desktop notification."""
-REQUEST_EVENTS: Final = (ApprovalRequested, QuestionAsked, PlanProposed, SummaryProposed, PlanDocConflict)
-USER_EVENTS: Final = (UserMessageAdded, ApprovalAnswered, QuestionAnswered, PlanDocResolved, SummaryReviewed)
+REQUEST_EVENTS: Final = (e.ApprovalRequested, e.QuestionAsked, e.PlanProposed, e.SummaryProposed, e.PlanDocConflict)
+USER_EVENTS: Final = (e.UserMessageAdded, e.ApprovalAnswered, e.QuestionAnswered, e.PlanDocResolved, e.SummaryReviewed)
 """Events that show the user's presence."""
-ATTENTION_EVENTS: Final = (*REQUEST_EVENTS, RunEnded)
+ATTENTION_EVENTS: Final = (*REQUEST_EVENTS, e.RunEnded)
 """Events that may need the user's attention."""
 OUTCOMES: Final = {
     "done": ("ends", "is done"),
@@ -70,13 +56,13 @@ class Notifier:
         """Start watching the terminal's focus reports."""
         self.app.watch(self.app, "app_focus", self._focus_changed, init=False)
 
-    def on_user_activity(self, record: Record) -> None:
+    def on_user_activity(self, record: e.Record) -> None:
         """Clear the mark in the window title: the user is here."""
         if getattr(record.event, "by", "user") == "user":
             self._last_activity = epoch_seconds(record.at)
             self._set_title("")
 
-    def on_attention(self, record: Record) -> None:
+    def on_attention(self, record: e.Record) -> None:
         """Notify the user of a pending request or the end of a run, except for replayed records."""
         session = self.app.session
         if self.method == "off" or session is None or record.seq <= session.replay_end:
@@ -110,11 +96,11 @@ class Notifier:
             driver.show_title(text)
 
 
-def _classify(event: Event) -> tuple[str, str]:
+def _classify(event: e.Event) -> tuple[str, str]:
     """Return the event's kind in the `notify_of` setting, or "" for none, and the text of the notification."""
     if isinstance(event, REQUEST_EVENTS):
         return "questions", "is waiting for you"
-    if isinstance(event, RunEnded):
+    if isinstance(event, e.RunEnded):
         return OUTCOMES.get(event.outcome, ("", ""))
     return "", ""
 

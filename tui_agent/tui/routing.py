@@ -74,11 +74,8 @@ class Router:
             for record in await to_thread(read_tail, folder / "events.jsonl", session.replay_end):
                 fold_record(self.view, record, self.redactor)
         if self.dirty:
-            self._full_view, self._replay_until, self.redactor = (
-                SessionView(),
-                session.replay_end,
-                Redactor(session.mask),
-            )
+            self._full_view, self._replay_until = SessionView(), session.replay_end
+            self.redactor = Redactor(session.mask)
             self._paint_soon()
 
     def subscribe(self, callback: Callable[[Record], None], *event_types: type[Event]) -> None:
@@ -105,11 +102,6 @@ class Router:
         for field in fields(SessionView):
             setattr(self.view, field.name, getattr(full, field.name))
         self.view.changes.parts |= ViewPart.ALL
-
-    @property
-    def replaying(self) -> bool:
-        """True while only the end of the journal is shown."""
-        return self._full_view is not None
 
     @property
     def dirty(self) -> bool:

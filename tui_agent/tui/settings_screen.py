@@ -77,7 +77,7 @@ class SettingsScreen(SettingsForm):
         )
 
     def _masked(self, text: str) -> str:
-        """SecretMask passwords and tokens (A7)."""
+        """Mask passwords and tokens (A7)."""
         session = self._base.session
         text = _URL_CREDENTIALS.sub(r"\1…@", one_line(text, 400))
         return session.mask.mask(text) if session is not None else text

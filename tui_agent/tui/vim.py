@@ -28,35 +28,37 @@ class Motion(NamedTuple):
     """An operator takes whole lines."""
 
 
-def line_start(text: str, at: int) -> int:
-    """Return where the line at `at` begins."""
-    return text.rfind("\n", 0, at) + 1
+def line_start(text: str, pos: int) -> int:
+    """Return where the line at `pos` begins."""
+    return text.rfind("\n", 0, pos) + 1
 
 
-def line_end(text: str, at: int) -> int:
-    """Return where the line at `at` ends, before its line feed."""
-    end = text.find("\n", at)
+def line_end(text: str, pos: int) -> int:
+    """Return where the line at `pos` ends, before its line feed."""
+    end = text.find("\n", pos)
     return len(text) if end < 0 else end
 
 
-def _first_nonblank(text: str, at: int) -> int:
-    start = line_start(text, at)
-    line = text[start : line_end(text, at)]
+def _first_nonblank(text: str, pos: int) -> int:
+    start = line_start(text, pos)
+    line = text[start : line_end(text, pos)]
     return start + len(line) - len(line.lstrip(" \t"))
 
 
-def _next_word(text: str, at: int) -> int:
-    return next((word.start() for word in _WORD.finditer(text, _word_start(text, at)) if word.start() > at), len(text))
+def _next_word(text: str, pos: int) -> int:
+    return next(
+        (word.start() for word in _WORD.finditer(text, _word_start(text, pos)) if word.start() > pos), len(text)
+    )
 
 
-def _word_end(text: str, at: int) -> int:
+def _word_end(text: str, pos: int) -> int:
     last = max(0, len(text) - 1)
-    ends = (word.end() - 1 for word in _WORD.finditer(text, _word_start(text, at)))
-    return next((end for end in ends if end > at), last)
+    ends = (word.end() - 1 for word in _WORD.finditer(text, _word_start(text, pos)))
+    return next((end for end in ends if end > pos), last)
 
 
-def _previous_word(text: str, at: int) -> int:
-    starts = [word.start() for word in _WORD.finditer(text, 0, at) if word.start() < at]
+def _previous_word(text: str, pos: int) -> int:
+    starts = [word.start() for word in _WORD.finditer(text, 0, pos) if word.start() < pos]
     return starts[-1] if starts else 0
 
 
@@ -68,62 +70,62 @@ def _operator_word_end(text: str, start: int, stop: int) -> int:
     return start + len(words) if words else line_end(text, start)
 
 
-def _word_start(text: str, at: int) -> int:
-    """Return where the word around `at` begins."""
-    while 0 < at < len(text) and text[at - 1 : at + 1].isalnum():
-        at -= 1
-    return at
+def _word_start(text: str, pos: int) -> int:
+    """Return where the word around `pos` begins."""
+    while 0 < pos < len(text) and text[pos - 1 : pos + 1].isalnum():
+        pos -= 1
+    return pos
 
 
-def _vertical(text: str, at: int, lines: int) -> int:
+def _vertical(text: str, pos: int, lines: int) -> int:
     """Return the same column `lines` further down, or up if negative."""
-    column = at - line_start(text, at)
+    column = pos - line_start(text, pos)
     for _ in range(abs(lines)):
         if lines > 0:
-            end = line_end(text, at)
+            end = line_end(text, pos)
             if end == len(text):
                 break
-            at = end + 1
+            pos = end + 1
         else:
-            start = line_start(text, at)
+            start = line_start(text, pos)
             if start == 0:
                 break
-            at = line_start(text, start - 1)
-    start = line_start(text, at)
+            pos = line_start(text, start - 1)
+    start = line_start(text, pos)
     return min(start + column, line_end(text, start))
 
 
 def _repeated(step: Callable[[str, int], int]) -> Callable[[str, int, int], Motion]:
-    def motion(text: str, at: int, count: int) -> Motion:
+    def motion(text: str, pos: int, count: int) -> Motion:
         for _ in range(count):
-            at, before = step(text, at), at
-            if at == before:
+            pos, before = step(text, pos), pos
+            if pos == before:
                 break
-        return Motion(at)
+        return Motion(pos)
 
     return motion
 
 
 MOTIONS: Final[dict[str, Callable[[str, int, int], Motion]]] = {
-    "h": lambda text, at, n: Motion(max(line_start(text, at), at - n)),
-    "l": lambda text, at, n: Motion(min(line_end(text, at), at + n)),
-    "j": lambda text, at, n: Motion(_vertical(text, at, n), linewise=True),
-    "k": lambda text, at, n: Motion(_vertical(text, at, -n), linewise=True),
+    "h": lambda text, pos, n: Motion(max(line_start(text, pos), pos - n)),
+    "l": lambda text, pos, n: Motion(min(line_end(text, pos), pos + n)),
+    "j": lambda text, pos, n: Motion(_vertical(text, pos, n), linewise=True),
+    "k": lambda text, pos, n: Motion(_vertical(text, pos, -n), linewise=True),
     "w": _repeated(_next_word),
     "b": _repeated(_previous_word),
-    "e": lambda text, at, n: _repeated(_word_end)(text, at, n)._replace(inclusive=True),
-    "0": lambda text, at, n: Motion(line_start(text, at)),
-    "^": lambda text, at, n: Motion(_first_nonblank(text, at)),
-    "$": lambda text, at, n: Motion(line_end(text, at)),
-    "gg": lambda text, at, n: Motion(0, linewise=True),
-    "G": lambda text, at, n: Motion(line_start(text, len(text)), linewise=True),
+    "e": lambda text, pos, n: _repeated(_word_end)(text, pos, n)._replace(inclusive=True),
+    "0": lambda text, pos, n: Motion(line_start(text, pos)),
+    "^": lambda text, pos, n: Motion(_first_nonblank(text, pos)),
+    "$": lambda text, pos, n: Motion(line_end(text, pos)),
+    "gg": lambda text, pos, n: Motion(0, linewise=True),
+    "G": lambda text, pos, n: Motion(line_start(text, len(text)), linewise=True),
 }
 """Keys of a motion → its target from a position, `n` times."""
 
 ALIASES: Final = {"D": "d$", "C": "c$", "Y": "yy", "S": "cc", "s": "cl", "x": "dl", "X": "dh"}
 INSERT_COMMANDS: Final[dict[str, Callable[[str, int], int]]] = {
-    "i": lambda text, at: at,
-    "a": lambda text, at: min(at + 1, line_end(text, at)),
+    "i": lambda text, pos: pos,
+    "a": lambda text, pos: min(pos + 1, line_end(text, pos)),
     "I": _first_nonblank,
     "A": line_end,
 }
@@ -192,22 +194,22 @@ class Vim:
     # --- commands ---
 
     def _run(self, command: str, count: int) -> None:
-        text, at = self.prompt.text, self._cursor
+        text, pos = self.prompt.text, self._cursor
         if command in MOTIONS:
             self._move_by(command, count)
         elif command in INSERT_COMMANDS:
-            self._move(INSERT_COMMANDS[command](text, at))
+            self._move(INSERT_COMMANDS[command](text, pos))
             self._set_inserting(True)
         elif command == "o":
-            self._insert(line_end(text, at), "\n")
+            self._insert(line_end(text, pos), "\n")
             self._set_inserting(True)
         elif command == "O":
-            self._insert(line_start(text, at), "\n")
-            self._move(line_start(text, at))
+            self._insert(line_start(text, pos), "\n")
+            self._move(line_start(text, pos))
             self._set_inserting(True)
-        elif command[0] == "r" and at + count <= line_end(text, at):
-            self._replace(at, at + count, command[1] * count)
-            self._move(at + count - 1)
+        elif command[0] == "r" and pos + count <= line_end(text, pos):
+            self._replace(pos, pos + count, command[1] * count)
+            self._move(pos + count - 1)
         elif command == "u":
             for _ in range(min(count, 100)):
                 self.prompt.action_undo()
@@ -215,13 +217,13 @@ class Vim:
             self._put(command == "p", count)
 
     def _operate(self, operator: str, motion_keys: str, count: int) -> None:
-        text, at = self.prompt.text, self._cursor
+        text, pos = self.prompt.text, self._cursor
         if motion_keys == operator:
-            start, stop, linewise = line_start(text, at), line_end(text, _vertical(text, at, count - 1)), True
+            start, stop, linewise = line_start(text, pos), line_end(text, _vertical(text, pos, count - 1)), True
         elif motion_keys in MOTIONS:
-            changes_word = (operator, motion_keys) == ("c", "w") and text[at : at + 1].strip()
-            motion = MOTIONS["e" if changes_word else motion_keys](text, at, count)
-            start, stop = sorted((at, motion.to))
+            changes_word = (operator, motion_keys) == ("c", "w") and text[pos : pos + 1].strip()
+            motion = MOTIONS["e" if changes_word else motion_keys](text, pos, count)
+            start, stop = sorted((pos, motion.to))
             stop += motion.inclusive
             linewise = motion.linewise
             if linewise:
@@ -237,27 +239,27 @@ class Vim:
         if linewise and operator == "d":  # with one of the adjacent line feeds
             start, stop = (start, stop + 1) if stop < len(text) else (max(0, start - 1), stop)
         self._replace(start, stop, "")
-        at = line_start(self.prompt.text, min(start, len(self.prompt.text))) if linewise else start
+        pos = line_start(self.prompt.text, min(start, len(self.prompt.text))) if linewise else start
         if operator == "c":
-            self._move(at)
+            self._move(pos)
             self._set_inserting(True)
         else:
-            self._move_onto_character(at)
+            self._move_onto_character(pos)
 
     def _put(self, after: bool, count: int) -> None:
         """Insert the register after or before the cursor."""
-        text, at = self.prompt.text, self._cursor
+        text, pos = self.prompt.text, self._cursor
         if not self._register:
             return
         copies = [self._register] * min(count, 100)
         if self._register_linewise:
             lines = "\n".join(copies)
-            position = line_end(text, at) if after else line_start(text, at)
+            position = line_end(text, pos) if after else line_start(text, pos)
             self._insert(position, f"\n{lines}" if after else f"{lines}\n")
             self._move(position + after)
         else:
             characters = "".join(copies)
-            position = min(at + 1, line_end(text, at)) if after else at
+            position = min(pos + 1, line_end(text, pos)) if after else pos
             self._insert(position, characters)
             self._move(position + len(characters) - 1)
 
@@ -273,22 +275,22 @@ class Vim:
         lines = self.prompt.text.split("\n")
         return sum(len(line) + 1 for line in lines[:row]) + column
 
-    def _location(self, at: int) -> tuple[int, int]:
+    def _location(self, pos: int) -> tuple[int, int]:
         text = self.prompt.text
-        at = max(0, min(at, len(text)))
-        return text.count("\n", 0, at), at - line_start(text, at)
+        pos = max(0, min(pos, len(text)))
+        return text.count("\n", 0, pos), pos - line_start(text, pos)
 
-    def _move_onto_character(self, at: int) -> None:
+    def _move_onto_character(self, pos: int) -> None:
         """Move the cursor, but not behind the last character of a line."""
         text = self.prompt.text
-        self._move(at - 1 if at == line_end(text, at) and at > line_start(text, at) else at)
+        self._move(pos - 1 if pos == line_end(text, pos) and pos > line_start(text, pos) else pos)
 
-    def _move(self, at: int) -> None:
-        self.prompt.move_cursor(self._location(at))
+    def _move(self, pos: int) -> None:
+        self.prompt.move_cursor(self._location(pos))
 
-    def _insert(self, at: int, text: str) -> None:
-        self._replace(at, at, text)
-        self._move(at + len(text))
+    def _insert(self, pos: int, text: str) -> None:
+        self._replace(pos, pos, text)
+        self._move(pos + len(text))
 
     def _replace(self, start: int, stop: int, text: str) -> None:
         """Replace a range as one undo step."""

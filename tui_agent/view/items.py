@@ -124,11 +124,6 @@ class ProgressTree:
     running: dict[int, None] = field(default_factory=dict)
     """Indexes of the running nodes, in order."""
 
-    @property
-    def latest_root(self) -> ProgressNode | None:
-        """The newest root."""
-        return self.nodes[self.roots[-1]] if self.roots else None
-
 
 @dataclass(slots=True)
 class Retry:

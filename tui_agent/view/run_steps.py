@@ -114,19 +114,17 @@ def _update_read_tokens(view: SessionView, reply: ReplyItem, done: int, total: i
 
 
 def _start_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
-    if reply.thinking_since is not None:
-        return
-    reply.thinking_since = epoch_seconds(at)
-    item_changed(view, reply.id)
+    if reply.thinking_since is None:
+        reply.thinking_since = epoch_seconds(at)
+        item_changed(view, reply.id)
 
 
 def _stop_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
     """End thinking and note how long it took (C6)."""
-    if reply.thinking_since is None:
-        return
-    reply.reasoning_ms += round((epoch_seconds(at) - reply.thinking_since) * 1000)
-    reply.thinking_since = None
-    item_changed(view, reply.id)
+    if reply.thinking_since is not None:
+        reply.reasoning_ms += round((epoch_seconds(at) - reply.thinking_since) * 1000)
+        reply.thinking_since = None
+        item_changed(view, reply.id)
 
 
 def _text_delta(view: SessionView, event: e.TextDelta, record: e.Record) -> None:
@@ -164,18 +162,13 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> No
     reply.purpose = reply.purpose or reply_purpose(reply.role)
     if view.subagent_replies.pop(reply.id, None) is None:
         view.reply = None
-        _store_usage(view, event.usage)
+        if event.usage != Usage():
+            view.usage = event.usage
+            view.reading_rate = speed.prompt_rate(event.usage, view.reading_rate) or view.reading_rate
     _end_retry(reply)
     item_changed(view, reply.id)
     end_reply(view, record)
     update_status(view, record.at)
-
-
-def _store_usage(view: SessionView, usage: Usage) -> None:
-    """Store the server's usage report."""
-    if usage != Usage():
-        view.usage = usage
-        view.reading_rate = speed.prompt_rate(usage, view.reading_rate) or view.reading_rate
 
 
 def _retry_scheduled(view: SessionView, event: e.RetryScheduled, record: e.Record) -> None:
@@ -285,8 +278,7 @@ def _approval_requested(view: SessionView, event: e.ApprovalRequested, record: e
 
 
 def _question_asked(view: SessionView, event: e.QuestionAsked, record: e.Record) -> None:
-    request = RequestItem(event.id, record.node, question=event.question, options=event.options)
-    _open_request(view, request, record)
+    _open_request(view, RequestItem(event.id, record.node, question=event.question, options=event.options), record)
 
 
 def _request_changed(view: SessionView, request: RequestItem) -> None:
@@ -307,11 +299,10 @@ def _request_answered(view: SessionView, event: e.ApprovalAnswered | e.QuestionA
 
 def _approval_voided(view: SessionView, event: e.ApprovalVoided, record: e.Record) -> None:
     request = view.pending.get(event.id)
-    if request is None or request.void_reason:
-        return
-    request.void_reason = event.reason
-    _request_changed(view, request)
-    view.changes.parts |= ViewPart.PENDING
+    if request is not None and not request.void_reason:
+        request.void_reason = event.reason
+        _request_changed(view, request)
+        view.changes.parts |= ViewPart.PENDING
 
 
 VERDICTS: dict[str, Literal["approve", "reject", "withdrawn"]] = {
@@ -326,8 +317,7 @@ VERDICTS: dict[str, Literal["approve", "reject", "withdrawn"]] = {
 
 
 def _plan_proposed(view: SessionView, event: e.PlanProposed, record: e.Record) -> None:
-    request = RequestItem(event.id, record.node, why=event.why, proposal=event)
-    _open_request(view, request, record, asks=event.asks)
+    _open_request(view, RequestItem(event.id, record.node, why=event.why, proposal=event), record, asks=event.asks)
 
 
 def _plan_reviewed(view: SessionView, event: e.PlanReviewed, record: e.Record) -> None:
@@ -381,8 +371,7 @@ def _step_finished(view: SessionView, event: e.StepFinished, record: e.Record) -
 
 
 def _summary_proposed(view: SessionView, event: e.SummaryProposed, record: e.Record) -> None:
-    request = RequestItem(event.id, record.node, summary=event)
-    _open_request(view, request, record)
+    _open_request(view, RequestItem(event.id, record.node, summary=event), record)
 
 
 def _summary_reviewed(view: SessionView, event: e.SummaryReviewed, record: e.Record) -> None:
@@ -390,20 +379,18 @@ def _summary_reviewed(view: SessionView, event: e.SummaryReviewed, record: e.Rec
     if request is None or request.summary is None or request.summary_review is not None:
         return
     request.summary_review = event
-    answer = Answer(verdict=VERDICTS[event.outcome], by=event.by)
-    _close_request(view, request, answer, record)
+    _close_request(view, request, Answer(verdict=VERDICTS[event.outcome], by=event.by), record)
 
 
 def _plan_doc_changed(view: SessionView, event: e.PlanDocChanged, record: e.Record) -> None:
     plan = view.plan
+    view.changes.parts |= ViewPart.PLAN
     if event.pending:
         plan.proposal, plan.proposal_base = event.text, plan.text
-        view.changes.parts |= ViewPart.PLAN
         return
     plan.text, plan.changed_by = event.text, event.by
     if event.by in ("summary", "review") or plan.proposal == event.text:
         plan.proposal = None  # accepted, so it is in the text now
-    view.changes.parts |= ViewPart.PLAN
 
 
 def _plan_doc_conflict(view: SessionView, event: e.PlanDocConflict, record: e.Record) -> None:
@@ -415,10 +402,8 @@ def _plan_doc_resolved(view: SessionView, event: e.PlanDocResolved, record: e.Re
     if request is None:  # a proposal, not a conflict
         view.plan.proposal = None
         view.changes.parts |= ViewPart.PLAN
-        return
-    if request.answer is not None:
-        return
-    _close_request(view, request, event.answer, record)
+    elif request.answer is None:
+        _close_request(view, request, event.answer, record)
 
 
 STEPS: Steps = {
