@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from tui_agent.models.base import (
     UsageReport,
 )
 from tui_agent.models.faults import Peer, WireFault, broken_stream, fault_from_error, for_display
-from tui_agent.models.framing import Frame, FrameTooLarge, InvalidJson, Splitter, read_json
+from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, FrameTooLarge, InvalidJson, Splitter, read_json
 
 ARGUMENTS_LIMIT = 4 * 1024 * 1024
 """Maximum length of a call's arguments, in characters."""
@@ -30,9 +30,14 @@ ARGUMENTS_LIMIT = 4 * 1024 * 1024
 class Decoder(ABC):
     """Decodes one reply. Its last part is a Stop or a Failed; after that, `finished` is set and nothing follows."""
 
-    def __init__(self, peer: Peer, splitter: Splitter, used_ids: frozenset[str] = frozenset()) -> None:
+    splitter_type: ClassVar[type[Splitter]]
+
+    def __init__(
+        self, peer: Peer, used_ids: frozenset[str] = frozenset(), line: int = LINE_LIMIT, body: int = BODY_LIMIT
+    ) -> None:
+        """`used_ids`: ids of earlier calls. `line`, `body`: size limits in bytes."""
         self.peer = peer
-        self.splitter = splitter
+        self.splitter = self.splitter_type(line, body)
         self.finished = False
         self.complete = False
         """An end marker was seen: only token counts may follow, and silence is not a fault."""
@@ -41,6 +46,7 @@ class Decoder(ABC):
         self.progress = 0
         """Grows with every fragment of text, reasoning or a call; pings and empty deltas don't change it."""
         self._used_ids = set(used_ids)
+        self._has_calls = False
         self._parts: list[ReplyPart] = []
         self._fragments: list[str] = []
         """Consecutive fragments of the same kind, joined into one part."""
@@ -129,6 +135,7 @@ class Decoder(ABC):
         if not isinstance(call_id, str) or not call_id or call_id in self._used_ids:
             call_id = new_call_id()
         self._used_ids.add(call_id)
+        self._has_calls = True
         self.add(CallReady(call=build_call(call_id, name.strip() if isinstance(name, str) else "", arguments)))
 
     def add_usage(self, usage: Usage) -> None:
@@ -137,9 +144,9 @@ class Decoder(ABC):
             self.add(UsageReport(usage=usage))
 
     def stop(self, reason: str) -> None:
-        """End the reply normally."""
+        """End the reply normally; not every server reports `tool_calls` as the reason (O-2)."""
         self.finished = True
-        self.add(Stop(reason=reason))
+        self.add(Stop(reason="tool_calls" if self._has_calls and reason in ("", "stop") else reason))
 
     def fail(self, fault: Fault) -> None:
         """End the reply with a fault, which is not retryable once there was output."""

@@ -1,4 +1,4 @@
-"""Translate what goes wrong on the way to a model into a Fault: what happened, what to do, whether to retry."""
+"""Translate errors of servers and connections into a Fault: what happened, what to do, whether to retry."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def with_full_stop(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…", '."', ".”", ".)")) else f"{text}."
 
 
-# --- what the server says -------------------------------------------------------------------
+# --- error messages of servers --------------------------------------------------------------
 
 
 def server_message(value: Any) -> ServerMessage:
@@ -94,11 +94,11 @@ def _texts(value: Any, fields: dict[str, Any], depth: int) -> Iterator[str]:
     if depth > 6:
         return
     if isinstance(value, str):
-        inner = _inner_json(value)
-        if inner is None:
-            yield value
-        else:
-            yield from _texts(inner, fields, depth + 1)
+        try:
+            inner = read_json(value) if value.lstrip().startswith("{") else None
+        except InvalidJson:
+            inner = None
+        yield from [value] if inner is None else _texts(inner, fields, depth + 1)
     elif isinstance(value, list):
         for item in value[:8]:
             yield from _texts(item, fields, depth + 1)
@@ -120,15 +120,6 @@ def _object_texts(value: dict[str, Any], fields: dict[str, Any], depth: int) -> 
     yield from (f"{key}: {item}" for key, item in value.items() if key.startswith("error"))
 
 
-def _inner_json(text: str) -> Any:
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        return read_json(text)
-    except InvalidJson:
-        return None
-
-
 def body_message(body: str, content_type: str) -> ServerMessage:
     """Extract the message from an error body; of an HTML page only the title."""
     start = body.lstrip()[:256].lower()
@@ -136,14 +127,10 @@ def body_message(body: str, content_type: str) -> ServerMessage:
         title = re.search(r"<title[^>]*>([^<]{1,200})", body, re.IGNORECASE)
         return ServerMessage(text="an HTML page" + (f" titled “{title[1].strip()}”" if title else ""))
     try:
-        message_found = server_message(read_json(body))
+        message = server_message(read_json(body))
     except InvalidJson:
         return ServerMessage(text=body)
-    return (
-        message_found
-        if message_found.text
-        else ServerMessage(text=body, code=message_found.code, status=message_found.status, fields=message_found.fields)
-    )
+    return message if message.text else msgspec.structs.replace(message, text=body)
 
 
 # --- faults ---------------------------------------------------------------------------------
@@ -169,17 +156,17 @@ def fault_from_status(status: int, body: str, headers: Mapping[str, str], peer: 
 
 def fault_from_error(value: Any, peer: Peer) -> Fault:
     """Return the Fault for an error inside a 200 stream (O-4, C-1)."""
-    message_found = server_message(value)
-    return _classify(message_found, message_found.status, peer, in_stream=True)
+    error = server_message(value)
+    return _classify(error, error.status, peer, in_stream=True)
 
 
-def _classify(message_found: ServerMessage, status: int | None, peer: Peer, *, in_stream: bool = False) -> Fault:
-    quote = for_display(message_found.text, peer) or "no explanation"
-    searched = f"{message_found.code} {message_found.text[:20_000]}"
+def _classify(error: ServerMessage, status: int | None, peer: Peer, *, in_stream: bool = False) -> Fault:
+    quote = for_display(error.text, peer) or "no explanation"
+    searched = f"{error.code} {error.text[:20_000]}"
     event = "reported an error in its reply" if in_stream else f"answered {status}"
     message = with_full_stop(f"{peer.address} {event}{f' for {peer.model}' if peer.model else ''}: {quote}")
     if any(code in searched for code in _OVERFLOW_CODES) or _RE.overflow.search(searched):
-        n_ctx, n_prompt = _window(message_found)
+        n_ctx, n_prompt = _window(error)
         return Fault(
             kind="context_overflow",
             status=status,
@@ -196,33 +183,33 @@ def _classify(message_found: ServerMessage, status: int | None, peer: Peer, *, i
         kind="too_large" if status == 413 else "status",
         status=status,
         message=message,
-        advice=_advice(status, message_found, peer),
+        advice=_advice(status, error, peer),
         retryable=status is not None and (status in (408, 429) or (status >= 500 and status not in (501, 505))),
     )
 
 
-def _window(message_found: ServerMessage) -> tuple[int | None, int | None]:
+def _window(error: ServerMessage) -> tuple[int | None, int | None]:
     """Return the real window and the prompt size, from fields or from the text."""
 
     def number(pattern: re.Pattern[str], *names: str) -> int | None:
         for name in names:
-            value = message_found.fields.get(name)
+            value = error.fields.get(name)
             if isinstance(value, int) and value > 0:
                 return value
-        match = pattern.search(message_found.text)
+        match = pattern.search(error.text)
         digits = next((group for group in match.groups() if group), "") if match else ""
         return int(digits) if digits and len(digits) < 12 else None
 
     return number(_RE.window, "n_ctx"), number(_RE.prompt, "n_prompt_tokens")
 
 
-def _advice(status: int | None, message_found: ServerMessage, peer: Peer) -> str:
-    text = message_found.text.lower()
+def _advice(status: int | None, error: ServerMessage, peer: Peer) -> str:
+    text = error.text.lower()
     if "does not support tools" in text:
         return f"{peer.model} has no native tool calls: choose another model, or a text protocol for its calls."
-    if status == 404 and ("model" in text or "model_not_found" in message_found.code):
+    if status == 404 and ("model" in text or "model_not_found" in error.code):
         return _model_advice(peer)
-    if status == 401 and (url := message_found.fields.get("signin_url")):
+    if status == 401 and (url := error.fields.get("signin_url")):
         return f"Sign in with `ollama signin` or at {for_display(str(url), peer, 200)}"
     token = "The token was not accepted: correct LLM_AUTH_TOKEN, or `token_file` in the settings."
     return {
@@ -331,7 +318,7 @@ def broken_stream(peer: Peer, *, has_output: bool, why: str = "") -> Fault:
     )
 
 
-# --- trying again ---------------------------------------------------------------------------
+# --- retries ---------------------------------------------------------------------------
 
 FIRST_DELAY = 1.0
 MAX_DELAY = 30.0

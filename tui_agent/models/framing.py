@@ -7,8 +7,9 @@ string never tear a record. UTF-8 is decoded afterwards; invalid bytes become U+
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -39,81 +40,80 @@ class Frame(msgspec.Struct, frozen=True):
     """SSE only: the event type; empty for the default type."""
 
 
-class Splitter(Protocol):
-    """Splits chunks of bytes into frames; chunk boundaries make no difference."""
+class Splitter(ABC):
+    """Splits chunks of bytes into frames, within size limits; chunk boundaries make no difference."""
 
+    is_document: bool | None = False
+    """Whether the body is a single JSON document; None before its first byte."""
+
+    def __init__(self, line_limit: int = LINE_LIMIT, body_limit: int = BODY_LIMIT) -> None:
+        self._line_limit = line_limit
+        self._body_limit = body_limit
+        self._buffer = bytearray()
+        self._total = 0
+        """Bytes received."""
+
+    @abstractmethod
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         """Yield the frames completed by this chunk. The iterator must be exhausted. Raises FrameTooLarge."""
-        ...
 
+    @abstractmethod
     def flush(self) -> Iterator[Frame]:
         """Yield what remains after the last chunk as frames."""
-        ...
 
-
-class _LineBuffer:
-    """Buffers bytes, splits them into lines and enforces the size limits."""
-
-    def __init__(self, line_limit: int, body_limit: int) -> None:
-        self.line_limit = line_limit
-        self.body_limit = body_limit
-        self.rest = bytearray()
-        self.total = 0
-
-    def add(self, chunk: bytes) -> None:
+    def _add(self, chunk: bytes) -> None:
         """Append `chunk`; drop a byte order mark at the start of the stream. Raises FrameTooLarge."""
-        if self.total < len(_BOM) and self.total == len(self.rest):  # still at the very start
-            start = bytes(self.rest) + chunk
+        if self._total < len(_BOM) and self._total == len(self._buffer):  # still at the very start
+            start = bytes(self._buffer) + chunk
             if start.startswith(_BOM):
-                self.rest.clear()
-                self.total, chunk = len(_BOM), start[len(_BOM) :]
-        self.total += len(chunk)
-        if self.total > self.body_limit:
-            raise FrameTooLarge(f"the reply is larger than {self.body_limit:,} bytes")
-        self.rest += chunk
+                self._buffer.clear()
+                self._total, chunk = len(_BOM), start[len(_BOM) :]
+        self._total += len(chunk)
+        if self._total > self._body_limit:
+            raise FrameTooLarge(f"the reply is larger than {self._body_limit:,} bytes")
+        self._buffer += chunk
 
-    def lines(self, chunk: bytes) -> Iterator[bytearray]:
+    def _lines(self, chunk: bytes) -> Iterator[bytearray]:
         r"""Yield the lines completed by `chunk`, without \n. The iterator must be exhausted. Raises FrameTooLarge."""
-        self.add(chunk)
-        if b"\n" in chunk:  # the buffered rest contains none and may be long
-            *lines, self.rest = self.rest.split(b"\n")
+        self._add(chunk)
+        if b"\n" in chunk:  # the buffer contains none so far and may be long
+            *lines, self._buffer = self._buffer.split(b"\n")
             for line in lines:
-                self.check_size(line)
+                self._check_size(line)
                 yield line
-        self.check_size(self.rest)
+        self._check_size(self._buffer)
 
-    def flush(self) -> bytearray:
+    def _last_line(self) -> bytearray:
         """Return the bytes after the last line end."""
-        rest, self.rest = self.rest, bytearray()
-        self.check_size(rest)
-        return rest
+        line, self._buffer = self._buffer, bytearray()
+        self._check_size(line)
+        return line
 
-    def check_size(self, line: bytearray) -> None:
-        if len(line) > self.line_limit:
-            raise FrameTooLarge(f"one line of the reply is longer than {self.line_limit:,} bytes")
+    def _check_size(self, line: bytearray) -> None:
+        if len(line) > self._line_limit:
+            raise FrameTooLarge(f"one line of the reply is longer than {self._line_limit:,} bytes")
 
 
 def _decode(line: bytes | bytearray) -> str:
     return line.decode("utf-8", errors="replace")
 
 
-class NdjsonLines:
+class NdjsonLines(Splitter):
     r"""Newline-delimited JSON: a record ends at \n only (O-1). Blank lines are skipped."""
 
-    def __init__(self, line_limit: int = LINE_LIMIT, body_limit: int = BODY_LIMIT) -> None:
-        self._buffer = _LineBuffer(line_limit, body_limit)
-
     def feed(self, chunk: bytes) -> Iterator[Frame]:
-        for line in self._buffer.lines(chunk):
-            if line := line.strip(b" \t\r"):
-                yield Frame(_decode(line))
+        return self._frames(self._lines(chunk))
 
     def flush(self) -> Iterator[Frame]:
-        if rest := self._buffer.flush().strip(b" \t\r"):
-            yield Frame(_decode(rest))
+        return self._frames([self._last_line()])
+
+    def _frames(self, lines: Iterable[bytearray]) -> Iterator[Frame]:
+        for line in lines:
+            if data := line.strip(b" \t\r"):
+                yield Frame(_decode(data))
 
 
-class SseEvents:
+class SseEvents(Splitter):
     r"""Server-sent events: lines end at \n, \r or \r\n, several `data:` lines form one event.
 
     Tolerated deviations of servers (C-1): the last event may lack its blank line, an event without data is ignored, a
@@ -122,14 +122,13 @@ class SseEvents:
     """
 
     def __init__(self, line_limit: int = LINE_LIMIT, body_limit: int = BODY_LIMIT) -> None:
-        self._buffer = _LineBuffer(line_limit, body_limit)
+        super().__init__(line_limit, body_limit)
         self._data: list[str] = []
         self._event = ""
         self._size = 0
         self._after_cr = False
         r"""The last chunk ended in \r; a \n at the start of the next one belongs to it."""
-        self.is_document: bool | None = None
-        """Whether the body is a single JSON document; None before its first byte."""
+        self.is_document = None
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         if self.is_document is None:
@@ -137,23 +136,23 @@ class SseEvents:
             if chunk:
                 self.is_document = chunk.startswith(b"{")
         if self.is_document is not False:
-            self._buffer.add(chunk)
+            self._add(chunk)
             return
         if self._after_cr and chunk:
             chunk, self._after_cr = chunk.removeprefix(b"\n"), False
         if b"\r" in chunk:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        for line in self._buffer.lines(chunk):
+        for line in self._lines(chunk):
             yield from self._add_line(line)
 
     def flush(self) -> Iterator[Frame]:
         if self.is_document:
-            if text := _decode(self._buffer.rest).strip():
+            if text := _decode(self._buffer).strip():
                 yield Frame(text)
             return
-        if rest := self._buffer.flush():
-            yield from self._add_line(rest)
+        if line := self._last_line():
+            yield from self._add_line(line)
         yield from self._add_line(bytearray())
 
     def _add_line(self, line: bytearray) -> Iterator[Frame]:
@@ -168,8 +167,8 @@ class SseEvents:
     def _add_field(self, name: str, value: str) -> None:
         if name in ("data", "error"):
             self._size += len(value)
-            if self._size > self._buffer.line_limit:
-                raise FrameTooLarge(f"one event of the reply is longer than {self._buffer.line_limit:,} bytes")
+            if self._size > self._line_limit:
+                raise FrameTooLarge(f"one event of the reply is longer than {self._line_limit:,} bytes")
             self._data.append(value)
             if name == "error":
                 self._event = "error"

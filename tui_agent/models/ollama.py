@@ -1,4 +1,4 @@
-"""Ollama's native API: /api/chat streamed as NDJSON, and what the server says of its models (M1)."""
+"""Ollama's native API: /api/chat streamed as NDJSON, and information about models (M1)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tui_agent.models.base import ModelRequest, Phase, ReasoningFragment
 from tui_agent.models.catalog import served_name
 from tui_agent.models.decoding import Decoder, as_count, as_object, objects_in, used_call_ids
 from tui_agent.models.exchange import Exchange, HttpModel
-from tui_agent.models.faults import Peer, RetryPolicy, WireFault
-from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, NdjsonLines
+from tui_agent.models.faults import RetryPolicy, WireFault
+from tui_agent.models.framing import Frame, NdjsonLines
 from tui_agent.models.wire import Wire, render_tools
 from tui_agent.text import one_line
 
@@ -25,11 +25,7 @@ KEEP_ALIVE = "30m"
 class OllamaDecoder(Decoder):
     """Decodes the NDJSON of /api/chat."""
 
-    def __init__(
-        self, peer: Peer, used_ids: frozenset[str] = frozenset(), line: int = LINE_LIMIT, body: int = BODY_LIMIT
-    ) -> None:
-        super().__init__(peer, NdjsonLines(line, body), used_ids)
-        self._has_calls = False
+    splitter_type = NdjsonLines
 
     def decode(self, frame: Frame) -> None:
         """Decode one line: a part of the message, the end, or an error."""
@@ -41,23 +37,16 @@ class OllamaDecoder(Decoder):
         self.add_text(message.get("content"))
         for call in objects_in(message.get("tool_calls")):
             if isinstance(function := call.get("function"), dict):
-                self._has_calls = True
                 self.add_call(call.get("id"), function.get("name"), function.get("arguments"))
-        if value.get("done") is True:
-            self._decode_end(value)
-
-    def _decode_end(self, value: dict[str, Any]) -> None:
-        """Decode the last chunk. Its reason is never `tool_calls`; only the calls themselves tell (O-2)."""
+        if value.get("done") is not True:
+            return
         self.add_usage(_usage(value))
         reason = value.get("done_reason")
-        reason = reason if isinstance(reason, str) else ""
         if reason in ("load", "unload"):
-            message = f"{self.peer.address} only {reason}ed the model and generated nothing."
-            self.fail(Fault(kind="protocol", message=message))
-        elif self._has_calls and reason in ("", "stop"):
-            self.stop("tool_calls")
+            text = f"{self.peer.address} only {reason}ed the model and generated nothing."
+            self.fail(Fault(kind="protocol", message=text))
         else:
-            self.stop(reason)
+            self.stop(reason if isinstance(reason, str) else "")
 
 
 def _usage(value: dict[str, Any]) -> Usage:
@@ -196,7 +185,7 @@ class OllamaModel(HttpModel):
         except WireFault as error:
             if error.fault.kind == "unreachable":
                 raise
-            capabilities = None  # the chat request itself will report what is wrong
+            capabilities = None  # the chat request itself will report the fault
         if capabilities is None:
             return request.think
         if "thinking" not in capabilities:
@@ -209,17 +198,17 @@ class OllamaModel(HttpModel):
         self._rejects_think.add(model)
         return True
 
-    # --- what the server knows ----------------------------------------------------------
+    # --- server information ----------------------------------------------------------
 
     async def _model_info(self, model: str) -> ModelInfo:
-        """Return what /api/show says, cached. Raises WireFault."""
+        """Return the answer of /api/show, cached. Raises WireFault."""
         if model not in self._model_infos:
             value = await self._wire.fetch_json("POST", "/api/show", {"model": model})
             self._model_infos[model] = _model_info(model, as_object(value))
         return self._model_infos[model]
 
     async def _loaded_models(self) -> dict[str, int | None] | None:
-        """Return the loaded models and their windows (/api/ps); None if the server doesn't say."""
+        """Return the loaded models and their windows (/api/ps); None if the request fails."""
         try:
             value = await self._wire.fetch_json("GET", "/api/ps", timeout=min(5.0, self._wire.limits.side_request))
         except WireFault:

@@ -19,19 +19,18 @@ EMPTY_RESULT = "(no output)"
 """Replaces an empty tool result, as some servers reject empty contents."""
 
 _REASONING = "reasoning_content"
-_OPTIONAL_FIELDS = (
-    "stream_options",
-    "temperature",
-    "reasoning_effort",
-    "response_format",
-    "parallel_tool_calls",
-    "return_progress",
-)
-_FIELD_ALIASES = {"stream_options": ("stream_options", "include_usage")}
+_OPTIONAL_FIELDS = {
+    "stream_options": "stream_options|include_usage",
+    "temperature": "temperature",
+    "reasoning_effort": "reasoning_effort",
+    "response_format": "response_format",
+    "return_progress": "return_progress",
+}
+"""Fields that are omitted after a rejection, each with the names by which servers mention it."""
 
 
 class ServerQuirks:
-    """What a server was found to reject or to require; learned from its 400 answers and kept for the session."""
+    """What a server rejects or requires, learned from its 400 answers during the session."""
 
     def __init__(self) -> None:
         self.rejected: set[str] = set()
@@ -43,18 +42,14 @@ class ServerQuirks:
         """The chat template rejects a user message directly after a tool result."""
 
     def adapt(self, status: int | None, body: str, payload: dict[str, Any]) -> bool:
-        """Adapt to a rejected request; return whether it is worth sending again. Each adaptation is made only once."""
+        """Adapt to a rejected request; return whether to send it again. Each adaptation is made only once."""
         if status not in (400, 422):
             return False
         return self._drop_field(body, payload) or self._change_messages(body, payload)
 
     def _drop_field(self, body: str, payload: dict[str, Any]) -> bool:
-        for field in _OPTIONAL_FIELDS:
-            if (
-                field in payload
-                and field not in self.rejected
-                and _mentions(body, *_FIELD_ALIASES.get(field, (field,)))
-            ):
+        for field, names in _OPTIONAL_FIELDS.items():
+            if field in payload and field not in self.rejected and _mentions(body, names):
                 self.rejected.add(field)
                 return True
         if "max_tokens" in payload and _mentions(body, "max_tokens"):
@@ -68,7 +63,7 @@ class ServerQuirks:
     def _change_messages(self, body: str, payload: dict[str, Any]) -> bool:
         if _mentions(body, _REASONING):
             is_sent = any(_REASONING in message for message in payload["messages"])
-            if is_sent == self.send_reasoning:
+            if is_sent == self.send_reasoning:  # else this was tried before
                 self.send_reasoning = not is_sent
                 return True
         if not self.needs_bridge and re.search(r"user.{0,12} after .{0,12}tool", body):
@@ -77,8 +72,8 @@ class ServerQuirks:
         return False
 
 
-def _mentions(body: str, *fields: str) -> bool:
-    return any(re.search(rf"(?<![A-Za-z_]){field}(?![A-Za-z_])", body) for field in fields)
+def _mentions(body: str, names: str) -> bool:
+    return re.search(rf"(?<![A-Za-z_])(?:{names})(?![A-Za-z_])", body) is not None
 
 
 def openai_payload(request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False) -> dict[str, Any]:
@@ -199,7 +194,7 @@ class OpenAIModel(HttpModel):
         phase = Phase(phase="loading" if may_load else "reading")
         return Exchange(self._wire, "/chat/completions", body, decoder, initial_phase=phase, is_busy=is_busy)
 
-    # --- what the server knows ----------------------------------------------------------
+    # --- server information ----------------------------------------------------------
 
     async def describe(self, model: str) -> ModelInfo | Fault:
         """See Model. If the server lists no models, everything is unknown."""

@@ -49,11 +49,12 @@ class PendingCall:
         if self.object is not None or not self._fragments:
             return self.object is not None
         self._checks += 1
-        return (
-            self._checks <= _COMPLETENESS_CHECKS
-            and self._fragments[-1].rstrip().endswith("}")
-            and _is_object("".join(self._fragments))
-        )
+        if self._checks > _COMPLETENESS_CHECKS or not self._fragments[-1].rstrip().endswith("}"):
+            return False
+        try:
+            return isinstance(read_json("".join(self._fragments)), dict)
+        except InvalidJson:
+            return False
 
     def add_name(self, name: str) -> None:
         """Add a name: sent once, repeated in full, or (rarely) in fragments; an empty one never overwrites."""
@@ -77,9 +78,8 @@ class PendingCall:
         if not self.name or self.length < self._next_parse:
             return None
         self._next_parse = max(_FIRST_PARSE, self.length * 2)
-        if self.object is not None:
-            return CallProgress(name=self.name, arguments=_short_scalars(self.object))
-        return CallProgress(name=self.name, arguments=_short_scalars(_parse_partial("".join(self._fragments))))
+        arguments = _parse_partial("".join(self._fragments)) if self.object is None else self.object
+        return CallProgress(name=self.name, arguments=_short_scalars(arguments))
 
 
 class PendingCalls:
@@ -93,11 +93,8 @@ class PendingCalls:
         """Add an entry of `tool_calls`; return the call it belongs to, or None if it carries nothing."""
         function = as_object(delta.get("function"))
         index = delta.get("index") if isinstance(delta.get("index"), int) else None
-        call_id, name, arguments = (
-            _stripped(delta.get("id")),
-            _stripped(function.get("name")),
-            function.get("arguments"),
-        )
+        call_id, name = _stripped(delta.get("id")), _stripped(function.get("name"))
+        arguments = function.get("arguments")
         if index is None and not (call_id or name or arguments):
             return None
         call = self._find_call(call_id, index, name)
@@ -115,41 +112,25 @@ class PendingCalls:
     def _find_call(self, call_id: str, index: int | None, name: str) -> PendingCall | None:
         """Return the call that an entry continues, by its id, then its index, then the order (C-5)."""
         last = self.calls[-1] if self.calls else None
+        same_index = last if index is None else self._by_index.get(index)
         if call_id:
-            known = next((call for call in reversed(self.calls) if call.id == call_id), None)
-            at = last if index is None else self._by_index.get(index)
-            # parallel calls that all say index 0: a new id is a new call
-            return known or (at if at is not None and not at.id else None)
-        if index is None:
-            return last
-        known = self._by_index.get(index)
-        if known is None and not name and last is not None and not last.has_arguments:
-            known = last  # the arguments of a call that was named under another index
-        return known
+            same_id = next((call for call in reversed(self.calls) if call.id == call_id), None)
+            # In parallel calls that all have index 0, a new id is a new call.
+            return same_id or (same_index if same_index is not None and not same_index.id else None)
+        if same_index is None and not name and last is not None and not last.has_arguments:
+            return last  # these are the arguments of a call that was named under another index
+        return same_index
 
 
 def _is_new_call(name: str, arguments: Any, call: PendingCall) -> bool:
     """Whether an entry is a new call although its index or id belongs to `call`: it has a name and arguments from the
     beginning, and those of `call` are complete. A repetition of the same call is not."""
-    if not name or not call.has_arguments:
-        return False
-    if isinstance(arguments, str):
-        if not arguments.lstrip().startswith("{"):
-            return False
-    elif not isinstance(arguments, dict):
-        return False
-    return call.is_complete
+    is_beginning = arguments.lstrip().startswith("{") if isinstance(arguments, str) else isinstance(arguments, dict)
+    return bool(name) and call.has_arguments and is_beginning and call.is_complete
 
 
 def _stripped(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(read_json(text), dict)
-    except InvalidJson:
-        return False
 
 
 def _parse_partial(text: str) -> Any:
@@ -163,16 +144,14 @@ def _parse_partial(text: str) -> Any:
 
 
 def _short_scalars(arguments: Any) -> dict[str, Any]:
-    """Keep short scalars such as paths and names, not contents."""
+    """Return the scalar arguments, long texts truncated."""
     if not isinstance(arguments, dict):
         return {}
-    out: dict[str, Any] = {}
-    for key, value in arguments.items():
-        if isinstance(value, str):
-            out[key] = value if len(value) <= _ARGUMENT_SHOWN else value[:_ARGUMENT_SHOWN] + "…"
-        elif isinstance(value, (int, float, bool)):
-            out[key] = value
-    return out
+    return {
+        key: value[:_ARGUMENT_SHOWN] + "…" if isinstance(value, str) and len(value) > _ARGUMENT_SHOWN else value
+        for key, value in arguments.items()
+        if isinstance(value, str | int | float)
+    }
 
 
 def encode_arguments(arguments: Any) -> str:
@@ -193,11 +172,12 @@ _STOP_REASONS = {
 class OpenAIDecoder(Decoder):
     """Decodes one reply by its content, not by what `finish_reason` claims (C-4)."""
 
+    splitter_type = SseEvents
+
     def __init__(
         self, peer: Peer, used_ids: frozenset[str] = frozenset(), line: int = LINE_LIMIT, body: int = BODY_LIMIT
     ) -> None:
-        self._splitter = SseEvents(line, body)
-        super().__init__(peer, self._splitter, used_ids)
+        super().__init__(peer, used_ids, line, body)
         self._calls = PendingCalls()
         self._usage = Usage()
         self._reason = ""
@@ -214,7 +194,7 @@ class OpenAIDecoder(Decoder):
             self.finish()
         elif frame.event == "error":
             self.fail(fault_from_error(data, self.peer))
-        elif data[0] in "{[" or self._splitter.is_document:
+        elif data[0] in "{[" or self.splitter.is_document:
             value = self.parse_object(data)
             if value is not None:
                 self._decode_chunk(value)
@@ -288,13 +268,11 @@ class OpenAIDecoder(Decoder):
 
     def finish(self) -> None:
         """Emit calls and counts, and Stop."""
-        reason, called = self._reason, False
         for call in self._calls.calls:
             if call.name or call.has_arguments:
-                called = True
                 self.add_call(call.id, call.name, call.arguments)
         self.add_usage(self._usage)
-        self.stop("tool_calls" if called and reason in ("", "stop") else reason)
+        self.stop(self._reason)
 
 
 def _with_timings(usage: Usage, timings: dict[str, Any]) -> Usage:
