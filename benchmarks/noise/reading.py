@@ -15,9 +15,9 @@ from tui_agent.models.scenario_matching import (
     ScriptConversation,
     ScriptedCall,
     matching_scenario,
-    own_words,
     reply_at,
     text_of,
+    user_text,
 )
 from tui_agent.models.scenarios import Scenario, Scenarios
 
@@ -72,7 +72,7 @@ def standing(
     for start in range(len(messages) - 1, -1, -1):
         if messages[start].get("role") != "user":
             continue
-        words = own_words(text_of(messages[start].get("content"))).strip()
+        words = user_text(text_of(messages[start].get("content"))).strip()
         scenario = matching_scenario(scenarios, words, conversation) if words else None
         if scenario is not None:
             return _advanced(words, scenario, list(heard(messages[start:])), conversation)

@@ -24,7 +24,7 @@ from tui_agent.events import (
     ToolOutput,
     ToolStarted,
 )
-from tui_agent.models.scenario_matching import own_words
+from tui_agent.models.scenario_matching import user_text
 
 TALK = scenario("how are you", "well, thank you")
 STRIDE = 8
@@ -179,7 +179,7 @@ async def test_a_message_during_a_run_waits_and_is_delivered_once(tmp_path: Path
     assert (first.outcome, second.outcome) == ("done", "done")
     assert second.text == "well, thank you"
     asked = [str(exchange.messages[-1]["content"]) for exchange in server.requests]
-    assert sum(own_words(one) == "how are you" for one in asked) == 1
+    assert sum(user_text(one) == "how are you" for one in asked) == 1
 
 
 async def test_steering_reaches_the_run_that_goes_on(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tui_agent.models.scenario_matching import (
     fragments,
     from_messages,
     from_wire,
-    own_words,
+    user_text,
 )
 from tui_agent.models.scenarios import ScenarioError, convert_scenarios, load_scenarios, parse_scenarios
 
@@ -88,13 +88,13 @@ def test_results_inside_program_messages_count_one_each():
 
 
 def test_users_words_are_found_beside_the_programs_in_one_message():
-    assert own_words(program_text("context", "x") + "\n\nfix it") == "fix it"
-    assert own_words("fix it\n\n" + program_text("context", "chat")) == "fix it"
-    assert own_words(control_packet(note="n")) == ""
-    assert own_words(control_packet(note="n", inside=True)) == ""
-    assert own_words(control_packet(note="n", inside=True) + "\n\nfix it") == "fix it"
-    assert own_words("fix it\n\n" + control_packet(note="n")) == "fix it"
-    assert own_words("what is <agent_control>?") == "what is <agent_control>?"
+    assert user_text(program_text("context", "x") + "\n\nfix it") == "fix it"
+    assert user_text("fix it\n\n" + program_text("context", "chat")) == "fix it"
+    assert user_text(control_packet(note="n")) == ""
+    assert user_text(control_packet(note="n", inside=True)) == ""
+    assert user_text(control_packet(note="n", inside=True) + "\n\nfix it") == "fix it"
+    assert user_text("fix it\n\n" + control_packet(note="n")) == "fix it"
+    assert user_text("what is <agent_control>?") == "what is <agent_control>?"
 
 
 def test_our_messages_and_the_wire_choose_the_same():

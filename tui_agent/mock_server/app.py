@@ -431,10 +431,10 @@ class MockServer:
             created=int(time.time()),
             model=model.name,
             choice=choice,
-            prompt_tokens=replies.prompt_tokens(payload, choice),
             payload=payload,
+            usage=replies.reply_usage(payload, choice),
         )
-        fault = response.fault or self._faults.next_fault(choice.scenario, choice.index, step.fault)
+        fault = response.fault or self._faults.next_fault(choice)
         pace = self.pace if step.pace is None else step.pace
         await sender.model_reply(reply, fault, pace)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from tui_agent.mock_server.http import HttpConnection
+from tui_agent.models.scenario_matching import FaultCounter, ScriptedReply
 from tui_agent.models.scenarios import SimulatedFault
 
 DRIP_SECONDS = 0.05
@@ -31,9 +32,9 @@ class FaultSyntaxError(ValueError):
 
 def parse_fault(spec: str) -> SimulatedFault:
     """Read `KIND[:field=value,…]`, such as `drop:after=200,times=1`. Raises FaultSyntaxError."""
-    kind, _, rest = spec.partition(":")
+    kind, _, settings = spec.partition(":")
     fields: dict[str, Any] = {"kind": kind}
-    for pair in filter(None, rest.split(",")):
+    for pair in filter(None, settings.split(",")):
         name, equals, value = pair.partition("=")
         if not equals:
             raise FaultSyntaxError(f"`{spec}`: `{pair}` is not of the form field=value")
@@ -48,29 +49,23 @@ class FaultPlan:
     """Assigns faults to requests: first the server's in order, then those of the scenarios."""
 
     def __init__(self, faults: Iterable[SimulatedFault] = ()) -> None:
-        self._queue: list[tuple[SimulatedFault, int | None]] = []
-        self._counts: dict[tuple[str, int], int] = {}
-        """Scenario and step → how often its fault was used."""
-        for fault in faults:
-            self.add(fault)
+        self._queue = list(faults)
+        self._scenario_faults = FaultCounter()
 
     def add(self, fault: SimulatedFault) -> None:
         """Queue a fault for the next `times` requests."""
-        self._queue.append((fault, fault.times))
+        self._queue.append(fault)
 
-    def next_fault(self, scenario: str, index: int, step_fault: SimulatedFault | None) -> SimulatedFault | None:
-        """The fault of the next request, which is answered by a step with `step_fault`."""
-        if self._queue:
-            fault, remaining = self._queue[0]
-            if remaining == 1:
-                del self._queue[0]
-            elif remaining is not None:
-                self._queue[0] = (fault, remaining - 1)
-            return None if fault.kind == "none" else fault
-        if step_fault is None or step_fault.kind == "none":
-            return None
-        count = self._counts[scenario, index] = self._counts.get((scenario, index), 0) + 1
-        return step_fault if step_fault.times is None or count <= step_fault.times else None
+    def next_fault(self, choice: ScriptedReply) -> SimulatedFault | None:
+        """Return the fault of the next request, which is answered with `choice`."""
+        if not self._queue:
+            return self._scenario_faults.next_fault(choice)
+        fault = self._queue[0]
+        if fault.times == 1:
+            del self._queue[0]
+        elif fault.times is not None:
+            self._queue[0] = msgspec.structs.replace(fault, times=fault.times - 1)
+        return None if fault.kind == "none" else fault
 
 
 def status_reply(

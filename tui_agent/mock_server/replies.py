@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from tui_agent.models.scenario_matching import ScriptedReply, estimate_tokens, finish_reason, fragments
+from tui_agent.common.domain import Usage
+from tui_agent.models.scenario_matching import ScriptedReply, fragments
 from tui_agent.models.scenarios import Scenarios, SimulatedFault
 
 CONTEXT_LENGTH = 32_768
@@ -39,8 +40,8 @@ class MockReply(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch."""
     model: str
     choice: ScriptedReply
-    prompt_tokens: int
     payload: dict[str, Any]
+    usage: Usage
 
     @property
     def content(self) -> str:
@@ -53,23 +54,12 @@ class MockReply(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.payload.get("think") is False else self.choice.step.response.thinking or ""
 
     @property
-    def reason(self) -> str:
-        """The finish reason: `stop`, `tool_calls`, or the scenario's."""
-        return finish_reason(self.choice)
+    def prompt_tokens(self) -> int:
+        return self.usage.prompt_tokens or 0
 
     @property
     def completion_tokens(self) -> int:
-        """The scenario's count, or an estimate."""
-        usage = self.choice.step.response.usage
-        if usage is not None and usage.completion_tokens is not None:
-            return usage.completion_tokens
-        return estimate_tokens(self.thinking + self.content + "".join(call.raw for call in self.choice.calls))
-
-    @property
-    def cached_tokens(self) -> int | None:
-        """The scenario's count, or None."""
-        usage = self.choice.step.response.usage
-        return usage.cached_tokens if usage is not None else None
+        return self.usage.completion_tokens or 0
 
 
 class ResponderReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,12 +83,10 @@ class Responder(Protocol):
         ...
 
 
-def prompt_tokens(payload: Mapping[str, Any], choice: ScriptedReply) -> int:
-    """The scenario's count, or an estimate from messages and tools."""
-    usage = choice.step.response.usage
-    if usage is not None and usage.prompt_tokens is not None:
-        return usage.prompt_tokens
-    return estimate_tokens(json.dumps([payload.get("messages"), payload.get("tools") or []], ensure_ascii=False))
+def reply_usage(payload: Mapping[str, Any], choice: ScriptedReply) -> Usage:
+    """Return the scenario's token counts, or estimates from messages, tools and the reply."""
+    prompt = json.dumps([payload.get("messages"), payload.get("tools") or []], ensure_ascii=False)
+    return choice.usage(prompt, think=payload.get("think") is not False)
 
 
 def truncated(reply: MockReply, window: int | None) -> tuple[MockReply, bool]:
@@ -106,10 +94,10 @@ def truncated(reply: MockReply, window: int | None) -> tuple[MockReply, bool]:
 
     `window` defaults to the request's `num_ctx`.
     """
-    kept = (window or requested_window(reply.payload) or CONTEXT_LENGTH) // 2 + 2
-    if reply.prompt_tokens <= kept:
+    limit = (window or requested_window(reply.payload) or CONTEXT_LENGTH) // 2 + 2
+    if reply.prompt_tokens <= limit:
         return reply, False
-    return msgspec.structs.replace(reply, prompt_tokens=kept), True
+    return msgspec.structs.replace(reply, usage=msgspec.structs.replace(reply.usage, prompt_tokens=limit)), True
 
 
 def requested_window(payload: Mapping[str, Any]) -> int | None:
@@ -270,7 +258,7 @@ def _calls(reply: MockReply) -> list[dict[str, Any]]:
 
 
 def _closing(reply: MockReply) -> dict[str, Any]:
-    reason = "stop" if reply.reason == "tool_calls" else reply.reason
+    reason = "stop" if reply.choice.finish_reason == "tool_calls" else reply.choice.finish_reason
     generating, reading = reply.completion_tokens * _TOKEN_NS, reply.prompt_tokens * _TOKEN_NS // 40
     counts: dict[str, Any] = {
         "total_duration": generating + reading + 1_000_000,
@@ -280,8 +268,8 @@ def _closing(reply: MockReply) -> dict[str, Any]:
         "eval_count": reply.completion_tokens,
         "eval_duration": generating,
     }
-    if reply.cached_tokens is not None:
-        counts["prompt_eval_cached_count"] = reply.cached_tokens
+    if reply.usage.cached_tokens is not None:
+        counts["prompt_eval_cached_count"] = reply.usage.cached_tokens
     return {"done": True} | ({"done_reason": reason} if reason else {}) | counts
 
 
@@ -307,7 +295,7 @@ def _openai_body(reply: MockReply) -> dict[str, Any]:
         "object": "chat.completion",
         "created": reply.created,
         "model": reply.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reply.reason or None}],
+        "choices": [{"index": 0, "message": message, "finish_reason": reply.choice.finish_reason or None}],
         "usage": _usage(reply),
     }
 
@@ -331,8 +319,8 @@ def _openai_frames(reply: MockReply) -> Iterator[StreamFrame]:
         yield StreamFrame(chunk({"tool_calls": [start | {"function": {"name": call.name, "arguments": ""}}]}))
         for fragment in fragments(call.raw):
             yield StreamFrame(chunk({"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}))
-    if reply.reason:
-        yield StreamFrame(chunk({}, reply.reason), "end")
+    if reply.choice.finish_reason:
+        yield StreamFrame(chunk({}, reply.choice.finish_reason), "end")
     if with_usage:
         yield StreamFrame(_event(_chunk(reply, []) | {"usage": _usage(reply)}), "end")
     yield StreamFrame(b"data: [DONE]\n\n", "end")
@@ -369,14 +357,13 @@ def _chunk(reply: MockReply, choices: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _usage(reply: MockReply) -> dict[str, Any]:
-    usage: dict[str, Any] = {
+    cached = reply.usage.cached_tokens
+    return {
         "prompt_tokens": reply.prompt_tokens,
         "completion_tokens": reply.completion_tokens,
         "total_tokens": reply.prompt_tokens + reply.completion_tokens,
+        **({} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}),
     }
-    if reply.cached_tokens is not None:
-        usage["prompt_tokens_details"] = {"cached_tokens": reply.cached_tokens}
-    return usage
 
 
 class WireFormat(NamedTuple):

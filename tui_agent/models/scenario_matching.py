@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -17,9 +18,10 @@ from tui_agent.common.domain import (
     ProgramMessage,
     SystemMessage,
     ToolMessage,
+    Usage,
     UserMessage,
 )
-from tui_agent.models.scenarios import Scenario, Scenarios, ScenarioStep
+from tui_agent.models.scenarios import Scenario, Scenarios, ScenarioStep, SimulatedFault, UsagePart
 
 # --- the conversation -----------------------------------------------------------------------
 
@@ -70,8 +72,8 @@ _TASK = f"{PROGRAM_MARK}task>"
 _RESULT = re.compile(r'\{\s*"tool_result"|^<tool_result>', re.MULTILINE)
 
 
-def own_words(text: str) -> str:
-    """Return the user's own words in a message with the user's role; empty if the program wrote all of it.
+def user_text(text: str) -> str:
+    """Return what the user wrote in a message with the user's role; empty if the program wrote all of it.
 
     Clients join consecutive messages for servers that reject two in a row, so the program's blocks are removed. A
     control packet that is only JSON extends to the end of its message, since its directive follows (W15).
@@ -93,17 +95,17 @@ def _keep_json_packet(block: re.Match[str]) -> str:
 
 
 def _user_messages(text: str) -> Iterator[ScriptMessage]:
-    user_text = own_words(text)
-    if user_text == text:
+    by_user = user_text(text)
+    if by_user == text:
         yield ScriptMessage(role="user", text=text)
         return
     latest = _OUTCOME.split(text)[-1]
-    if len(latest) < len(text) and own_words(latest).strip():
+    if len(latest) < len(text) and user_text(latest).strip():
         yield from _user_messages(text[: -len(latest)])
         yield from _user_messages(latest.strip())
         return
-    if user_text:
-        yield ScriptMessage(role="user", text=user_text)
+    if by_user:
+        yield ScriptMessage(role="user", text=by_user)
     yield ScriptMessage(role="program", text=text, results=len(_RESULT.findall(text)))
 
 
@@ -179,6 +181,41 @@ class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True):
     step: ScenarioStep
     calls: tuple[ScriptedCall, ...] = ()
 
+    @property
+    def finish_reason(self) -> str:
+        """The response's own reason, or what follows from its calls."""
+        reason = self.step.response.finish_reason
+        return reason if reason is not None else ("tool_calls" if self.calls else "stop")
+
+    def usage(self, prompt: str, *, think: bool) -> Usage:
+        """Return the token counts of the response, or estimates where it has none."""
+        response, counts = self.step.response, self.step.response.usage or UsagePart()
+        reasoning = response.thinking if think else None
+        output = (reasoning or "") + (response.content or "") + "".join(call.raw for call in self.calls)
+        prompt_tokens, completion_tokens = counts.prompt_tokens, counts.completion_tokens
+        return Usage(
+            prompt_tokens=_estimate_tokens(prompt) if prompt_tokens is None else prompt_tokens,
+            completion_tokens=_estimate_tokens(output) if completion_tokens is None else completion_tokens,
+            cached_tokens=counts.cached_tokens,
+        )
+
+
+class FaultCounter:
+    """Counts how often the faults of scenario steps occurred."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, int]] = Counter()
+        """Scenario and step → number of occurrences."""
+
+    def next_fault(self, choice: ScriptedReply) -> SimulatedFault | None:
+        """Return the fault of a reply, unless it occurred often enough."""
+        fault = choice.step.fault
+        if fault is None or fault.kind == "none":
+            return None
+        key = (choice.scenario, choice.index)
+        self._counts[key] += 1
+        return fault if fault.times is None or self._counts[key] <= fault.times else None
+
 
 def choose_reply(scenarios: Scenarios, conversation: ScriptConversation) -> ScriptedReply:
     """Choose the reply to `conversation`; it depends on nothing else (M4).
@@ -186,17 +223,17 @@ def choose_reply(scenarios: Scenarios, conversation: ScriptConversation) -> Scri
     The trigger is looked for in the user's last message. The step is the number of tool results since then, at most the
     last one. A task beside the conversation (`<agent_task>`) gets the first step.
     """
-    user_text, results, latest, results_in_step = "", 0, "", None
+    trigger_text, results, latest, results_in_step = "", 0, "", None
     for message in reversed(conversation.messages):
         if message.role == "user":
-            user_text = message.text
+            trigger_text = message.text
             break
         if message.results and not results:
             latest = message.text
         if results_in_step is None and _STEP in message.text and message.role == "program":
             results_in_step = results + len(_RESULT.findall(message.text.rpartition(_STEP)[2]))
         results += message.results
-    scenario = matching_scenario(scenarios, user_text, conversation)
+    scenario = matching_scenario(scenarios, trigger_text, conversation)
     if scenario is None:
         return _build_reply("", 0, ScenarioStep(response=scenarios.default_response), conversation)
     if conversation.task:
@@ -299,12 +336,5 @@ def fragments(text: str) -> list[str]:
     return _FRAGMENT.findall(text)
 
 
-def estimate_tokens(text: str) -> int:
-    """Return a plausible number of tokens: a quarter of the characters, at least 1."""
+def _estimate_tokens(text: str) -> int:
     return max(1, len(text) // 4)
-
-
-def finish_reason(choice: ScriptedReply) -> str:
-    """Return the finish reason: the response's own, or what follows from its calls."""
-    reason = choice.step.response.finish_reason
-    return reason if reason is not None else ("tool_calls" if choice.calls else "stop")

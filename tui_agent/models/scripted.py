@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from tui_agent.common.domain import Fault, ModelInfo, Usage
+from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.models.base import (
     CallProgress,
     CallReady,
@@ -22,14 +22,7 @@ from tui_agent.models.base import (
     UsageReport,
 )
 from tui_agent.models.decoding import build_call
-from tui_agent.models.scenario_matching import (
-    ScriptedReply,
-    choose_reply,
-    estimate_tokens,
-    finish_reason,
-    fragments,
-    from_messages,
-)
+from tui_agent.models.scenario_matching import FaultCounter, ScriptedReply, choose_reply, fragments, from_messages
 from tui_agent.models.scenarios import Scenarios, SimulatedFault
 from tui_agent.models.scenarios import load_scenarios as load_scenarios
 
@@ -56,14 +49,14 @@ class ScriptedModel:
     def __init__(self, scenarios: Scenarios, *, pace: float = PACE) -> None:
         self._scenarios = scenarios
         self._pace = pace
-        self._fault_counts: dict[tuple[str, int], int] = {}
+        self._faults = FaultCounter()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
         """See Model. Stream the scenarios' reply to this conversation."""
         conversation = from_messages(request.messages, request.model, bool(request.tools))
         choice = choose_reply(self._scenarios, conversation)
         yield Phase(phase="reading")
-        fault = self._fault(choice)
+        fault = self._faults.next_fault(choice)
         await asyncio.sleep(choice.step.delay + ((fault.seconds or 0) if fault and fault.kind == "delay" else 0))
         disruption = fault if fault is not None and fault.kind not in ("delay", "drip") else None
         sent_bytes = 0
@@ -79,14 +72,6 @@ class ScriptedModel:
         if disruption.kind == "stall":
             await asyncio.sleep(FOREVER if disruption.seconds is None else disruption.seconds)
         yield Failed(fault=_failure(disruption, nothing_sent=not sent_bytes))
-
-    def _fault(self, choice: ScriptedReply) -> SimulatedFault | None:
-        fault = choice.step.fault
-        if fault is None or fault.kind == "none":
-            return None
-        key = (choice.scenario, choice.index)
-        count = self._fault_counts[key] = self._fault_counts.get(key, 0) + 1
-        return fault if fault.times is None or count <= fault.times else None
 
     async def _reply_parts(self, choice: ScriptedReply, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
         step, response = choice.step, choice.step.response
@@ -106,8 +91,10 @@ class ScriptedModel:
                 arguments[name] = value
                 yield CallProgress(name=call.name, arguments=dict(arguments))
             yield CallReady(call=call)
-        yield UsageReport(usage=_usage(choice, request))
-        yield Stop(reason=finish_reason(choice))
+        prompt = [message.text for message in request.messages]
+        prompt += [tool.description + json.dumps(tool.parameters) for tool in request.tools]
+        yield UsageReport(usage=choice.usage("".join(prompt), think=request.think is not False))
+        yield Stop(reason=choice.finish_reason)
 
     async def describe(self, model: str) -> ModelInfo:
         """See Model. It has tools, reasoning and a window of 32k."""
@@ -124,22 +111,6 @@ class ScriptedModel:
 
     async def aclose(self) -> None:
         """See Model."""
-
-
-def _usage(choice: ScriptedReply, request: ModelRequest) -> Usage:
-    response = choice.step.response
-    usage = response.usage
-    prompt = "".join(message.text for message in request.messages)
-    prompt += "".join(tool.description + json.dumps(tool.parameters) for tool in request.tools)
-    output = (response.thinking or "") + (response.content or "") + "".join(call.raw for call in choice.calls)
-    estimate = Usage(prompt_tokens=estimate_tokens(prompt), completion_tokens=estimate_tokens(output))
-    if usage is None:
-        return estimate
-    return Usage(
-        prompt_tokens=estimate.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
-        completion_tokens=estimate.completion_tokens if usage.completion_tokens is None else usage.completion_tokens,
-        cached_tokens=usage.cached_tokens,
-    )
 
 
 def _is_due(fault: SimulatedFault, part: ReplyPart, size: int) -> bool:
