@@ -11,7 +11,7 @@ from tui_agent.mentions.syntax import format_mention, mentions
 
 def read(text: str) -> list[tuple[str, int | None, int | None]]:
     """The shortest reading of each mention: what is meant where no longer name exists."""
-    return [(one.places[-1].path, one.places[-1].first, one.places[-1].last) for one in mentions(text)]
+    return [(one.targets[-1].path, one.targets[-1].first, one.targets[-1].last) for one in mentions(text)]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_mentions_are_told_from_other_signs(text: str, found: list[tuple[str, in
 )  # fmt: skip
 def test_lines_are_read(text: str, lines: tuple[int, int]) -> None:
     (mention,) = mentions(text)
-    assert mention.places[0].path == "a.py"
-    assert (mention.places[0].first, mention.places[0].last) == lines
-    assert mention.places[-1].path == text[1:]  # a file may be called so
+    assert mention.targets[0].path == "a.py"
+    assert (mention.targets[0].first, mention.targets[0].last) == lines
+    assert mention.targets[-1].path == text[1:]  # a file may be called so
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_is_written_is_read_again(path: str, lines: tuple[int, int] | None)
     first, last = (None, None) if lines is None else (lines[0], lines[0] + lines[1])
     for text in (format_mention(path, first, last), f"see {format_mention(path, first, last)} there"):
         (mention,) = mentions(text)
-        place = mention.places[0]
+        place = mention.targets[0]
         assert (place.path, place.first, place.last) == (path, first, last)
         assert text[mention.start :].startswith(place.text)
 
@@ -90,7 +90,7 @@ def test_what_is_written_is_read_again(path: str, lines: tuple[int, int] | None)
 @given(st.text(alphabet="@ab./:L1-\"\\ \n`~'(),é", max_size=60))
 def test_every_reading_is_part_of_the_text(text: str) -> None:
     for mention in mentions(text):
-        assert mention.places
-        for place in mention.places:
+        assert mention.targets
+        for place in mention.targets:
             assert text[mention.start :].startswith(place.text)
             assert place.path

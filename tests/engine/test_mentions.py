@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.mentions.search import CHUNK_NAMES, Builder, Index, Listing, MentionMatches, Mentions, SearchStopped
+from tui_agent.mentions.search import CHUNK_NAMES, Index, IndexBuilder, Listing, MentionMatches, Mentions, SearchStopped
 from tui_agent.mentions.syntax import format_mention, mentions
 from tui_agent.safety.roots import Roots
 
@@ -29,7 +29,7 @@ FILES = (
 
 
 def index(names: Iterable[str]) -> Index:
-    builder = Builder(threading.Event())
+    builder = IndexBuilder(threading.Event())
     builder.add(names)
     return builder.index()
 
@@ -63,7 +63,7 @@ def test_names_that_cannot_be_typed_are_left_out_and_others_can_be_mentioned() -
     assert sorted(found((*odd, *good), "a")) == sorted(one for one in good if "a" in one)
     for name in found((*odd, *good), ""):
         (read,) = mentions(f"see {format_mention(name)} there")
-        assert read.places[0].path == name
+        assert read.targets[0].path == name
 
 
 @settings(max_examples=100, deadline=None)

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ MAX_NAMES = 500_000
 CHUNK_NAMES = 512
 """Names searched at a time."""
 SUFFICIENT = 300
-"""Matches after which worse kinds of match are not searched."""
+"""Number of matches from which worse kinds of match are not searched."""
 MAX_MATCHES = 1_500
 """Maximum matches of one kind that are ranked."""
 MAX_RESULTS = 100
@@ -59,14 +60,14 @@ class SearchStopped(Exception):
 
 
 class TimeSlice:
-    """Pauses a computing thread regularly, so that the event loop can run. Raises SearchStopped once `stop` is set."""
+    """Pauses a computing thread regularly to let the event loop run. Raises SearchStopped once `stop` is set."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
         self._since = time.perf_counter()
 
     def check(self) -> None:
-        """Call it about every tenth of a millisecond of work."""
+        """Pause if it is time; to be called about every tenth of a millisecond of work."""
         if self._stop.is_set():
             raise SearchStopped
         if time.perf_counter() - self._since > TIME_SLICE:
@@ -102,20 +103,19 @@ class Index:
         `on_partial` receives intermediate results of a long search. Raises SearchStopped.
         """
         time_slice = TimeSlice(stop)
-        wanted = query.lower().removeprefix("./")
-        if wanted.startswith(("/", "~", "../")):
+        needle = query.lower().removeprefix("./")
+        if needle.startswith(("/", "~", "../")):
             return []  # outside the workspace
-        latest = {name: place for place, name in enumerate(recent)}
-        if not wanted:
+        if not needle:
             first = [name for chunk in self._chunks[:1] for name in chunk.names.split("\n")]
             return list(dict.fromkeys((*recent, *first)))[:MAX_RESULTS]
-        score_of = _Score(query, latest)
-        scores = {name: score_of(name) for name in recent if _has_letters(wanted, name.lower())}
+        score = partial(_score, query, needle, {name: rank for rank, name in enumerate(recent)})
+        scores = {name: score(name) for name in recent if _has_letters(needle, name.lower())}
         reported = time.perf_counter()
-        for pattern, needed in _patterns(wanted):
+        for pattern, required in _patterns(needle):
             limit = len(scores) + MAX_MATCHES
-            for names in self._matches(pattern, needed, time_slice):
-                scores |= {name: score_of(name) for name in names if name not in scores}
+            for names in self._matches(pattern, required, time_slice):
+                scores |= {name: score(name) for name in names if name not in scores}
                 if len(scores) >= limit:
                     break
                 if time.perf_counter() - reported > PARTIAL_INTERVAL:
@@ -125,160 +125,142 @@ class Index:
                 break
         return _best(scores)
 
-    def _matches(self, pattern: re.Pattern[str], needed: str, time_slice: TimeSlice) -> Iterator[list[str]]:
-        """Yield the matches of each chunk that has any; every match contains `needed`."""
+    def _matches(self, pattern: re.Pattern[str], required: str, time_slice: TimeSlice) -> Iterator[list[str]]:
+        """Yield the matching names of each chunk that has any; every match contains `required`."""
         for chunk in self._chunks:
             time_slice.check()
-            if needed not in chunk.lower:
+            starts = [match.start() for match in pattern.finditer(chunk.lower)] if required in chunk.lower else []
+            if not starts:
                 continue
-            hits = pattern.finditer(chunk.lower)
-            if (hit := next(hits, None)) is None:
-                continue
-            names, matches, at, number = chunk.names.split("\n"), [], 0, 0
-            while hit is not None:
-                # A hit may begin with the line feed before its name.
-                number += chunk.lower.count("\n", at, hit.start() + 1)
-                at = hit.start() + 1
+            names, matches, position, number = chunk.names.split("\n"), [], 0, 0
+            for start in starts:
+                # A match may begin with the line feed before its name.
+                number += chunk.lower.count("\n", position, start + 1)
+                position = start + 1
                 matches.append(names[number - 1])
-                hit = next(hits, None)
             yield matches
 
 
-def _patterns(wanted: str) -> Iterator[tuple[re.Pattern[str], str]]:
+def _patterns(needle: str) -> Iterator[tuple[re.Pattern[str], str]]:
     """Yield (pattern, required text) from the best kind of match to the worst.
 
     At the start of the last component, within it, anywhere, scattered letters. None of the patterns backtracks, so all
     queries have about the same cost.
     """
-    text = re.escape(wanted)
-    yield re.compile(f"/{text}[^/\n]*+/?(?=\n)"), f"/{wanted}"
-    yield re.compile(f"{text}[^/\n]*+/?(?=\n)"), wanted
-    yield re.compile(text), wanted
-    if len(wanted) > 1:
-        scattered = "".join(f"[^{re.escape(letter)}\n]*+{re.escape(letter)}" for letter in wanted)
-        yield re.compile(f"\n{scattered}"), wanted[-1]
+    text = re.escape(needle)
+    yield re.compile(f"/{text}[^/\n]*+/?(?=\n)"), f"/{needle}"
+    yield re.compile(f"{text}[^/\n]*+/?(?=\n)"), needle
+    yield re.compile(text), needle
+    if len(needle) > 1:
+        scattered = "".join(f"[^{re.escape(letter)}\n]*+{re.escape(letter)}" for letter in needle)
+        yield re.compile(f"\n{scattered}"), needle[-1]
 
 
-def _has_letters(wanted: str, lower: str) -> bool:
+def _has_letters(needle: str, lower: str) -> bool:
     letters = iter(lower)
-    return all(letter in letters for letter in wanted)
+    return all(letter in letters for letter in needle)
 
 
 def _best(scores: dict[str, float]) -> list[str]:
     return sorted(scores, key=lambda name: (-scores[name], name))[:MAX_RESULTS]
 
 
-class _Score:
-    """Scores how well a name matches a query; higher is better."""
-
-    def __init__(self, query: str, latest: dict[str, int]) -> None:
-        self._query = query
-        self._wanted = query.lower().removeprefix("./")
-        self._latest = latest
-
-    def __call__(self, name: str) -> float:
-        lower, wanted = name.lower(), self._wanted
-        shape = name if len(name) == len(lower) else lower
-        bare = lower[:-1] if lower.endswith("/") else lower
-        base = bare.rfind("/") + 1
-        if lower == wanted:
-            score = 3_000.0
-        elif lower.startswith(wanted) and "/" in wanted:
-            score = 1_500.0
-        elif (place := bare.find(wanted, base)) >= 0:
-            score = 600.0 + (400 if place == base else 200 if _is_word_start(shape, place) else 0)
-            score += 200 if PurePosixPath(bare[base:]).stem == wanted or bare[base:] == wanted else 0
-        elif (place := lower.find(wanted)) >= 0:
-            score = 300.0 + (100 if _is_word_start(shape, place) else 0)
-        else:
-            score = _score_scattered(shape, lower, wanted, base)
-        score += 20 if self._query in name else 0
-        place = self._latest.get(name, -1)
-        score += 250 - min(place, 50) if place >= 0 else 0
-        return score - len(name) / 4 - 4 * name.count("/")
+def _score(query: str, needle: str, ranks: dict[str, int], name: str) -> float:
+    """Score how well a name matches a query; higher is better. `ranks`: recent names, the latest has rank 0."""
+    lower = name.lower()
+    cased = name if len(name) == len(lower) else lower
+    stripped = lower.removesuffix("/")
+    base = stripped.rfind("/") + 1
+    if lower == needle:
+        score = 3_000.0
+    elif lower.startswith(needle) and "/" in needle:
+        score = 1_500.0
+    elif (start := stripped.find(needle, base)) >= 0:
+        score = 600.0 + (400 if start == base else 200 if _is_word_start(cased, start) else 0)
+        score += 200 if needle in (PurePosixPath(stripped[base:]).stem, stripped[base:]) else 0
+    elif (start := lower.find(needle)) >= 0:
+        score = 300.0 + (100 if _is_word_start(cased, start) else 0)
+    else:
+        score = _score_scattered(cased, lower, needle, base)
+    score += 20 if query in name else 0
+    score += 250 - min(ranks[name], 50) if name in ranks else 0
+    return score - len(name) / 4 - 4 * name.count("/")
 
 
-def _is_word_start(name: str, place: int) -> bool:
-    """Return True if a word begins at this index."""
-    if place == 0 or name[place - 1] in _SEPARATORS:
+def _is_word_start(name: str, index: int) -> bool:
+    if index == 0 or name[index - 1] in _SEPARATORS:
         return True
-    return name[place : place + 1].isupper() and not name[place - 1].isupper()
+    return name[index : index + 1].isupper() and not name[index - 1].isupper()
 
 
-def _score_scattered(name: str, lower: str, wanted: str, base: int) -> float:
+def _score_scattered(name: str, lower: str, needle: str, base: int) -> float:
     """Score scattered letters: better in the last component, at word starts, and side by side."""
     for start in (base, 0):
-        score, at, before = (150.0 if start else 0.0), start, -2
-        for letter in wanted:
-            place = lower.find(letter, at)
-            if place < 0:
+        score, position, previous = (150.0 if start else 0.0), start, -2
+        for number, letter in enumerate(needle, 1):
+            index = lower.find(letter, position)
+            if index < 0:
                 break
-            if place != before + 1 and not _is_word_start(name, place):
-                later = place
+            if index != previous + 1 and not _is_word_start(name, index):
+                later = index
                 while later >= 0 and not _is_word_start(name, later):  # prefer the start of a word
                     later = lower.find(letter, later + 1)
-                if later >= 0 and _has_letters(wanted[wanted.index(letter) + 1 :], lower[later + 1 :]):
-                    place = later
-            score += 30 if _is_word_start(name, place) else 0
-            score += 15 if place == before + 1 else 0
-            before, at = place, place + 1
+                if later >= 0 and _has_letters(needle[number:], lower[later + 1 :]):
+                    index = later
+            score += 30 if _is_word_start(name, index) else 0
+            score += 15 if index == previous + 1 else 0
+            previous, position = index, index + 1
         else:
             return score
     return 0.0
 
 
-class Builder:
+class IndexBuilder:
     """Builds an index of file names and their folders."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._time_slice = TimeSlice(stop)
-        self._kinds: dict[tuple[int, int], list[str]] = {}
+        self._groups: dict[tuple[int, int], list[str]] = {}
         """(Depth, length class) → names."""
         self._folders: set[str] = set()
         self.count = 0
 
     @property
-    def full(self) -> bool:
-        """True if the index has its maximum size."""
+    def is_full(self) -> bool:
+        """Whether the index has its maximum size."""
         return self.count >= MAX_NAMES
 
     def add(self, names: Iterable[str]) -> None:
         """Add files, relative to the workspace. Raises SearchStopped."""
-        kinds, folders = self._kinds, self._folders
         for number, name in enumerate(names):
             if not number % 64:
                 self._time_slice.check()
-            if self.full:
+            if self.is_full:
                 return
             if UNWRITABLE.search(name) is not None:
                 continue
-            depth = name.count("/")
-            kinds.setdefault((depth, len(name) // 4), []).append(name)
+            self._groups.setdefault((name.count("/"), len(name) // 4), []).append(name)
             self.count += 1
             folder = name[: name.rfind("/") + 1]
-            while folder and folder not in folders:
-                folders.add(folder)
-                depth = folder.count("/") - 1
-                kinds.setdefault((depth, len(folder) // 4), []).append(folder)
-                self.count += 1
+            while folder and folder not in self._folders:
+                self.add_folder(folder)
                 folder = folder[: folder.rfind("/", 0, -1) + 1]
 
     def add_folder(self, name: str) -> None:
-        """Add a folder with its slash, even if it is empty."""
+        """Add a folder, whose name ends in a slash, even if it is empty."""
         if name not in self._folders:
             self._folders.add(name)
-            self._kinds.setdefault((0, len(name) // 4), []).append(name)
+            self._groups.setdefault((name.count("/") - 1, len(name) // 4), []).append(name)
             self.count += 1
 
     def index(self) -> Index:
         """Return an index of all names added so far. Raises SearchStopped."""
         chunks: list[_Chunk] = []
         pending: list[str] = []
-        for kind in sorted(self._kinds):
+        for group in sorted(self._groups):
             self._time_slice.check()
-            names = self._kinds[kind]
-            names.sort()
-            pending += names
+            self._groups[group].sort()
+            pending += self._groups[group]
             while len(pending) >= CHUNK_NAMES:
                 self._time_slice.check()
                 chunks.append(_Chunk(pending[:CHUNK_NAMES]))
@@ -339,9 +321,9 @@ class Listing:
         timer.start()
         try:
             assert child.stdout is not None
-            rest = b""
+            remainder = b""
             while data := os.read(child.stdout.fileno(), 1 << 15):
-                *complete, rest = (rest + data).split(b"\0")
+                *complete, remainder = (remainder + data).split(b"\0")
                 if complete:
                     yield [name.decode("utf-8", "surrogateescape").removeprefix("./") for name in complete]
         finally:
@@ -375,7 +357,7 @@ def print_files() -> int:
     root = Path(sys.argv[1])
     out = sys.stdout.buffer
     try:
-        for name in files(root):
+        for name in list_files(root):
             out.write(os.fsencode(name) + b"\0")
         out.flush()
     except BrokenPipeError:
@@ -383,7 +365,7 @@ def print_files() -> int:
     return 0
 
 
-def files(root: Path) -> Iterator[str]:
+def list_files(root: Path) -> Iterator[str]:
     """Yield the files below `root`, breadth first, without links and unreadable folders."""
     queue = deque([("", GitIgnore.at(root, root), 0)])
     while queue:
@@ -413,7 +395,7 @@ MAX_AGE = 10.0
 FIRST_INDEX = 2_000
 """Names after which a first index becomes searchable; then at four times as many, and so on."""
 MAX_USED = 50
-"""Used names that are remembered."""
+"""Maximum number of chosen names that rank higher."""
 
 
 class MentionMatches(msgspec.Struct, frozen=True, kw_only=True):
@@ -544,22 +526,22 @@ class Mentions:
 
     def _list_files(self, listing: Listing, on_partial: Callable[[Index], object]) -> Index | None:
         """List the files of all roots. Blocks."""
-        builder, due = Builder(self._stop), FIRST_INDEX
-        several = len(self._roots.folders) > 1
+        builder, due = IndexBuilder(self._stop), FIRST_INDEX
+        has_several_roots = len(self._roots.folders) > 1
         try:
             for name, folder in zip(self._roots.names, self._roots.folders, strict=True):
-                prefix = f"{name}/" if several else ""
-                if several:
+                prefix = f"{name}/" if has_several_roots else ""
+                if has_several_roots:
                     builder.add_folder(prefix)
                 for names in listing.names(folder):
-                    builder.add([prefix + name for name in names] if several else names)
+                    builder.add([prefix + name for name in names] if has_several_roots else names)
                     if builder.count >= due:
                         due *= 4
                         on_partial(builder.index())
-                    if builder.full:
+                    if builder.is_full:
                         break
             self._note = ""
-            if builder.full:
+            if builder.is_full:
                 self._note = f"only {MAX_NAMES:,} of the files are listed"
             elif listing.timed_out:
                 self._note = "there was no time to list all files"

@@ -14,7 +14,7 @@ from tui_agent.common.domain import Target
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.core.tokens import characters_in_window
 from tui_agent.events import Attachment, ContextAttached, Notice
-from tui_agent.mentions.syntax import LineRange, Mention, mentions
+from tui_agent.mentions.syntax import Mention, MentionTarget, mentions
 from tui_agent.text import clean, mark_invisible
 from tui_agent.tools.base import ToolError, ToolRefused
 from tui_agent.tools.file_access import permit_read
@@ -128,7 +128,7 @@ class Attachments:
 class _ResolvedMention(NamedTuple):
     """A mention and its file or folder; without one, `fault` says why."""
 
-    place: LineRange
+    place: MentionTarget
     target: Target | None
     fault: str = ""
 
@@ -147,7 +147,7 @@ def _resolve(mention: Mention, environment: ToolEnvironment) -> _ResolvedMention
     from tui_agent.safety.roots import PathError
 
     fault = "there is no such file."
-    for place in mention.places:
+    for place in mention.targets:
         try:
             target = environment.roots.resolve(place.path)
         except PathError as error:
@@ -155,7 +155,7 @@ def _resolve(mention: Mention, environment: ToolEnvironment) -> _ResolvedMention
             continue
         if os.path.exists(target.path):
             return _ResolvedMention(place, target)
-    shortest = mention.places[-1]
+    shortest = mention.targets[-1]
     return _ResolvedMention(shortest, None, fault) if mention.certain else None
 
 
@@ -207,7 +207,9 @@ def _read_lines(mention: _ResolvedMention, room: int, stop: threading.Event) -> 
     )
 
 
-def _label(display: str, place: LineRange, first: int, last: int, total: int | None, is_cut: bool) -> tuple[str, str]:
+def _label(
+    display: str, place: MentionTarget, first: int, last: int, total: int | None, is_cut: bool
+) -> tuple[str, str]:
     """Return the label for the model, and the note for the user about missing lines."""
     name = printable_name(display)
     out_of = "" if total is None else f" of {total:,}"
