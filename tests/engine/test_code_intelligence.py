@@ -272,7 +272,7 @@ async def test_after_close_nothing_looks_at_a_file_any_more(workspace: Path, tmp
 def limits(start: float) -> Any:
     from tui_agent.lsp.server import ServerLimits
 
-    return ServerLimits(start=start, request=60.0, backoff=0.0, farewell=0.5)
+    return ServerLimits(start=start, request=60.0, backoff=0.0, shutdown=0.5)
 
 
 # --- a real one ---

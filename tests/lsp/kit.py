@@ -13,7 +13,7 @@ from tui_agent.lsp.pool import ServerPool
 from tui_agent.lsp.server import ServerLimits
 
 SERVER = Path(__file__).resolve().parents[1] / "doubles" / "fake_lsp.py"
-PATIENT = ServerLimits(start=60, request=60, indexing=60, young=0.0, backoff=0.0, farewell=30)
+PATIENT = ServerLimits(start=60, request=60, indexing=60, warmup=0.0, backoff=0.0, shutdown=30)
 """Nothing here ends for a slow machine."""
 
 

@@ -20,7 +20,7 @@ def program(folder: Path, name: str) -> Path:
 
 def test_the_table_is_complete() -> None:
     known = languages({})
-    names = [name for one in known for name in (one.name, *one.also)]
+    names = [name for one in known for name in (one.name, *one.aliases)]
     suffixes = [suffix for one in known for suffix in one.suffixes]
     assert len(names) == len(set(names))
     assert len(suffixes) == len(set(suffixes))

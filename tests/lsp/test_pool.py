@@ -210,7 +210,7 @@ async def test_a_server_that_crashes_is_started_again_and_then_given_up(tmp_path
         assert "ended" in first.reason
         assert "does not work here" in second.reason
         assert third == second
-        assert len(pids(tmp_path)) == PATIENT.starts
+        assert len(pids(tmp_path)) == PATIENT.max_starts
         assert [level for level, _ in setup.said] == ["info", "warning"]
         assert "continuing without it" in setup.said[-1][1]
 
@@ -224,7 +224,7 @@ async def test_a_server_that_crashes_once_is_not_noticed(tmp_path: Path) -> None
 
 
 async def test_restart_is_delayed_after_crashes(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, backoff=3600.0, starts=9)
+    limits = msgspec.structs.replace(PATIENT, backoff=3600.0, max_starts=9)
     async with pool_setup(tmp_path, "crash", limits=limits) as setup:
         path = setup.file("a.py", "x")
         await definition(setup, path)
@@ -263,7 +263,7 @@ async def test_a_server_that_never_answers_the_first_request_is_given_up(tmp_pat
 
 
 async def test_hanging_server_is_restarted(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, request=0.5, silences=2, farewell=0.2)
+    limits = msgspec.structs.replace(PATIENT, request=0.5, max_timeouts=2, shutdown=0.2)
     async with pool_setup(tmp_path, "hang", limits=limits) as setup:
         path = setup.file("a.py", "x")
         # All that it says by itself has come.
@@ -289,7 +289,7 @@ async def test_cancelling_one_caller_does_not_cancel_the_start(tmp_path: Path) -
 
 
 async def test_stubborn_server_and_its_processes_are_killed(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, farewell=0.2)
+    limits = msgspec.structs.replace(PATIENT, shutdown=0.2)
     async with pool_setup(tmp_path, "stubborn", limits=limits) as setup:
         path = setup.file("a.py", "x")
         await definition(setup, path)

@@ -186,7 +186,7 @@ async def test_large_result_does_not_block_the_event_loop(tmp_path: Path) -> Non
 
 
 async def test_simultaneous_timeouts_count_as_one_silence(tmp_path: Path) -> None:
-    async with pool_setup(tmp_path, "hang", limits=with_(request=1.5, silences=2, farewell=0.2)) as setup:
+    async with pool_setup(tmp_path, "hang", limits=with_(request=1.5, max_timeouts=2, shutdown=0.2)) as setup:
         path = setup.file("a.py", "x")
         await found(setup, path)  # all that it says by itself has come
         answers = await asyncio.gather(*(definition(setup, path) for _ in range(4)))
@@ -197,18 +197,18 @@ async def test_simultaneous_timeouts_count_as_one_silence(tmp_path: Path) -> Non
 
 
 async def test_notifications_prevent_a_silence(tmp_path: Path) -> None:
-    async with pool_setup(tmp_path, "chatters", limits=with_(request=3.0, silences=1, farewell=0.2)) as setup:
+    async with pool_setup(tmp_path, "chatters", limits=with_(request=3.0, max_timeouts=1, shutdown=0.2)) as setup:
         path = setup.file("a.py", "x")
         assert "did not answer" in (await definition(setup, path)).reason
         assert setup.pool.running(path) is not None
 
 
 async def test_earlier_starts_are_forgotten_after_a_long_run(tmp_path: Path) -> None:
-    async with pool_setup(tmp_path, "crash", limits=with_(sound=0.0)) as setup:
+    async with pool_setup(tmp_path, "crash", limits=with_(stable_after=0.0)) as setup:
         path = setup.file("a.py", "x")
-        for _ in range(PATIENT.starts):
+        for _ in range(PATIENT.max_starts):
             assert "does not work here" not in (await definition(setup, path)).reason
-        assert len(heard(tmp_path, "start")) > PATIENT.starts
+        assert len(heard(tmp_path, "start")) > PATIENT.max_starts
 
 
 async def test_endless_progress_is_waited_for_once(tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ def _check_language(
         if _is_server(command, install.get("from", {})):
             return "ok", f"{Path(command.program).name}, {command.program}", ""
     configured = config.loaded.settings.language_servers
-    setting = next((name for name in configured if name.lower() in (language.name, *language.also)), "")
+    setting = next((name for name in configured if name.lower() in (language.name, *language.aliases)), "")
     if setting:
         text = f"`{language.servers[0][0]}` of the settings is not on PATH"
         return "warn", text, f"Install it, or fix `language_servers.{setting}`."

@@ -21,9 +21,9 @@ MAX_HEADER = 8 * 1024
 MAX_BODY = 8 << 20
 """Bytes of one message; a larger one is skipped."""
 MAX_NOISE = 1 << 20
-"""Bytes outside of messages that are tolerated."""
+"""Maximum number of bytes outside of messages."""
 MAX_FAULTS = 20
-"""Unreadable messages that are tolerated."""
+"""Maximum number of unreadable messages."""
 
 Message: TypeAlias = dict[str, Any]
 
@@ -57,7 +57,7 @@ class MessageDecoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._skip = self._size = 0
-        """Bytes of a too large message that are still to come, and its size."""
+        """Remaining bytes of a message that is too large, and its size."""
         self._head = self._tail = b""
         """Its start and end."""
         self._noise = self._faults = 0
@@ -103,15 +103,15 @@ class MessageDecoder:
             message = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             self._count_fault()
-            # A length that is too large swallows the beginning of the next message: put that back.
+            # With a wrong length, the body contains the beginning of the next message: put that back.
             is_valid_json = isinstance(error, msgspec.ValidationError)
-            if not is_valid_json and (swallowed := _LENGTH.search(body)) is not None:
-                self._buffer[:0] = body[swallowed.start() :]
+            if not is_valid_json and (next_header := _LENGTH.search(body)) is not None:
+                self._buffer[:0] = body[next_header.start() :]
             return {}
         return message
 
     def _skip_message(self, start: bytes, size: int) -> Message:
-        """Skip a message that is too large; a reply is replaced by an error, so that nobody waits for it."""
+        """Skip a message that is too large; a reply is replaced by an error, which ends its request."""
         self._count_fault()
         self._head, self._tail = start[:ID_RANGE], b""
         self._skip = self._size = size
@@ -123,13 +123,13 @@ class MessageDecoder:
         self._tail = (self._tail + data[-ID_RANGE:])[-ID_RANGE:]
         if self._skip:
             return []
-        found = _ID_FIRST.match(self._head)
-        if found is None and _OUTCOME_FIRST.match(self._head):
-            found = _ID_LAST.search(self._tail)
-        if found is None:
+        match = _ID_FIRST.match(self._head)
+        if match is None and _OUTCOME_FIRST.match(self._head):
+            match = _ID_LAST.search(self._tail)
+        if match is None:
             return []
         error = {"code": -32000, "message": f"the answer has {self._size:,} bytes"}
-        return [{"id": int(found[1]), "error": error}]
+        return [{"id": int(match[1]), "error": error}]
 
     def _drop(self, count: int) -> None:
         del self._buffer[:count]
@@ -144,24 +144,24 @@ class MessageDecoder:
 
 
 def _is_header(data: bytearray) -> bool:
-    """Return whether the data is another header line, which may come before the length."""
+    """Whether the data is another header line, which may precede the length."""
     return data.lower().startswith(b"content-type:") and data.count(b"\n") == 1
 
 
 log = logging.getLogger(__name__)
 
 CONTENT_CHANGED = (-32800, -32801, -32802)
-"""Error codes of a request that the server gave up because something changed: it is sent once more."""
+"""Error codes of a request canceled by the server because something changed; it is sent once more."""
 _METHOD_NOT_FOUND = {"code": -32601, "message": "not supported"}
 _INTERNAL_ERROR = {"code": -32603, "message": "it could not be understood"}
 
 
 class LspError(Exception):
-    """A request that was not answered. The message is a clause for people."""
+    """A failed request. The message is a clause for the user."""
 
 
 class ServerGone(LspError):
-    """The server has ended, or is stopped because of what it sent."""
+    """The server has ended, or was stopped because of invalid data."""
 
 
 class ServerTimeout(LspError):
@@ -177,7 +177,7 @@ class RequestRejected(LspError):
 
 
 class RpcConnection:
-    """A running server program."""
+    """The connection to a running server program."""
 
     def __init__(
         self, name: str, on_request: Callable[[str, Any], Any], on_notification: Callable[[str, Any], None]
@@ -328,7 +328,7 @@ class RpcConnection:
             self._process.stop()
 
     async def close(self, seconds: float) -> None:
-        """Ask the server to end, wait that long, then kill what is left of it."""
+        """Shut the server down, with up to `seconds` for each step, then kill remaining processes."""
         with contextlib.suppress(LspError, TimeoutError):
             await self.request("shutdown", None, seconds)
             self.notify("exit", None)
@@ -338,6 +338,6 @@ class RpcConnection:
         await self.wait_gone()
 
     async def wait_gone(self) -> None:
-        """Wait until no process of a stopped server is left."""
+        """Wait until all processes of a stopped server have ended."""
         if self._process is not None:
             await self._process.gone()

@@ -23,11 +23,11 @@ class Language(FrozenValue, frozen=True, kw_only=True):
 
     name: str
     title: str
-    """For people."""
+    """Display name."""
     suffixes: tuple[str, ...] = ()
     ids: dict[str, str] = msgspec.field(default_factory=dict)
     """The protocol's language ids of some suffixes, where they differ from `name`."""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Other names that are accepted in settings."""
     servers: tuple[tuple[str, ...], ...] = ()
     """Commands, the preferred one first."""
@@ -59,8 +59,8 @@ def languages(user_commands: Mapping[str, Sequence[str]]) -> tuple[Language, ...
     commands = {name.lower(): tuple(command) for name, command in user_commands.items()}
     result = []
     for language in _table():
-        own = [commands.pop(name) for name in (language.name, *language.also) if name in commands]
-        result.append(msgspec.structs.replace(language, servers=(own[0],)) if own else language)
+        own = tuple(commands.pop(name) for name in (language.name, *language.aliases) if name in commands)
+        result.append(msgspec.structs.replace(language, servers=own[:1]) if own else language)
     for name, command in commands.items():
         suffixes = (name if name.startswith(".") else f".{name}",)
         result.append(Language(name=name, title=name, suffixes=suffixes, servers=(command,)))

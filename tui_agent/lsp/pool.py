@@ -51,20 +51,20 @@ class ServerSlot:
         self.started_at = 0.0
         """Time of the last start, on the monotonic clock."""
         self.has_worked = False
-        """Whether the first candidate has started before: then it is the one to restart."""
+        """Whether the first candidate has started before, so that it is the one to restart."""
         self.next_start = 0.0
-        self.given_up = ""
-        """Why it is not started any more."""
+        self.failure = ""
+        """Why it is no longer started; empty if it may be."""
         self.notified = False
-        """Whether the user knows that it was given up."""
+        """Whether the user was notified of the failure."""
         self.watch = FileWatch(root, frozenset(language.suffixes))
         self.refreshing = asyncio.Lock()
         self.surveys = 0
-        """Number of surveys of the disk that were started."""
+        """Number of surveys of the disk started so far."""
 
 
 class ServerPool:
-    """Lives on one event loop."""
+    """The language servers of a session, bound to one event loop."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class ServerPool:
         limits: ServerLimits | None = None,
         avoid: Sequence[Path] = (),
     ) -> None:
-        """`user_commands`: the setting `language_servers`. `avoid`: further folders to take no program from.
+        """`user_commands`: the setting `language_servers`. `avoid`: further folders that no program is taken from.
 
-        `on_notice` gets a sentence for the user about each server that is started or given up.
+        `on_notice` gets a sentence for the user about each server that starts or fails permanently.
         """
         self.roots = tuple(roots)
         self.folders = (*self.roots, *avoid)
@@ -154,7 +154,7 @@ class ServerPool:
             with contextlib.suppress(LspError):
                 server.files_changed(survey.changes)
                 await server.sync_all()
-                # Servers may read reported files later; what is open counts at once.
+                # Servers may read reported files later, but open ones at once.
                 for path in [path for path, kind in survey.changes if kind == CREATED][:MAX_NEW_FILES]:
                     with contextlib.suppress(NoSuchFile):
                         await server.sync(Path(path))
@@ -162,7 +162,7 @@ class ServerPool:
                 slot.watch.commit(survey)
 
     async def close(self) -> None:
-        """End all servers with all their processes."""
+        """Stop all servers and their processes."""
         self._closed = True
         for slot in tuple(self._slots.values()):
             if slot.starting is not None and not slot.starting.done():
@@ -187,7 +187,7 @@ class ServerPool:
             await slot.server.close()  # it must be gone before the next one starts
             reason, slot.server = slot.server.close_reason, None
             log.warning("the language server for %s ended: %s", slot.language.title, reason)
-            if time.monotonic() - slot.started_at >= self.limits.sound:
+            if time.monotonic() - slot.started_at >= self.limits.stable_after:
                 slot.starts = 0
             self._note_failure(slot, reason)
         while slot.server is None:
@@ -205,10 +205,10 @@ class ServerPool:
         if slot.candidates is None:
             slot.candidates = await asyncio.to_thread(commands, slot.language, self.folders)
             if not slot.candidates:
-                slot.given_up = f"no language server for {title} is installed"
+                slot.failure = f"no language server for {title} is installed"
                 slot.notified = True
-        if slot.given_up:
-            return Unavailable(reason=slot.given_up)
+        if slot.failure:
+            return Unavailable(reason=slot.failure)
         if time.monotonic() < slot.next_start:
             return Unavailable(reason=f"the language server for {title} failed and will be restarted later")
         return None
@@ -234,26 +234,26 @@ class ServerPool:
             self._note_failure(slot, str(error), is_final=not slot.has_worked)
 
     def _note_failure(self, slot: ServerSlot, reason: str, *, is_final: bool = False) -> None:
-        """Schedule the next start, or give the server up with `is_final` or after too many starts."""
-        if is_final or slot.starts >= self.limits.starts:
-            slot.given_up = f"the language server for {slot.language.title} does not work here ({reason})"
+        """Schedule the next start; with `is_final` or after too many starts the server is no longer started."""
+        if is_final or slot.starts >= self.limits.max_starts:
+            slot.failure = f"the language server for {slot.language.title} does not work here ({reason})"
         restarts = slot.starts - 2  # the first restart is immediate
         slot.next_start = time.monotonic() + (self.limits.backoff * 2**restarts if restarts >= 0 else 0)
-        if slot.given_up and not slot.notified:
+        if slot.failure and not slot.notified:
             slot.notified = True
-            text = f"{slot.given_up[:1].upper()}{slot.given_up[1:]}; continuing without it."
+            text = f"{slot.failure[:1].upper()}{slot.failure[1:]}; continuing without it."
             self._on_notice("warning", text)
 
 
-def is_served(known: Sequence[Language], folders: Sequence[Path]) -> tuple[Language, ...]:
-    """Return the languages of `known` for which a server is installed. Does file IO."""
+def served_languages(known: Sequence[Language], folders: Sequence[Path]) -> tuple[Language, ...]:
+    """Return the languages for which a server is installed. Does file IO."""
     return tuple(language for language in known if commands(language, folders))
 
 
 MAX_CHANGES = 2_000
 """Changes that one survey reports."""
 MAX_FILES = 2 * MAX_ENTRIES
-"""Files that are remembered."""
+"""Maximum number of files tracked."""
 CREATED, CHANGED, DELETED = 1, 2, 3
 Stamp: TypeAlias = tuple[int, int]
 """Size and modification time."""
@@ -298,7 +298,7 @@ class FileWatch:
         return TreeSurvey([*deleted, *changed][:MAX_CHANGES], now)
 
     def commit(self, survey: TreeSurvey) -> None:
-        """Note that the changes were reported: the next survey starts from this one."""
+        """Mark the changes as reported: the next survey is compared with this one."""
         self._committed = survey.files
 
 

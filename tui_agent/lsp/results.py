@@ -1,4 +1,7 @@
-"""Convert a server's results to nouns. They are not trusted: what does not fit is left out, and sizes are limited."""
+"""Convert a server's results to symbols, locations and diagnostics.
+
+They are not trusted: invalid items are left out, and sizes are limited.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language server: the files it has open, what it is asked, and the diagnostics it publishes."""
+"""A language server: its open files, requests to it, and the diagnostics it publishes."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """For one request."""
     indexing: float = 20.0
     """For reading the project, while it reports progress; then it is asked anyway."""
-    young: float = 10.0
-    """After its start, when it may read the project without a report: a request about the whole project is repeated
-    until two results are equal."""
-    again: float = 0.5
+    warmup: float = 10.0
+    """After its start, when it may still be reading the project without reporting it: a request about the whole project
+    is repeated until two results are equal."""
+    retry_interval: float = 0.5
     """Between two such requests."""
     backoff: float = 2.0
     """Before the second restart; doubled for each further one."""
-    starts: int = 3
+    max_starts: int = 3
     """Number of starts in a session."""
-    sound: float = 600.0
+    stable_after: float = 600.0
     """Running time after which earlier starts no longer count."""
-    silences: int = 2
-    """Number of requests in a row without any response after which it is stopped."""
-    farewell: float = 1.0
-    """For ending by itself."""
+    max_timeouts: int = 2
+    """Number of consecutive requests without any response after which it is stopped."""
+    shutdown: float = 1.0
+    """For the reply to `shutdown`, and for exiting."""
     settle: float = 0.25
     """During which a server without versions may correct published diagnostics."""
     settle_empty: float = 1.0
@@ -74,7 +74,7 @@ class PublishedDiagnostics(NamedTuple):
 
 
 class LanguageServer:
-    """A running server. Lives on the event loop that started it; methods raise LspError."""
+    """A running server, bound to the event loop that started it. Methods raise LspError."""
 
     def __init__(self, language: Language, root: Path, limits: ServerLimits) -> None:
         self.language = language
@@ -92,13 +92,13 @@ class LanguageServer:
         """Diagnostics of the open files by path, as every server spells URIs in its own way."""
         self._last_version = 0
         self._changed = asyncio.Event()
-        """Set when new diagnostics may be available, or will not come."""
+        """Set when new diagnostics may be available, or when no more will come."""
         self._progress: dict[str, float] = {}
-        """Tokens of the tasks that the server reports, with the time of the latest report, in that order."""
+        """Tokens of the tasks that the server reports, with the time of the latest report, oldest first."""
         self._idle = asyncio.Event()
         self._idle.set()
-        self._silences = 0
-        self._last_silence = 0.0
+        self._timeouts = 0
+        self._last_timeout = 0.0
         self._started = asyncio.get_running_loop().time()
         self._sync_lock = asyncio.Lock()
 
@@ -121,7 +121,7 @@ class LanguageServer:
             on_request=server._on_request,
             on_notification=server._on_notification,
         )
-        connection.on_closed = server._changed.set
+        connection.on_closed = server._on_closed
         params = {
             "processId": os.getpid(),
             "clientInfo": {"name": "tui-agent"},
@@ -143,6 +143,10 @@ class LanguageServer:
             raise
         return server
 
+    def _on_closed(self) -> None:
+        self._idle.set()
+        self._changed.set()
+
     def _folders(self) -> list[dict[str, str]]:
         return [{"uri": uri_of(str(self.root)), "name": self.root.name}]
 
@@ -159,7 +163,7 @@ class LanguageServer:
         return self._connection.close_reason
 
     def supports(self, method: str) -> bool:
-        """Return whether the server offers `method`."""
+        """Whether the server offers `method`."""
         capability = self._capabilities.get(_client()["providers"][method])
         return method in self._registered.values() or capability not in (None, False)
 
@@ -169,39 +173,39 @@ class LanguageServer:
         try:
             result = await self._connection.request(method, params, self.limits.request)
         except ServerTimeout:
-            self._count_silence(start)
+            self._count_timeout(start)
             raise
         except RequestRejected:
-            self._silences = 0
+            self._timeouts = 0
             raise
-        self._silences = 0
+        self._timeouts = 0
         return result
 
     async def request_project(self, method: str, params: Any) -> Any:
         """Return the result of a request about all files, which a new server may not have indexed yet."""
         result = await self.request(method, params)
-        while asyncio.get_running_loop().time() - self._started < self.limits.young:
-            await asyncio.sleep(self.limits.again)
+        while asyncio.get_running_loop().time() - self._started < self.limits.warmup:
+            await asyncio.sleep(self.limits.retry_interval)
             previous, result = result, await self.request(method, params)
             if result == previous:
                 break
         return result
 
-    def _count_silence(self, start: float) -> None:
-        """Count a request without a reply, if nothing else was received for half of the time either.
+    def _count_timeout(self, start: float) -> None:
+        """Count a request that timed out, if nothing else was received for half of the time either.
 
-        Requests that wait at the same time count once.
+        Concurrent requests count once.
         """
         now, last_received = asyncio.get_running_loop().time(), self._connection.last_received
-        if start < self._last_silence or now - last_received < self.limits.request / 2 or self._is_busy():
+        if start < self._last_timeout or now - last_received < self.limits.request / 2 or self._is_busy():
             return
-        self._silences = 1 if last_received > self._last_silence else self._silences + 1
-        self._last_silence = now
-        if self._silences >= self.limits.silences:
+        self._timeouts = 1 if last_received > self._last_timeout else self._timeouts + 1
+        self._last_timeout = now
+        if self._timeouts >= self.limits.max_timeouts:
             self._connection.stop("it no longer responds")
 
     def _is_busy(self) -> bool:
-        """Return whether it reports work; a report that is not continued for `limits.indexing` no longer counts."""
+        """Whether it reports work; a report that is not updated for `limits.indexing` no longer counts."""
         return bool(self._progress) and self._remaining_patience() > 0
 
     def _remaining_patience(self) -> float:
@@ -209,30 +213,22 @@ class LanguageServer:
         return latest + self.limits.indexing - asyncio.get_running_loop().time()
 
     async def wait_indexed(self) -> None:
-        """Wait until it has read the project, as far as it reports that, for at most `limits.indexing`."""
+        """Wait until it reports no more work, such as reading the project, for at most `limits.indexing`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limits.indexing):
                 while self._is_busy() and self.alive:
-                    waits = [
-                        asyncio.ensure_future(self._connection.closed.wait()),
-                        asyncio.ensure_future(self._idle.wait()),
-                    ]
-                    try:
-                        await asyncio.wait(
-                            waits, timeout=self._remaining_patience(), return_when=asyncio.FIRST_COMPLETED
-                        )
-                    finally:
-                        for wait in waits:
-                            wait.cancel()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(self._remaining_patience()):
+                            await self._idle.wait()
 
     def position(self, document: OpenDocument, position: SourcePosition) -> dict[str, int]:
-        """Return a position as the server counts."""
+        """Return a position in the protocol's form."""
         line = document.lines[position.line - 1]
         return {"line": position.line - 1, "character": to_units(line, position.column, self.encoding)}
 
     async def close(self) -> None:
         """End the server, within little more than 2 s."""
-        await self._connection.close(self.limits.farewell)
+        await self._connection.close(self.limits.shutdown)
 
     # --- documents ---
 
@@ -294,7 +290,7 @@ class LanguageServer:
     # --- diagnostics ---
 
     async def diagnostics(self, document: OpenDocument, seconds: float) -> list[Any]:
-        """Return the diagnostics of a file as it was sent, in the protocol's form. Raises LspError."""
+        """Return the diagnostics for the file's content as sent, in the protocol's form. Raises LspError."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._wait_for_diagnostics(document)
@@ -302,9 +298,9 @@ class LanguageServer:
             raise ServerTimeout(f"it did not check {document.path.name} within {seconds:g} s") from None
 
     async def _wait_for_diagnostics(self, document: OpenDocument) -> list[Any]:
-        """Return what the server published for this version, or without versions, what it published last.
+        """Return the diagnostics published for this version or, by a server without versions, the latest ones.
 
-        A server that registers for pulled diagnostics, maybe only while we wait, is asked for them.
+        They are requested from a server that offers pulled diagnostics, perhaps registered only during the wait.
         """
         while not self.supports(PULL_DIAGNOSTICS):
             published = self._published.get(path_of(document.uri))
@@ -325,7 +321,7 @@ class LanguageServer:
                 async with asyncio.timeout(remaining if remaining > 0 else self.limits.settle_empty):
                     await self._changed.wait()
         params = {"textDocument": {"uri": document.uri}}
-        # Not by `request`: a time-out of the caller must not count as a silence.
+        # Not `self.request`: a timeout of the caller must not count as a failure of the server.
         report = await self._connection.request(PULL_DIAGNOSTICS, params, self.limits.start)
         return as_list(as_dict(report).get("items"))
 

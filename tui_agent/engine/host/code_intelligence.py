@@ -277,9 +277,9 @@ async def _start_only(server: CodeServer) -> None:
 def _served_languages(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
     """Return the languages with an installed server, each with a root and an example file. Does file IO."""
     from tui_agent.lsp.languages import code_files, language_of_file
-    from tui_agent.lsp.pool import is_served
+    from tui_agent.lsp.pool import served_languages
 
-    served = is_served(pool.languages, pool.folders)
+    served = served_languages(pool.languages, pool.folders)
     suffixes = frozenset(suffix for language in served for suffix in language.suffixes)
     examples: dict[tuple[str, Path], tuple[Language, Path, Path]] = {}
     for root in pool.roots if suffixes else ():
