@@ -79,17 +79,17 @@ class AnsweredPageSession(FakePageSession):
     def __init__(self, *events: Event, records: list[Record] | None = None) -> None:
         super().__init__(*events)
         self.records = self.records if records is None else list(records)
-        self.given: list[Answer] = []
-        self._came = asyncio.Event()
+        self.received: list[Answer] = []
+        self._new_answer = asyncio.Event()
 
     def answer(self, request_id: str, answer: Answer) -> bool:
-        self.given.append(answer)
-        self._came.set()
+        self.received.append(answer)
+        self._new_answer.set()
         return self.takes
 
     async def next_answer(self) -> Answer:
         """The one that comes next."""
         async with asyncio.timeout(60):
-            await self._came.wait()
-        self._came.clear()
-        return self.given[-1]
+            await self._new_answer.wait()
+        self._new_answer.clear()
+        return self.received[-1]

@@ -18,7 +18,7 @@ import httpx
 from tests.doubles.job import REPORT, TASK, environment, job, make_workspace
 from tests.doubles.mock import MockServer, serve
 from tests.doubles.terminal import Terminal
-from tests.web.kit import Stream, let_in
+from tests.web.kit import Stream, log_in
 
 PATIENCE = 120.0
 
@@ -115,7 +115,7 @@ async def visited(program: asyncio.subprocess.Process) -> dict[str, Any]:
         page = await client.get("/")
         parts = re.findall(r'(?:src|href)="([^"#]+)"', page.text)
         assert parts and {(await client.get(part)).status_code for part in parts} == {200}, parts
-        await let_in(client, found[1], found[3])
+        await log_in(client, found[1], found[3])
         async with Stream(client, "GET", "/events", {}, None) as events:
             headers = {"Accept": "application/json"}
             assert (await client.post("/chat", json={"message": TASK}, headers=headers)).status_code == 202

@@ -1,4 +1,4 @@
-"""A session of the engine with its page on a free port of this machine, and an HTTP client that was let in."""
+"""A session with its page on a free port, and an HTTP client with the token."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from tui_agent.frontends.web.addresses import listen
 from tui_agent.frontends.web.app import SessionPage
 
 JSON = {"Content-Type": "application/json"}
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
-async def let_in(client: httpx.AsyncClient, address: str, ticket: str) -> None:
-    """Exchange a ticket for the cookie, and go where it holds, as a browser does."""
+async def log_in(client: httpx.AsyncClient, address: str, ticket: str) -> None:
+    """Exchange a ticket for the cookie and use its path, as a browser does."""
     answer = await client.post(f"{address}/enter", json={"ticket": ticket})
     assert answer.status_code == 200, answer.text
     client.base_url = httpx.URL(address + answer.json()["path"])
 
 
-class Served:
-    """What a test holds."""
+class PageClient:
+    """An HTTP client of a page."""
 
-    def __init__(self, session: Any, serving: SessionPage) -> None:
+    def __init__(self, session: Any, page_server: SessionPage) -> None:
         self.session = session
-        self.serving = serving
-        self.client = httpx.AsyncClient(base_url=serving.address, timeout=PATIENCE, trust_env=False)
+        self.page_server = page_server
+        self.http = httpx.AsyncClient(base_url=page_server.address, timeout=TIMEOUT, trust_env=False)
 
-    async def enter(self, link: str = "") -> Served:
-        ticket = (link or self.serving.link()).partition("#")[2]
-        await let_in(self.client, self.serving.address, ticket)
+    async def enter(self, link: str = "") -> PageClient:
+        ticket = (link or self.page_server.link()).partition("#")[2]
+        await log_in(self.http, self.page_server.address, ticket)
         return self
 
     async def post(self, path: str, **body: Any) -> httpx.Response:
-        return await self.client.post(path, json=body)
+        return await self.http.post(path, json=body)
 
     def events(self, after: int | None = None, path: str = "/events") -> Stream:
         headers = {} if after is None else {"Last-Event-ID": str(after)}
-        return Stream(self.client, "GET", path, headers, None)
+        return Stream(self.http, "GET", path, headers, None)
 
     def chat(self, message: str) -> Stream:
-        return Stream(self.client, "POST", "/chat", {}, {"message": message})
+        return Stream(self.http, "POST", "/chat", {}, {"message": message})
 
 
 class Event:
@@ -60,12 +60,12 @@ class Event:
 
 
 class Stream:
-    """Server-sent events as they come."""
+    """A stream of server-sent events."""
 
     def __init__(self, client: httpx.AsyncClient, method: str, path: str, headers: dict[str, str], body: Any) -> None:
         self._request = client.build_request(method, path, headers=headers, json=body)
         self._client = client
-        self.seen: list[Event] = []
+        self.received: list[Event] = []
 
     async def __aenter__(self) -> Stream:
         self.response = await self._client.send(self._request, stream=True)
@@ -86,47 +86,47 @@ class Stream:
             elif "data" in fields:
                 id = int(fields["id"]) if "id" in fields else None
                 event = Event(fields.get("event", "message"), json.loads(fields["data"]), id)
-                self.seen.append(event)
+                self.received.append(event)
                 yield event
                 fields = {}
 
     async def until(self, name: str, **data: Any) -> Event:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             async for event in self._events:
                 shown = event.data.get("data", event.data)
                 if event.name == name and all(shown.get(key) == value for key, value in data.items()):
                     return event
-        raise AssertionError(f"no {name}: {self.seen}")
+        raise AssertionError(f"no {name}: {self.received}")
 
     async def rest(self) -> list[Event]:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             async for _ in self._events:
                 pass
-        return self.seen
+        return self.received
 
 
 @asynccontextmanager
-async def faced(door: FakePageSession) -> AsyncIterator[Served]:
-    """A page without a session behind it."""
-    serving = SessionPage(door, listen("127.0.0.1", 0))
-    await serving.start()
-    one = Served(door, serving)
+async def serve_fake_session(session: FakePageSession) -> AsyncIterator[PageClient]:
+    """Serve the page of a fake session."""
+    page_server = SessionPage(session, listen("127.0.0.1", 0))
+    await page_server.start()
+    client = PageClient(session, page_server)
     try:
-        yield one
+        yield client
     finally:
-        await one.client.aclose()
-        await door.close()
-        await serving.stop()
+        await client.http.aclose()
+        await session.close()
+        await page_server.stop()
 
 
 @asynccontextmanager
-async def served(server: Any, workspace: Path, **more: Any) -> AsyncIterator[Served]:
-    async with opened(server, workspace, **more) as session:
-        serving = SessionPage(session, listen("127.0.0.1", 0))
-        await serving.start()
-        one = Served(session, serving)
+async def serve_session(server: Any, workspace: Path, **options: Any) -> AsyncIterator[PageClient]:
+    async with opened(server, workspace, **options) as session:
+        page_server = SessionPage(session, listen("127.0.0.1", 0))
+        await page_server.start()
+        client = PageClient(session, page_server)
         try:
-            yield one
+            yield client
         finally:
-            await one.client.aclose()
-            await serving.stop()
+            await client.http.aclose()
+            await page_server.stop()

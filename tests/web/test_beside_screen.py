@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import opened, wishes
 from tests.tui.kit import still, until
-from tests.web.kit import Served
+from tests.web.kit import PageClient
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
 from tui_agent.tui import web
@@ -34,14 +34,14 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
             assert isinstance(app.screen, LinkPanel)
             link = app.screen.link
             assert link.startswith("http://127.0.0.1:") and "#" in link
-            serving = web._SERVED[app][0]
-            page, other = Served(app.session, serving), Served(app.session, serving)
+            page_server = web._SERVED[app][0]
+            page, other = PageClient(app.session, page_server), PageClient(app.session, page_server)
             await page.enter(link)
             await other.enter()
             await pilot.press("escape")
             async with page.events() as left, other.events() as right:
                 assert (
-                    await other.client.post("/chat", json={"message": "one"}, headers={"Accept": "application/json"})
+                    await other.http.post("/chat", json={"message": "one"}, headers={"Accept": "application/json"})
                 ).status_code == 202
                 asked = await left.until("approval.asked")
                 await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
@@ -58,14 +58,14 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
                 for stream in (left, right):
                     await stream.until("approval.answered", id=again.data["data"]["id"])
                     await stream.until("done")
-                assert [(e.name, e.data) for e in left.seen] == [(e.name, e.data) for e in right.seen]
+                assert [(e.name, e.data) for e in left.received] == [(e.name, e.data) for e in right.received]
             assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "b\n"
             await pilot.press(*"/web stop", "enter")
             await until(pilot, lambda: app not in web._SERVED)
             assert app.session is not None
             id = app.session.id
-            await page.client.aclose()
-            await other.client.aclose()
+            await page.http.aclose()
+            await other.http.aclose()
             await app.session.close()
         # And it goes on without a screen.
         async with opened(server, None, resume=id) as session:

@@ -5,71 +5,71 @@ from typing import Any
 
 from tests.doubles.page_session import AnsweredPageSession
 from tests.scenes import load
-from tests.web.kit import faced
-from tests.web.windows import IN_BROWSER, Pages, still, when
+from tests.web.kit import serve_fake_session
+from tests.web.windows import BROWSER_MARKS, Pages, wait_for, wait_until_answerable
 
-pytestmark = IN_BROWSER
+pytestmark = BROWSER_MARKS
 
 AT = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
 
 
-class Held:
-    """A request of the browser that is let go later: `go` with nothing, or with what shall be answered to it."""
+class HeldRequest:
+    """A request of the browser that is held until `response` is set: None passes it on, else it is the answer."""
 
     def __init__(self) -> None:
-        self.came = asyncio.Event()
-        self.go: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self.arrived = asyncio.Event()
+        self.response: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
 
     async def __call__(self, route: Any) -> None:
-        self.came.set()
-        answer = await self.go
+        self.arrived.set()
+        answer = await self.response
         await (route.continue_() if answer is None else route.fulfill(**answer))
 
 
 async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refused_stays(pages: Pages) -> None:
-    door = AnsweredPageSession()
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link())
-        script = Held()
+    session = AnsweredPageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        script = HeldRequest()
         await page.route("**/main.js", script)
         await page.reload(wait_until="commit")
-        await page.fill("#say", "typed early")
+        await page.fill("#message", "typed early")
         assert await page.is_disabled("#send")  # it would only load the page anew
-        script.go.set_result(None)
-        await when(page, "!document.getElementById('send').disabled")
-        assert await page.input_value("#say") == "typed early"
+        script.response.set_result(None)
+        await wait_for(page, "!document.getElementById('send').disabled")
+        assert await page.input_value("#message") == "typed early"
 
-        sent = Held()
+        sent = HeldRequest()
         await page.route("**/chat", sent)
-        await page.press("#say", "Enter")
+        await page.press("#message", "Enter")
         await page.keyboard.type("and this")
-        await sent.came.wait()
-        sent.go.set_result({"status": 500, "json": {"error": "no room left"}})
+        await sent.arrived.wait()
+        sent.response.set_result({"status": 500, "json": {"error": "no room left"}})
         await page.wait_for_selector("#activity >> text=no room left")
-        assert await page.input_value("#say") == "typed early\nand this"
-    pages.said[:] = [one for one in pages.said if "500" not in one]
+        assert await page.input_value("#message") == "typed early\nand this"
+    pages.messages[:] = [message for message in pages.messages if "500" not in message]
 
 
 async def test_the_focus_stays_with_what_is_being_decided_and_then_goes_to_the_composer(pages: Pages) -> None:
-    door = AnsweredPageSession(records=load("summary_waits"))
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link())
+    session = AnsweredPageSession(records=load("summary_waits"))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
         for status in (500, 200):
-            answered = Held()
+            answered = HeldRequest()
             await page.route("**/answer", answered)
-            await still(page)
+            await wait_until_answerable(page)
             keep = page.locator(".request button.primary")
             await keep.focus()
             await page.keyboard.press("Enter")
-            await answered.came.wait()
+            await answered.arrived.wait()
             await page.screenshot()  # painted: a browser drops the focus of a disabled button only then
             assert "request" in await page.evaluate(AT)
             if status == 500:
-                answered.go.set_result({"status": 500, "json": {"error": "not now"}})
+                answered.response.set_result({"status": 500, "json": {"error": "not now"}})
                 await page.wait_for_selector("#activity >> text=not now")
                 assert await keep.evaluate("(it) => document.activeElement === it")
             else:
-                answered.go.set_result(None)
-                await when(page, "document.activeElement.id === 'say'")
+                answered.response.set_result(None)
+                await wait_for(page, "document.activeElement.id === 'message'")
             await page.unroute("**/answer")
-    pages.said[:] = [one for one in pages.said if "500" not in one]
+    pages.messages[:] = [message for message in pages.messages if "500" not in message]

@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.page_session import FakePageSession
-from tests.web.kit import faced
+from tests.web.kit import serve_fake_session
 from tui_agent.frontends import desktop
 from tui_agent.frontends.web.addresses import CannotServe
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
-def below(owner: int) -> list[int]:
+def processes_of(owner: int) -> list[int]:
     """Processes of the window that the program with this process id opened; other tests may have theirs."""
     text = f"{desktop.FOLDER_PREFIX}{owner}-"
-    found = []
-    for one in Path("/proc").iterdir():
-        if one.name.isdigit() and int(one.name) != os.getpid():
+    pids = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
-                line = (one / "cmdline").read_bytes()
+                line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
             if text.encode() in line:
-                found.append(int(one.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ async def display(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
         pass_fds=[writing], stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:  # up to the line's end: it dies of a pipe that is closed too early
-        number = (await asyncio.to_thread(told.readline)).decode().strip()
+    with os.fdopen(reading, "rb") as output:  # up to the line's end: it dies of a pipe that is closed too early
+        number = (await asyncio.to_thread(output.readline)).decode().strip()
     monkeypatch.setenv("DISPLAY", f":{number}")
     yield f":{number}"
     with contextlib.suppress(ProcessLookupError):
@@ -54,27 +54,27 @@ async def display(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
 @pytest.mark.needs("Xvfb", "chromium")
 async def test_the_window_shows_the_page_and_leaves_nothing(display: str) -> None:
     program = desktop.find_browser("chromium", os.environ)
-    async with faced(FakePageSession()) as page:
-        window = asyncio.create_task(desktop.show_window(page.serving, program))
-        async with asyncio.timeout(PATIENCE):
-            while not page.serving.feed.readers and not window.done():
+    async with serve_fake_session(FakePageSession()) as page:
+        window = asyncio.create_task(desktop.show_window(page.page_server, program))
+        async with asyncio.timeout(TIMEOUT):
+            while not page.page_server.feed.readers and not window.done():
                 await asyncio.wait([window], timeout=0.05)
         assert not window.done()
-        ours = below(os.getpid())
-        assert ours
-        assert page.serving.tickets.token not in "".join(
-            Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for pid in ours if Path(f"/proc/{pid}").exists()
+        pids = processes_of(os.getpid())
+        assert pids
+        assert page.page_server.tickets.token not in "".join(
+            Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for pid in pids if Path(f"/proc/{pid}").exists()
         ), "H13: not in ps"
-        if kept := os.environ.get("TUI_AGENT_TEST_PICTURES"):
+        if folder := os.environ.get("TUI_AGENT_TEST_PICTURES"):
             await asyncio.sleep(1)
-            shot = await asyncio.create_subprocess_exec(
-                "import", "-display", display, "-window", "root", f"{kept}/desktop.png"
+            screenshot = await asyncio.create_subprocess_exec(
+                "import", "-display", display, "-window", "root", f"{folder}/desktop.png"
             )
-            await shot.wait()
+            await screenshot.wait()
         window.cancel()
         with pytest.raises(asyncio.CancelledError):
             await window
-        assert below(os.getpid()) == []
+        assert processes_of(os.getpid()) == []
 
 
 @pytest.mark.needs("Xvfb", "chromium")
@@ -89,14 +89,14 @@ async def test_a_closed_window_ends_server_and_session(display: str, tmp_path: P
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not _is_asked(program.pid):  # a browser that is only starting does not end in order
+        async with asyncio.timeout(TIMEOUT):
+            while not _has_connection(program.pid):  # a browser that is only starting does not end in order
                 assert program.returncode is None, await program.communicate()
                 await asyncio.sleep(0.05)
             ended = asyncio.create_task(program.communicate())
             while not ended.done():
-                for one in filter(_is_main, below(program.pid)):
-                    os.kill(one, 15)  # as closing its window does: the browser ends
+                for pid in filter(_is_main_process, processes_of(program.pid)):
+                    os.kill(pid, 15)  # as closing its window does: the browser ends
                 await asyncio.wait([ended], timeout=2)
             out, err = await ended
     finally:
@@ -104,19 +104,19 @@ async def test_a_closed_window_ends_server_and_session(display: str, tmp_path: P
             program.kill()
     assert (program.returncode, err) == (0, b""), (out, err)
     assert b"Resume with: tui-agent --resume" in out
-    assert below(program.pid) == []
+    assert processes_of(program.pid) == []
 
 
-def _is_asked(pid: int) -> bool:
+def _has_connection(pid: int) -> bool:
     """Whether a browser has a connection to the server of that process."""
     with contextlib.suppress(OSError):
-        sockets = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        sockets = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
         rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         return any(row[3] == "01" and f"socket:[{row[9]}]" in sockets for row in rows)
     return False
 
 
-def _is_main(pid: int) -> bool:
+def _is_main_process(pid: int) -> bool:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -125,20 +125,20 @@ def _is_main(pid: int) -> bool:
 
 
 def test_the_profile_of_a_window_whose_program_was_killed_goes_with_the_next_start(tmp_path: Path) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    kept = [
+    ended_process = subprocess.Popen(["true"])
+    ended_process.wait()
+    other_folders = [
         f"{desktop.FOLDER_PREFIX}{os.getpid()}-x",
         f"{desktop.FOLDER_PREFIX}1-x",
         f"{desktop.FOLDER_PREFIX}x",
-        f"other-{gone.pid}-x",
+        f"other-{ended_process.pid}-x",
     ]
-    for name in (*kept, f"{desktop.FOLDER_PREFIX}{gone.pid}-x"):
+    for name in (*other_folders, f"{desktop.FOLDER_PREFIX}{ended_process.pid}-x"):
         (tmp_path / name / "profile").mkdir(parents=True)
-    (tmp_path / f"{desktop.FOLDER_PREFIX}{gone.pid}-link").symlink_to(tmp_path / kept[0])
+    (tmp_path / f"{desktop.FOLDER_PREFIX}{ended_process.pid}-link").symlink_to(tmp_path / other_folders[0])
     desktop.remove_stale_profiles(tmp_path)
-    assert sorted(one.name for one in tmp_path.iterdir() if not one.is_symlink()) == sorted(kept)
-    assert (tmp_path / kept[0] / "profile").is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.is_symlink()) == sorted(other_folders)
+    assert (tmp_path / other_folders[0] / "profile").is_dir()
 
 
 def test_without_a_browser_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_without_a_browser_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatc
         desktop.find_browser("nonsense", {"DISPLAY": ":0"})
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there always is one")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a display")
 def test_without_a_display_one_is_told_what_to_do() -> None:
     with pytest.raises(CannotServe, match="no display"):
         desktop.find_browser(None, {})

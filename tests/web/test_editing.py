@@ -10,8 +10,8 @@ from tests.doubles.page_session import AnsweredPageSession
 from tests.doubles.planted import SHAPED
 from tests.scenes import load
 from tests.tui.edits import GRANTS, asked, editing
-from tests.web.kit import Served, faced, served
-from tests.web.windows import IN_BROWSER, Pages, shot, still, when
+from tests.web.kit import PageClient, serve_fake_session, serve_session
+from tests.web.windows import BROWSER_MARKS, Pages, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import Answer, Scope
 from tui_agent.common.workplan import Alternative, CriterionChange, DecisionNote, Summary
 from tui_agent.events import (
@@ -24,42 +24,42 @@ from tui_agent.events import (
     SummaryReviewed,
 )
 
-pytestmark = IN_BROWSER
+pytestmark = BROWSER_MARKS
 
 PHONE = (390, 844)
-SMALL = """[...document.querySelectorAll('.request button')].filter((one) => one.offsetParent).map((one) => [
+SMALL_BUTTONS = """[...document.querySelectorAll('.request button')].filter((one) => one.offsetParent).map((one) => [
     one.textContent.slice(0, 30), ...["width", "height", "right"].map((name) => one.getBoundingClientRect()[name])
 ]).filter(([_, width, height, right]) => width < 32 || height < 32 || right > innerWidth)"""
-ROOM = """document.querySelector('.request').clientHeight
+SPACE_ABOVE_BUTTONS = """document.querySelector('.request').clientHeight
     - document.querySelector('.choices.foot').getBoundingClientRect().height"""
-WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def notice(text: str) -> Notice:
     return Notice(level="info", text=text, code="test")
 
 
-async def told(page: Any, door: AnsweredPageSession, text: str) -> None:
-    """Something else happens, and the page has taken it in."""
-    door.tell(notice(text))
+async def tell_and_wait(page: Any, session: AnsweredPageSession, text: str) -> None:
+    """Send another event and wait until the page shows it."""
+    session.tell(notice(text))
     await page.wait_for_selector(f".notice >> text={text}")
 
 
-def cut_off(page: Served) -> None:
-    """Every connection breaks."""
-    server = page.serving._server
+def drop_connections(page: PageClient) -> None:
+    """Break every connection."""
+    server = page.page_server._server
     for connection in tuple(server.server_state.connections):
         connection.transport.abort()
 
 
 async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: Pages) -> None:
-    door = AnsweredPageSession(records=load("summary_waits"))
-    offered = door.records[-1].event
+    session = AnsweredPageSession(records=load("summary_waits"))
+    offered = session.records[-1].event
     assert isinstance(offered, SummaryProposed)
     summary = offered.summary
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link())
-        other = await pages.open(one.serving.link(), size=PHONE, look="light")
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        other = await pages.open(client.page_server.link(), size=PHONE, look="light")
         details = page.get_by_label("Details", exact=True)
         await page.get_by_label("Action", exact=True).focus()
         await page.keyboard.press("Enter")  # goes on, and never accepts
@@ -71,54 +71,56 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
         await page.click("text=Add a decision")
         await page.keyboard.type("A third")
         await other.get_by_label("Result", exact=True).fill("✓ typed elsewhere")
-        assert await other.evaluate(WIDE) <= 0
+        assert await other.evaluate(OVERFLOW) <= 0
 
         # What else happens, a broken connection and a reload leave all of it where it is.
-        door.tell(QuestionAsked(id="q", question="Which?", options=("a",)))
+        session.tell(QuestionAsked(id="q", question="Which?", options=("a",)))
         await page.wait_for_selector(".waiting")
         assert await page.evaluate("document.activeElement.value") == "A third"
-        cut_off(one)
-        await told(page, door, "it came back")
+        drop_connections(client)
+        await tell_and_wait(page, session, "it came back")
         assert await details.input_value() == "Corrected,\nby hand"
-        await shot(page, "edit-summary-dark")
-        await shot(other, "edit-summary-phone-light")
+        await screenshot(page, "edit-summary-dark")
+        await screenshot(other, "edit-summary-phone-light")
         await page.reload()
         await page.wait_for_selector("text=Accept as edited")
-        await still(page)
+        await wait_until_answerable(page)
         await details.press("Control+Enter")
-        given = ((await door.next_answer()).data or {})["summary"]
-        assert given["action"] == summary.action and given["details"] == "Corrected,\nby hand"
-        assert given["criteria"][0]["completed"] is False and given["tools"] == summary.tools
-        made = [decision["title"] for decision in given["decisions_made"]]
-        assert made == ["Another array", summary.decisions_rejected[0].title, "A third"]
-        assert not given["decisions_rejected"]
+        answer_data = ((await session.next_answer()).data or {})["summary"]
+        assert answer_data["action"] == summary.action and answer_data["details"] == "Corrected,\nby hand"
+        assert answer_data["criteria"][0]["completed"] is False and answer_data["tools"] == summary.tools
+        titles = [decision["title"] for decision in answer_data["decisions_made"]]
+        assert titles == ["Another array", summary.decisions_rejected[0].title, "A third"]
+        assert not answer_data["decisions_rejected"]
 
         # The other browser had typed too: its words stay to be copied until they are put away.
-        door.tell(SummaryReviewed(id="s1", outcome="edited", summary=summary))
-        await other.wait_for_selector(".leftover")
-        assert "decided elsewhere" in await other.inner_text(".leftover")
-        assert await other.input_value(".leftover textarea") == "Result: ✓ typed elsewhere"
-        await shot(other, "edit-leftover-phone-light")
+        session.tell(SummaryReviewed(id="s1", outcome="edited", summary=summary))
+        await other.wait_for_selector(".unsent")
+        assert "decided elsewhere" in await other.inner_text(".unsent")
+        assert await other.input_value(".unsent textarea") == "Result: ✓ typed elsewhere"
+        await screenshot(other, "edit-leftover-phone-light")
         await other.reload()
-        await other.click(".leftover >> text=Dismiss")
+        await other.click(".unsent >> text=Dismiss")
         await other.reload()
         await other.wait_for_selector("text=Which?")
-        assert not await other.locator(".leftover").count()
-        assert not await page.locator(".leftover").count()
-    pages.said[:] = [one for one in pages.said if "net::ERR_" not in one]  # the connections that broke
+        assert not await other.locator(".unsent").count()
+        assert not await page.locator(".unsent").count()
+    pages.messages[:] = [
+        message for message in pages.messages if "net::ERR_" not in message
+    ]  # the connections that broke
 
 
 async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> None:
     bad = "<img src=x onerror=window.pwned=1>"
     note = DecisionNote(title=bad, rationale=bad)
     summary = Summary(action=bad, details=bad, criteria=(CriterionChange(description=bad),), decisions_made=(note,))
-    door = AnsweredPageSession(SummaryProposed(id="s", summary=summary))
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link())
+    session = AnsweredPageSession(SummaryProposed(id="s", summary=summary))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
         assert await page.get_by_label("Details", exact=True).input_value() == bad
-        assert bad in await page.inner_text(".ticks") and not await page.locator("img").count()
+        assert bad in await page.inner_text(".criteria") and not await page.locator("img").count()
         await page.get_by_label("Action", exact=True).fill(" ")
-        await still(page)
+        await wait_until_answerable(page)
         await page.click("text=Accept as edited")
         assert await page.get_attribute(":focus", "aria-invalid") == "true"
         await page.click("text=Reset")
@@ -126,27 +128,27 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         await page.wait_for_selector("text=Discard it?")
         await page.keyboard.press("Shift+Tab")  # whoever goes on to something else did not mean it
         await page.wait_for_selector("button:text-is('Discard')")
-        assert not door.given
+        assert not session.received
         await page.click("button:text-is('Discard')")
-        asked_at = await page.evaluate("performance.now()")
-        await when(page, f"performance.now() > {asked_at} + 410")
+        shown_at = await page.evaluate("performance.now()")
+        await wait_for(page, f"performance.now() > {shown_at} + 410")
         await page.click("text=Discard it?")
-        answer = await door.next_answer()
+        answer = await session.next_answer()
         assert (answer.verdict, answer.data) == ("reject", None)
 
         # Who is second keeps the words too.
-        door.takes = False
-        door.tell(SummaryProposed(id="late", summary=summary))
+        session.takes = False
+        session.tell(SummaryProposed(id="late", summary=summary))
         await page.get_by_label("Result", exact=True).fill("✓ late")
-        await still(page)
+        await wait_until_answerable(page)
         await page.click("text=Accept as edited")
-        await page.wait_for_selector(".leftover")
-        assert await page.input_value(".leftover textarea") == "Result: ✓ late"
+        await page.wait_for_selector(".unsent")
+        assert await page.input_value(".unsent textarea") == "Result: ✓ late"
 
         # A plan with secrets is shown as it is when that is asked for, and never kept by the browser.
         secret = SHAPED["github"]
-        door.tell(PlanDocChanged(text=f"# Plan\n\n## Goal\nuse {secret}\n", by="editor", sha256="0" * 64))
-        await page.wait_for_selector(".plan-doc")
+        session.tell(PlanDocChanged(text=f"# Plan\n\n## Goal\nuse {secret}\n", by="editor", sha256="0" * 64))
+        await page.wait_for_selector(".plan-document")
         assert secret not in await page.content()
         await page.click("#edit-plan")
         await page.click("text=Show and edit")
@@ -155,68 +157,68 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         await field.press_sequentially("x")
         assert secret not in await page.evaluate("JSON.stringify(sessionStorage)")
         text = "---\nversion: 2\n---\n# Plan\n\n## Goal\nuse\nversion: 9\n"
-        door.tell(PlanDocChanged(text=text, by="review", sha256="1" * 64, pending=True))
+        session.tell(PlanDocChanged(text=text, by="review", sha256="1" * 64, pending=True))
         await page.wait_for_selector(".proposal .plus >> text=version: 9")  # what looks like a count is shown
         assert not await page.locator(".proposal .plus >> text=version: 2").count()
-    pages.said[:] = [one for one in pages.said if "409" not in one]  # the answer that came second
+    pages.messages[:] = [message for message in pages.messages if "409" not in message]  # the answer that came second
 
 
 async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: Pages) -> None:
-    door = AnsweredPageSession(records=load("plan_unsure"))
-    proposed = door.records[-1].event
+    session = AnsweredPageSession(records=load("plan_unsure"))
+    proposed = session.records[-1].event
     assert isinstance(proposed, PlanProposed) and len(proposed.plan.steps) == 2
     first, second = proposed.plan.steps
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link(), size=PHONE)
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link(), size=PHONE)
         await page.click("text=Edit steps")
         await page.get_by_label("Step 1", exact=True).fill("Read it closely")
         await page.keyboard.press("Alt+ArrowDown")
-        await when(page, "document.activeElement.value === 'Read it closely'")
+        await wait_for(page, "document.activeElement.value === 'Read it closely'")
         assert await page.get_by_label("Step 2", exact=True).input_value() == "Read it closely"
         await page.get_by_label("Remove: " + second.description[:20]).click()
         await page.wait_for_selector("s")
         await page.click("text=Add a step")
         await page.keyboard.type("Tell the user")
         await page.get_by_label("Check", exact=True).fill("make test")
-        await shot(page, "edit-plan-phone-dark")
-        assert await page.evaluate(WIDE) <= 0
+        await screenshot(page, "edit-plan-phone-dark")
+        assert await page.evaluate(OVERFLOW) <= 0
         await page.reload()
         assert await page.get_by_label("Step 2", exact=True).input_value() == "Tell the user"
         await page.click("text=Restore")
         await page.get_by_label("Move up: Tell the user").click()
-        await still(page)
+        await wait_until_answerable(page)
         field = page.get_by_label("Step 2", exact=True)
         await field.fill("word " * 900)
         await page.click("text=Approve as edited")
         await page.wait_for_selector("#activity >> text=“Step 2” has 4,500 characters; shorten it to 4,000 at most.")
-        assert await field.get_attribute("aria-invalid") == "true" and not door.given
+        assert await field.get_attribute("aria-invalid") == "true" and not session.received
         assert await field.evaluate("one => one === document.activeElement")
-        await shot(page, "edit-too-long-phone-dark")
+        await screenshot(page, "edit-too-long-phone-dark")
         await field.fill("Tell the user")
         await page.click("text=Approve as edited")
-        given = ((await door.next_answer()).data or {})["plan"]
-        said = [(one["number"], one["description"], one["tool"]) for one in given["steps"]]
-        assert said == [
+        answer_data = ((await session.next_answer()).data or {})["plan"]
+        steps = [(step["number"], step["description"], step["tool"]) for step in answer_data["steps"]]
+        assert steps == [
             (1, second.description, second.tool),
             (2, "Tell the user", ""),
             (3, "Read it closely", first.tool),
         ]
-        assert given["check"]["command"] == "make test"
-        door.tell(PlanReviewed(id=proposed.id, answer=Answer(verdict="approve"), plan=proposed.plan, edited=True))
+        assert answer_data["check"]["command"] == "make test"
+        session.tell(PlanReviewed(id=proposed.id, answer=Answer(verdict="approve"), plan=proposed.plan, edited=True))
         await page.wait_for_selector(".plan-card")
 
         # A plan that is only another way on, and one that nobody may approve by accident, is asked about as well.
-        door.tell(PlanProposed(id="again", plan=proposed.plan, asks=True, fallback=True, recovery=True))
+        session.tell(PlanProposed(id="again", plan=proposed.plan, asks=True, fallback=True, recovery=True))
         await page.wait_for_selector("text=No valid plan was produced")
-        await still(page)
+        await wait_until_answerable(page)
         await page.click(".request >> text=Reject")
         await page.keyboard.type("not so")
         await page.keyboard.press("Enter")
-        answer = await door.next_answer()
+        answer = await session.next_answer()
         assert (answer.verdict, answer.text, answer.data) == ("reject", "not so", None)
 
 
-async def held(page: Any, key: str) -> None:
+async def hold_key(page: Any, key: str) -> None:
     for _ in range(3):
         await page.keyboard.down(key)
     await page.keyboard.up(key)
@@ -225,16 +227,16 @@ async def held(page: Any, key: str) -> None:
 async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(pages: Pages) -> None:
     proposed = load("plan_unsure")[-1].event
     assert isinstance(proposed, PlanProposed)
-    ways = (Alternative(approach="W" * 2_000), Alternative(approach="many words " * 300))
-    long = PlanProposed(id="p", plan=replace(proposed.plan, alternatives=ways), asks=True, why="y" * 400)
-    door = AnsweredPageSession(long)
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link(), size=PHONE)
-        await page.fill("#say", "not said yet")
-        await still(page)
-        assert await page.evaluate(SMALL) == [] and await page.evaluate(ROOM) > 300
+    alternatives = (Alternative(approach="W" * 2_000), Alternative(approach="many words " * 300))
+    long = PlanProposed(id="p", plan=replace(proposed.plan, alternatives=alternatives), asks=True, why="y" * 400)
+    session = AnsweredPageSession(long)
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link(), size=PHONE)
+        await page.fill("#message", "not said yet")
+        await wait_until_answerable(page)
+        assert await page.evaluate(SMALL_BUTTONS) == [] and await page.evaluate(SPACE_ABOVE_BUTTONS) > 300
         await page.focus(".request >> text=Reject")
-        await held(page, "Enter")
+        await hold_key(page, "Enter")
         await page.keyboard.type("do it otherwi")
         await page.reload()
         await page.get_by_label("What should be different?").press("End")
@@ -242,14 +244,14 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.click("text=Edit steps")
         await page.get_by_label("Check", exact=True).fill("make")
         await page.keyboard.press("Enter")  # nothing is behind it but what decides
-        assert await page.evaluate(SMALL) == [] and not door.given
-        door.tell(PlanReviewed(id="p", answer=Answer(verdict="approve"), plan=proposed.plan))
-        await page.wait_for_selector(".leftover")
-        assert await page.input_value(".leftover textarea") == "Check: make\n\ndo it otherwise"
+        assert await page.evaluate(SMALL_BUTTONS) == [] and not session.received
+        session.tell(PlanReviewed(id="p", answer=Answer(verdict="approve"), plan=proposed.plan))
+        await page.wait_for_selector(".unsent")
+        assert await page.input_value(".unsent textarea") == "Check: make\n\ndo it otherwise"
         await page.click("text=Dismiss")
 
         notes = (DecisionNote(title="A"), DecisionNote(title="B"))
-        door.tell(SummaryProposed(id="s", summary=Summary(action="Did it", decisions_made=notes)))
+        session.tell(SummaryProposed(id="s", summary=Summary(action="Did it", decisions_made=notes)))
         await page.click("[aria-label='Remove decision 1']")
         await page.click("text=Add a decision")
         await page.keyboard.type("C")
@@ -261,34 +263,34 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.keyboard.press("Control+Enter")
         await page.wait_for_selector("#activity >> text=Enter what was done")
         await page.focus(".request >> text=Discard")
-        await still(page)
-        await held(page, "Enter")
+        await wait_until_answerable(page)
+        await hold_key(page, "Enter")
         pressed = await page.evaluate("performance.now()")
-        await when(page, f"performance.now() > {pressed} + 410")
+        await wait_for(page, f"performance.now() > {pressed} + 410")
         await page.keyboard.down("Enter")
         await page.keyboard.down("Enter")
         await page.keyboard.up("Enter")
-        assert (await door.next_answer()).verdict == "reject" and len(door.given) == 1
-        door.tell(SummaryReviewed(id="s", outcome="discarded", summary=Summary(action="Did it")))
-        door.tell(SummaryProposed(id="t", summary=Summary(action="Did more")))
+        assert (await session.next_answer()).verdict == "reject" and len(session.received) == 1
+        session.tell(SummaryReviewed(id="s", outcome="discarded", summary=Summary(action="Did it")))
+        session.tell(SummaryProposed(id="t", summary=Summary(action="Did more")))
         await page.wait_for_selector("textarea >> text=Did more")
         await page.set_viewport_size({"width": 1280, "height": 800})
-        await still(page)
+        await wait_until_answerable(page)
         await page.get_by_label("Action", exact=True).focus()
         await page.keyboard.down("Control")
         await page.keyboard.down("Enter")
-        assert (await door.next_answer()).verdict == "approve"
-        door.tell(SummaryReviewed(id="t", outcome="accepted", summary=Summary(action="Did more")))
-        await when(page, "document.activeElement.id === 'say'")
+        assert (await session.next_answer()).verdict == "approve"
+        session.tell(SummaryReviewed(id="t", outcome="accepted", summary=Summary(action="Did more")))
+        await wait_for(page, "document.activeElement.id === 'message'")
         await page.keyboard.down("Enter")
-        assert await page.input_value("#say") == "not said yet" and len(door.given) == 2
-        assert [one for one in door.done if one[0] == "send"] == []
+        assert await page.input_value("#message") == "not said yet" and len(session.received) == 2
+        assert [call for call in session.done if call[0] == "send"] == []
 
 
 async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
-    door = AnsweredPageSession(records=asked(editing(), *GRANTS))
-    async with faced(door) as one:
-        page = await pages.open(one.serving.link())
+    session = AnsweredPageSession(records=asked(editing(), *GRANTS))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
         parts = page.locator(".row.hunk input")
         await page.wait_for_selector(".row.hunk >> text=part 2 of 2")
         assert await parts.count() == 2
@@ -296,59 +298,59 @@ async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
         await page.keyboard.press("Space")
         await page.wait_for_selector("text=Approve 1 of 2")
         assert not await page.is_visible("text=For this session")
-        assert await page.locator(".row.out").count() > 3
-        await shot(page, "edit-parts-dark")
+        assert await page.locator(".row.skipped").count() > 3
+        await screenshot(page, "edit-parts-dark")
         await page.set_viewport_size({"width": 320, "height": 568})
-        assert await page.evaluate(WIDE) <= 0
-        await shot(page, "edit-parts-320")
+        assert await page.evaluate(OVERFLOW) <= 0
+        await screenshot(page, "edit-parts-320")
         await parts.nth(1).uncheck()
         assert await page.is_disabled("text=Approve 0 of 2")
         await parts.nth(1).check()
-        await still(page)
+        await wait_until_answerable(page)
         await page.click("text=Approve 1 of 2")
-        answer = await door.next_answer()
+        answer = await session.next_answer()
         assert answer.data == {"hunks": [1], "edits": {}} and answer.scope == Scope.ONCE
 
 
 async def test_the_plan_document_is_edited_beside_what_others_do_to_it(tmp_path: Path, pages: Pages) -> None:
     propose = scenario("look", step("", call("update_plan", criteria_added=["Proposed"])), "Proposed it.")
-    async with serve(propose) as server, served(server, tmp_path, flags={"mode": "plan"}) as one:
-        session, doc = one.session, one.session.folder / "plan_doc.md"
-        page = await pages.open(one.serving.link())
+    async with serve(propose) as server, serve_session(server, tmp_path, flags={"mode": "plan"}) as client:
+        session, doc = client.session, client.session.folder / "plan_doc.md"
+        page = await pages.open(client.page_server.link())
         await page.click("#edit-plan")
         field = page.get_by_label("Text of plan_doc.md")
-        begun = await field.input_value()
-        mine = begun.replace("[User will provide goal]", "Mine").rstrip("\n") + "\n\n## Notes\nby hand\n"
-        await field.fill(mine)
+        original = await field.input_value()
+        edited = original.replace("[User will provide goal]", "Mine").rstrip("\n") + "\n\n## Notes\nby hand\n"
+        await field.fill(edited)
         await page.reload()
-        assert await field.input_value() == mine, "what was typed is still there"
+        assert await field.input_value() == edited, "what was typed is still there"
         await field.press("Control+s")
-        await page.wait_for_selector(".plan-doc >> text=Mine")
+        await page.wait_for_selector(".plan-document >> text=Mine")
         assert "## Notes\nby hand" in doc.read_text("utf-8")
 
         await page.click("#edit-plan")
         text = await field.input_value()
         await field.fill(text.replace("\nMine\n", "\nMine again\n"))
         assert await session.edit_plan(text.replace("\nMine\n", "\nTheirs\n"))
-        await page.wait_for_selector(".doc-note >> text=changed elsewhere")
-        await shot(page, "edit-doc-dark")
+        await page.wait_for_selector(".document-note >> text=changed elsewhere")
+        await screenshot(page, "edit-doc-dark")
         await page.set_viewport_size({"width": 320, "height": 568})
-        assert await page.evaluate(WIDE) <= 0
-        await shot(page, "edit-doc-320")
+        assert await page.evaluate(OVERFLOW) <= 0
+        await screenshot(page, "edit-doc-320")
         await page.click("button:text-is('Save')")
         await page.wait_for_selector(".request .sides")
-        await still(page)
-        await page.click(".request >> text=Keep both")  # the panel made room for it
+        await wait_until_answerable(page)
+        await page.click(".request >> text=Keep both")  # the panel titles room for it
         await page.set_viewport_size({"width": 1280, "height": 800})
-        await page.wait_for_selector(".leftover >> text=merged")
-        assert "Mine again" in await page.input_value(".leftover textarea")
+        await page.wait_for_selector(".unsent >> text=merged")
+        assert "Mine again" in await page.input_value(".unsent textarea")
         assert "Theirs" in doc.read_text("utf-8") and "Mine again" in doc.read_text("utf-8")
-        await page.click(".leftover >> text=Dismiss")
+        await page.click(".unsent >> text=Dismiss")
 
         await session.send("look")
         await page.wait_for_selector(".proposal .plus >> text=Proposed")
-        await shot(page, "edit-proposal-dark")
+        await screenshot(page, "edit-proposal-dark")
         assert "Proposed" not in doc.read_text("utf-8")
         await page.click(".proposal >> text=Accept")
-        await page.wait_for_selector(".plan-doc >> text=Proposed")
+        await page.wait_for_selector(".plan-document >> text=Proposed")
         assert not await page.locator(".proposal").count() and "Proposed" in doc.read_text("utf-8")

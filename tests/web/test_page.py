@@ -7,14 +7,14 @@ from typing import Any
 from tests.doubles.job import MENDED, REPORT, TASK, job, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch
-from tests.web.kit import Served, served
+from tests.web.kit import PageClient, serve_session
 from tui_agent.events import ApprovalAnswered, ApprovalRequested
 
 
 async def test_chat_streams_what_the_seed_says_and_the_rest(tmp_path: Path) -> None:
     (tmp_path / "foo.py").write_text("x = 1\n", encoding="utf-8")
-    say = scenario("hi", step("Here's what ", call("read_file", path="foo.py")), "I found.")
-    async with serve(say) as server, served(server, tmp_path) as page:
+    greeting = scenario("hi", step("Here's what ", call("read_file", path="foo.py")), "I found.")
+    async with serve(greeting) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         async with page.chat("hi") as stream:
             events = await stream.rest()
@@ -29,35 +29,40 @@ async def test_chat_streams_what_the_seed_says_and_the_rest(tmp_path: Path) -> N
     assert ids == sorted(set(ids))
 
 
-async def answer_all(page: Served, session: Any) -> list[str]:
-    """Approves over HTTP what is asked, and tells what that was."""
-    asked = []
+async def answer_all(page: PageClient, session: Any) -> list[str]:
+    """Approve all requests over HTTP."""
+    kinds = []
     async with page.events() as stream:
         while True:
             event = await stream.until("approval.asked")
-            asked.append(event.data["data"]["action"]["kind"])
+            kinds.append(event.data["data"]["action"]["kind"])
             done = await page.post("/answer", id=event.data["data"]["id"], verdict="approve")
             assert done.status_code == 200, done.text
 
 
 async def test_a_job_is_done_with_answers_from_the_page(tmp_path: Path) -> None:
     make_workspace(tmp_path)
-    async with serve(job()) as server, served(server, tmp_path) as page:
+    async with serve(job()) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         answering = asyncio.create_task(answer_all(page, page.session))
         async with page.chat(TASK) as stream:
             events = await stream.rest()
         answering.cancel()
-        (asked,) = [e.data["data"] for e in events if e.name == "approval.asked" and "diff" in e.data["data"]["action"]]
-    lines = asked["action"]["diff"]["hunks"][0]["lines"]
+        (request,) = [
+            e.data["data"] for e in events if e.name == "approval.asked" and "diff" in e.data["data"]["action"]
+        ]
+    lines = request["action"]["diff"]["hunks"][0]["lines"]
     assert [line.strip() for line in lines if line[0] in "+-"] == ["-    return a - b", "+    return a + b"]
     assert (tmp_path / "adder.py").read_text(encoding="utf-8") == MENDED
     assert [e.data["data"]["text"] for e in events if e.name == "reply.ended"][-1] == REPORT
 
 
 async def test_two_browsers_see_the_same_and_one_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with serve(scenario("one", "first"), scenario("two", "second")) as server, served(server, tmp_path) as page:
-        other = Served(page.session, page.serving)
+    async with (
+        serve(scenario("one", "first"), scenario("two", "second")) as server,
+        serve_session(server, tmp_path) as page,
+    ):
+        other = PageClient(page.session, page.page_server)
         await page.enter()
         await other.enter()
         async with page.events() as left, other.events() as right:
@@ -65,27 +70,27 @@ async def test_two_browsers_see_the_same_and_one_goes_on_where_it_was(tmp_path: 
                 await chat.rest()
             for stream in (left, right):
                 await stream.until("done")
-            seen = [(e.name, e.data, e.id) for e in left.seen]
-            assert seen == [(e.name, e.data, e.id) for e in right.seen]
-        last = max(e.id for e in left.seen if e.id is not None)
+            received = [(e.name, e.data, e.id) for e in left.received]
+            assert received == [(e.name, e.data, e.id) for e in right.received]
+        last = max(e.id for e in left.received if e.id is not None)
         async with other.chat("two") as chat:
             await chat.rest()
         async with page.events(after=last) as again, page.events() as whole:
             await again.until("done")
             await whole.until("user.said", text="two")
             await whole.until("done")
-        assert min(e.id for e in again.seen if e.id is not None) > last
+        assert min(e.id for e in again.received if e.id is not None) > last
         # What ended long ago is told by its end: a late browser gets no pieces, and the same words.
-        assert [e.data["data"]["text"] for e in again.seen if e.name == "reply.ended"] == ["second"]
-        assert "first" not in [e.data["content"] for e in whole.seen if e.name == "text"]
-        late = [e.data["data"]["text"] for e in whole.seen if e.name == "reply.ended"]
+        assert [e.data["data"]["text"] for e in again.received if e.name == "reply.ended"] == ["second"]
+        assert "first" not in [e.data["content"] for e in whole.received if e.name == "text"]
+        late = [e.data["data"]["text"] for e in whole.received if e.name == "reply.ended"]
         assert late == ["first", "second"]
-        await other.client.aclose()
+        await other.http.aclose()
 
 
 async def test_an_approval_closed_elsewhere_closes_here(tmp_path: Path) -> None:
     write = scenario("go", step("", call("write_file", path="a.txt", content="a\n")), "done")
-    async with serve(write) as server, served(server, tmp_path) as page:
+    async with serve(write) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         watch = Watch(page.session, lambda event: None)
         async with page.events() as stream:
@@ -99,16 +104,19 @@ async def test_an_approval_closed_elsewhere_closes_here(tmp_path: Path) -> None:
             )
             assert sorted((first.status_code, second.status_code)) == [200, 409]
             settled = await stream.until("approval.answered", id=inside.id)
-            told = await watch.until_event(ApprovalAnswered)
+            answered = await watch.until_event(ApprovalAnswered)
             verdict = "reject" if first.status_code == 200 else "approve"
-            assert settled.data["data"]["answer"]["verdict"] == told.answer.verdict == verdict
+            assert settled.data["data"]["answer"]["verdict"] == answered.answer.verdict == verdict
             await stream.until("done")
     assert (tmp_path / "a.txt").exists() == (verdict == "approve")
 
 
 async def test_clear_makes_the_model_forget(tmp_path: Path) -> None:
     first = scenario("remember the word plum", "I will.")
-    async with serve(first, scenario("which word", "None."), strict=True) as server, served(server, tmp_path) as page:
+    async with (
+        serve(first, scenario("which word", "None."), strict=True) as server,
+        serve_session(server, tmp_path) as page,
+    ):
         await page.enter()
         assert (await page.post("/clear")).json() == {"status": "ok"}, "nothing was said yet"
         async with page.chat("remember the word plum") as stream:
@@ -120,18 +128,18 @@ async def test_clear_makes_the_model_forget(tmp_path: Path) -> None:
             assert "history" not in rewound.data["data"]
         async with page.chat("which word") as stream:
             await stream.rest()
-        said = str(server.requests[-1].messages)
-    assert "plum" not in said and "which word" in said
+        history = str(server.requests[-1].messages)
+    assert "plum" not in history and "which word" in history
 
 
 async def test_clear_stops_what_goes_on_and_what_waits(tmp_path: Path) -> None:
     slow = scenario("long", step("word " * 400, pace=0.05))
-    async with serve(slow) as server, served(server, tmp_path) as page:
+    async with serve(slow) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         async with page.events() as stream:
-            await page.client.post("/chat", json={"message": "long"}, headers={"Accept": "application/json"})
+            await page.http.post("/chat", json={"message": "long"}, headers={"Accept": "application/json"})
             await stream.until("text")
-            queued = await page.client.post("/chat", json={"message": "later"}, headers={"Accept": "application/json"})
+            queued = await page.http.post("/chat", json={"message": "later"}, headers={"Accept": "application/json"})
             assert (await page.post("/clear")).status_code == 200
             await stream.until("message.withdrawn", id=queued.json()["id"])
             assert (await stream.until("run.ended")).data["data"]["outcome"] == "interrupted"
@@ -141,14 +149,14 @@ async def test_clear_stops_what_goes_on_and_what_waits(tmp_path: Path) -> None:
 
 async def test_a_browser_that_goes_away_mid_reply_stops_nothing(tmp_path: Path) -> None:
     slow = scenario("go", step("word " * 40 + "end", pace=0.01))
-    async with serve(slow) as server, served(server, tmp_path) as page:
+    async with serve(slow) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         async with page.chat("go") as stream:
             first = await stream.until("text")
         await page.session.wait()
         async with asyncio.timeout(30):
-            while page.serving.feed.readers:
-                await page.client.get("/nothing")
+            while page.page_server.feed.readers:
+                await page.http.get("/nothing")
         async with page.events(after=first.id) as stream:
             ended = await stream.until("run.ended")
         assert ended.data["data"]["outcome"] == "done"
@@ -156,7 +164,7 @@ async def test_a_browser_that_goes_away_mid_reply_stops_nothing(tmp_path: Path) 
 
 async def test_modes_interrupt_shell_and_withdraw(tmp_path: Path) -> None:
     slow = scenario("long", step("word " * 400, pace=0.05))
-    async with serve(slow) as server, served(server, tmp_path) as page:
+    async with serve(slow) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         async with page.events() as stream:
             assert (await page.post("/modes", mode="plan", approval_mode="read-only")).status_code == 200
@@ -167,7 +175,7 @@ async def test_modes_interrupt_shell_and_withdraw(tmp_path: Path) -> None:
             assert (await page.post("/shell", command="echo from-the-shell")).status_code == 202
             ran = await stream.until("shell.ran")
             assert "from-the-shell" in ran.data["data"]["output"]
-            await page.client.post("/chat", json={"message": "long"}, headers={"Accept": "application/json"})
+            await page.http.post("/chat", json={"message": "long"}, headers={"Accept": "application/json"})
             await stream.until("text")
             async with page.chat("later") as queued:
                 waiting = await queued.until("message.queued")
@@ -179,7 +187,7 @@ async def test_modes_interrupt_shell_and_withdraw(tmp_path: Path) -> None:
 
 
 async def test_the_end_of_the_session_ends_every_stream(tmp_path: Path) -> None:
-    async with serve() as server, served(server, tmp_path) as page:
+    async with serve() as server, serve_session(server, tmp_path) as page:
         await page.enter()
         async with page.events() as stream:
             await stream.until("session.opened")

@@ -20,8 +20,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.doubles.job import environment
-from tests.web.kit import let_in
-from tests.web.windows import shot, slowed
+from tests.web.kit import log_in
+from tests.web.windows import screenshot, throttle
 from tui_agent.commands.arguments import command_parser
 from tui_agent.frontends.web import serving
 from tui_agent.frontends.web.addresses import CannotServe, listen
@@ -32,77 +32,77 @@ from tui_agent.platform import interactive
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 ECHO = """
 import os, select, signal, sys, tty
-def told(*_):
+def print_size(*_):
     size = os.get_terminal_size()
     os.write(1, b"size %dx%d\\n" % (size.columns, size.lines))
-signal.signal(signal.SIGWINCH, told)
-signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"painted anew\\n"))
+signal.signal(signal.SIGWINCH, print_size)
+signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"repainted\\n"))
 tty.setraw(0)
-told()
+print_size()
 while True:
-    if not select.select([0], [], [], 0.05)[0]:  # a signal just before a wait is told behind it
+    if not select.select([0], [], [], 0.05)[0]:  # a signal just before a wait is handled after it
         continue
     if not (data := os.read(0, 65536)):
         break
     os.write(1, b"got %d %s\\n" % (len(data), data[:20]))
-    if data.endswith(b"q"):  # it may come together with what was typed before
+    if data.endswith(b"q"):  # possibly together with earlier input
         sys.exit(7)
 """
-"""What stands in for the screen: it says its size and what is typed."""
+"""Takes the place of the screen: prints its size and what is typed."""
 
 
-class Shown:
-    """A screen that is served, and what a browser that was let in sends."""
+class ServedScreen:
+    """A served screen, and the headers of a browser with the token."""
 
-    def __init__(self, screen: Screen, serving: ScreenPage) -> None:
+    def __init__(self, screen: Screen, page_server: ScreenPage) -> None:
         self.screen = screen
-        self.serving = serving
+        self.page_server = page_server
 
     @property
-    def own(self) -> dict[str, str]:
-        return {"Host": f"127.0.0.1:{self.serving.port}", "Origin": self.serving.address} | self.cookie()
+    def headers(self) -> dict[str, str]:
+        return {"Host": f"127.0.0.1:{self.page_server.port}", "Origin": self.page_server.address} | self.cookie()
 
     def cookie(self, token: str | None = None) -> dict[str, str]:
-        return {"Cookie": f"{self.serving.cookie}={token or self.serving.tickets.token}"}
+        return {"Cookie": f"{self.page_server.cookie}={token or self.page_server.tickets.token}"}
 
-    def socket(self, headers: dict[str, str | None] | None = None, **more: Any) -> connect:
-        """`headers` are sent instead of what a browser would send; None leaves one out."""
-        sent: dict[str, str | None] = {**self.own, **(headers or {})}
+    def socket(self, headers: dict[str, str | None] | None = None, **options: Any) -> connect:
+        """`headers` replace those of a browser; None omits one."""
+        sent: dict[str, str | None] = {**self.headers, **(headers or {})}
         named = sent.pop("Host")
         return connect(
-            f"ws://{named}/terminal?width=100&height=30", host="127.0.0.1", port=self.serving.port,
+            f"ws://{named}/terminal?width=100&height=30", host="127.0.0.1", port=self.page_server.port,
             additional_headers=[(name, value) for name, value in sent.items() if value is not None],
-            proxy=None, user_agent_header=None, **more,
+            proxy=None, user_agent_header=None, **options,
         )  # fmt: skip
 
 
 @contextlib.asynccontextmanager
-async def shown(hangup_seconds: float = HANGUP_SECONDS, program: str = ECHO) -> AsyncIterator[Shown]:
+async def serve_screen(hangup_seconds: float = HANGUP_SECONDS, program: str = ECHO) -> AsyncIterator[ServedScreen]:
     argv = [sys.executable, "-I", "-S", "-c", program]
     screen = Screen(argv, cwd=Path("/"), environment={"PATH": os.environ["PATH"]}, hangup_seconds=hangup_seconds)
-    serving = ScreenPage(screen, listen("127.0.0.1", 0))
-    await serving.start()
+    page_server = ScreenPage(screen, listen("127.0.0.1", 0))
+    await page_server.start()
     try:
-        yield Shown(screen, serving)
+        yield ServedScreen(screen, page_server)
     finally:
-        await serving.stop()
+        await page_server.stop()
         assert screen.pid is None
 
 
-async def until(socket: ClientConnection, text: bytes) -> bytes:
-    seen = b""
-    async with asyncio.timeout(PATIENCE):
-        while text not in seen:
+async def read_until(socket: ClientConnection, text: bytes) -> bytes:
+    output = b""
+    async with asyncio.timeout(TIMEOUT):
+        while text not in output:
             part = await socket.recv()
-            seen += part if isinstance(part, bytes) else b""
-    return seen
+            output += part if isinstance(part, bytes) else b""
+    return output
 
 
-async def closed(socket: ClientConnection) -> int:
-    async with asyncio.timeout(PATIENCE):
+async def wait_for_close(socket: ClientConnection) -> int:
+    async with asyncio.timeout(TIMEOUT):
         with contextlib.suppress(ConnectionClosed):
             while True:
                 await socket.recv()
@@ -110,16 +110,16 @@ async def closed(socket: ClientConnection) -> int:
     return socket.close_code
 
 
-def is_there(pid: int) -> bool:
+def process_exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def quiet() -> AsyncIterator[Shown]:
-    """A screen that nobody may begin."""
-    async with shown() as one:
-        yield one
-        assert one.screen.pid is None, "whoever came, nothing was begun"
+async def idle_screen() -> AsyncIterator[ServedScreen]:
+    """A screen that no test may start."""
+    async with serve_screen() as served:
+        yield served
+        assert served.screen.pid is None, "nothing was started"
 
 
 HOSTILE: dict[str, dict[str, str | None]] = {
@@ -147,27 +147,27 @@ HOSTILE: dict[str, dict[str, str | None]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_foreign_socket_is_refused_and_begins_nothing(quiet: Shown, name: str) -> None:
+async def test_a_foreign_socket_is_refused_and_begins_nothing(idle_screen: ServedScreen, name: str) -> None:
     fill = {
-        "port": quiet.serving.port, "cookie": quiet.serving.cookie, "token": quiet.serving.tickets.token,
+        "port": idle_screen.page_server.port, "cookie": idle_screen.page_server.cookie, "token": idle_screen.page_server.tickets.token,
         "other": Tickets().token,
     }  # fmt: skip
-    headers = {key: None if one is None else one.format(**fill) for key, one in HOSTILE[name].items()}
-    with pytest.raises(InvalidStatus) as told:
-        async with quiet.socket(headers):
+    headers = {key: None if value is None else value.format(**fill) for key, value in HOSTILE[name].items()}
+    with pytest.raises(InvalidStatus) as refusal:
+        async with idle_screen.socket(headers):
             pass
     without_token = "cookie" in name or "token" in name
-    assert told.value.response.status_code == (401 if without_token else 403)
-    assert quiet.screen.pid is None
+    assert refusal.value.response.status_code == (401 if without_token else 403)
+    assert idle_screen.screen.pid is None
 
 
-async def test_the_page_has_a_policy_of_its_own_and_nothing_without_the_token(quiet: Shown) -> None:
-    async with httpx.AsyncClient(base_url=quiet.serving.address, trust_env=False) as client:
+async def test_the_page_has_a_policy_of_its_own_and_nothing_without_the_token(idle_screen: ServedScreen) -> None:
+    async with httpx.AsyncClient(base_url=idle_screen.page_server.address, trust_env=False) as client:
         assert "door.js" in (await client.get("/")).text
         for name in ("terminal.js", "textual.js", "xterm.css", "terminal.html", "terminal"):
             assert (await client.get(f"/{name}")).status_code == 401
-        ticket = quiet.serving.link().partition("#")[2]
-        await let_in(client, quiet.serving.address, ticket)
+        ticket = idle_screen.page_server.link().partition("#")[2]
+        await log_in(client, idle_screen.page_server.address, ticket)
         page = await client.get("/")
         policy = page.headers["content-security-policy"]
         assert "script-src 'self';" in policy and "frame-ancestors 'none'" in policy and "http" not in policy
@@ -183,91 +183,91 @@ async def test_the_page_has_a_policy_of_its_own_and_nothing_without_the_token(qu
     "message",
     ["", "no json", "{}", "[]", "[1]", '["stdin"]', '["stdin", 1]', '["resize", {}]', '["resize", [1, 2]]',
      '["resize", {"width": "9", "height": true}]', '["run", "ls"]', '["stdin", "a", "b"]', b"bytes", "[" * 200_000],
-    ids=lambda one: str(one[:30]),
+    ids=lambda message: str(message[:30]),
 )  # fmt: skip
-async def test_what_the_page_never_says_closes_the_socket(quiet: Shown, message: str | bytes) -> None:
-    async with shown() as one, one.socket() as socket:
+async def test_what_the_page_never_says_closes_the_socket(idle_screen: ServedScreen, message: str | bytes) -> None:
+    async with serve_screen() as served, served.socket() as socket:
         await socket.send(message)
-        assert await closed(socket) == 1008
+        assert await wait_for_close(socket) == 1008
 
 
 @pytest.mark.parametrize("parts", [1, 40], ids=["whole", "in parts"])
 async def test_a_message_may_have_a_size(parts: int) -> None:
-    async with shown() as one, one.socket(max_size=None) as socket:
-        await until(socket, b"size 100x30")
+    async with serve_screen() as served, served.socket(max_size=None) as socket:
+        await read_until(socket, b"size 100x30")
         text = json.dumps(["stdin", "x" * WEBSOCKET_MAX])
         size = len(text) // parts + 1
         with contextlib.suppress(ConnectionClosed):
             await socket.send(text if parts == 1 else [text[at : at + size] for at in range(0, len(text), size)])
-        assert await closed(socket) == 1009
-        async with one.socket() as again:
-            assert b"got" not in await until(again, b"painted anew"), "none of it was typed"
+        assert await wait_for_close(socket) == 1009
+        async with served.socket() as again:
+            assert b"got" not in await read_until(again, b"repainted"), "none of it was passed on"
 
 
 async def test_keys_sizes_a_new_page_and_the_end() -> None:
-    async with shown() as one:
-        async with one.socket() as first:
-            await until(first, b"size 100x30")
+    async with serve_screen() as served:
+        async with served.socket() as first:
+            await read_until(first, b"size 100x30")
             await first.send('["resize", {"width": 77, "height": 22}]')
-            await until(first, b"size 77x22")
+            await read_until(first, b"size 77x22")
             await first.send('["resize", {"width": 999999, "height": -5}]')
-            await until(first, b"size 1000x2")
+            await read_until(first, b"size 1000x2")
             await first.send(json.dumps(["stdin", "ä" * 100_000]))
-            await until(first, b"got ")
-            pid = one.screen.pid
-            async with one.socket() as second:
-                assert await closed(first) == 4000, "the last one to come has it"
-                seen = await until(second, b"painted anew")
-                assert seen.startswith(b"\x1bc")
-                assert one.screen.pid == pid
+            await read_until(first, b"got ")
+            pid = served.screen.pid
+            async with served.socket() as second:
+                assert await wait_for_close(first) == 4000, "the latest browser takes over"
+                output = await read_until(second, b"repainted")
+                assert output.startswith(b"\x1bc")
+                assert served.screen.pid == pid
                 await second.send('["ping", "1"]')
                 await second.send('["focus"]')
-        async with one.socket() as third:
-            await until(third, b"painted anew")
-            assert one.screen.pid == pid, "a page that is loaded anew goes on"
+        async with served.socket() as third:
+            await read_until(third, b"repainted")
+            assert served.screen.pid == pid, "a reload continues"
             await third.send('["stdin", "q"]')
-            assert await closed(third) == 1000
-        async with asyncio.timeout(PATIENCE):
-            assert await one.screen.ended == 7
-        async with one.socket() as late:
-            assert await closed(late) == 1001
-    assert pid is not None and not is_there(pid)
+            assert await wait_for_close(third) == 1000
+        async with asyncio.timeout(TIMEOUT):
+            assert await served.screen.ended == 7
+        async with served.socket() as late:
+            assert await wait_for_close(late) == 1001
+    assert pid is not None and not process_exists(pid)
 
 
 async def test_a_socket_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving.PageConnection, "head_seconds", 0.2)
-    async with shown() as one, one.socket() as socket:
-        await until(socket, b"size")
+    async with serve_screen() as served, served.socket() as socket:
+        await read_until(socket, b"size")
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):  # five times as long as the head of a request may take
+            async with asyncio.timeout(1):  # five times the limit for a request head
                 await socket.recv()
         await socket.send('["stdin", "x"]')
-        await until(socket, b"got 1")
+        await read_until(socket, b"got 1")
 
 
 async def test_without_a_browser_it_ends() -> None:
-    async with shown(hangup_seconds=0.3) as one:
-        async with one.socket() as socket:
-            await until(socket, b"size")
-            pid = one.screen.pid
-        async with asyncio.timeout(PATIENCE):
-            assert await one.screen.ended == -1, "hung up"
-        assert one.screen.was_abandoned and pid is not None and not is_there(pid)
+    async with serve_screen(hangup_seconds=0.3) as served:
+        async with served.socket() as socket:
+            await read_until(socket, b"size")
+            pid = served.screen.pid
+        async with asyncio.timeout(TIMEOUT):
+            assert await served.screen.ended == -1, "hung up"
+        assert served.screen.was_abandoned and pid is not None and not process_exists(pid)
 
 
 async def test_it_ends_with_the_server_even_when_it_does_not_want_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interactive, "HANGUP_TIMEOUT", 0.3)
     stubborn = "import os, signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nos.write(1, b'here')\nwhile True: signal.pause()"
-    async with shown(program=stubborn) as one:
-        async with one.socket() as socket:
-            await until(socket, b"here")
-        pid = one.screen.pid
-    assert pid is not None and not is_there(pid)
+    async with serve_screen(program=stubborn) as served:
+        async with served.socket() as socket:
+            await read_until(socket, b"here")
+        pid = served.screen.pid
+    assert pid is not None and not process_exists(pid)
 
 
 @contextlib.asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """`tui-agent web --tui` on the demonstration, and the link that it shows."""
+async def start_command(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Run `tui-agent web --tui --demo`; yield the process and the link that it prints."""
     home = folder / "home"
     home.mkdir()
     env = environment(home, TMPDIR=str(folder), TUI_AGENT_MODE="agent")
@@ -277,38 +277,38 @@ async def started(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proces
     )  # fmt: skip
     assert program.stdout is not None
     try:
-        async with asyncio.timeout(PATIENCE):
-            told = (await program.stdout.readuntil(b"ends.\n")).decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+/#\S+", told)
-        assert found is not None, told
-        yield program, found[0]
+        async with asyncio.timeout(TIMEOUT):
+            output = (await program.stdout.readuntil(b"ends.\n")).decode()
+        link = re.search(r"http://127\.0\.0\.1:\d+/#\S+", output)
+        assert link is not None, output
+        yield program, link[0]
     finally:
         if program.returncode is None:
             program.kill()
             await program.wait()
-    async with asyncio.timeout(PATIENCE):
-        while below(str(folder)):  # noqa: ASYNC110  # nothing tells of the end of a child of somebody else
+    async with asyncio.timeout(TIMEOUT):
+        while processes_of(str(folder)):  # noqa: ASYNC110  # another process's children can only be polled
             await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl+c", "kill"])
 async def test_no_process_outlives_the_command(tmp_path: Path, number: signal.Signals) -> None:
-    async with started(tmp_path) as (program, link):
+    async with start_command(tmp_path) as (program, link):
         address, _, ticket = link.partition("/#")
         async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
-            await let_in(client, address, ticket)
+            await log_in(client, address, ticket)
             ((name, token),) = client.cookies.items()
         headers = {"Origin": address, "Cookie": f"{name}={token}"}
         async with connect(
             f"{address}/terminal".replace("http", "ws"), additional_headers=headers, proxy=None
         ) as socket:
-            await until(socket, b"word counter")
+            await read_until(socket, b"word counter")
             await socket.send('["stdin", "\\r"]')
-            await until(socket, b"Classified as")
-            assert len(below(str(tmp_path))) > 1
+            await read_until(socket, b"Classified as")
+            assert len(processes_of(str(tmp_path))) > 1
             program.send_signal(number)
-            assert await closed(socket) in (1000, 1006)
-        async with asyncio.timeout(PATIENCE):
+            assert await wait_for_close(socket) in (1000, 1006)
+        async with asyncio.timeout(TIMEOUT):
             out, err = await program.communicate()
         assert (program.returncode, err) == (0 if number == signal.SIGINT else -number, b""), out
     (journal,) = (tmp_path / "home" / "tui-agent" / "sessions").glob("*/events.jsonl")
@@ -328,24 +328,24 @@ async def test_what_was_asked_for_is_asked_for_again() -> None:
         ["-C", "/a b", "--add-root", "/x", "--add-root", "/-y", "--base-url", "http://h/v1", "--approval-mode", "auto"],
     ):  # fmt: skip
         parser = command_parser("web")
-        given = parser.parse_args(line)
-        said = repeated_arguments(
-            (one for one in parser._actions if one.dest not in ("help", "host", "port", "open", "tui")), given
+        parsed = parser.parse_args(line)
+        repeated = repeated_arguments(
+            (action for action in parser._actions if action.dest not in ("help", "host", "port", "open", "tui")), parsed
         )
-        assert command_parser("").parse_args(said) == command_parser("").parse_args(line)
+        assert command_parser("").parse_args(repeated) == command_parser("").parse_args(line)
 
 
 async def test_the_terminal_of_the_page_is_no_other() -> None:
-    made = screen_environment({"TMUX": "x", "TERM": "dumb", "HOME": "/h", "COLUMNS": "7", "LANG": "C"})
-    assert made["TERM"] == "xterm-256color" and made["HOME"] == "/h" and made["LANG"] == "C"
-    assert "TMUX" not in made and "COLUMNS" not in made
+    environment = screen_environment({"TMUX": "x", "TERM": "dumb", "HOME": "/h", "COLUMNS": "7", "LANG": "C"})
+    assert environment["TERM"] == "xterm-256color" and environment["HOME"] == "/h" and environment["LANG"] == "C"
+    assert "TMUX" not in environment and "COLUMNS" not in environment
 
 
 SCREEN = {"width": 1280, "height": 800}
 
 
-class Seen:
-    """What the terminal in a page is sent, as a person would see it."""
+class PageDisplay:
+    """The screen contents that the terminal in a page receives."""
 
     def __init__(self, page: Any) -> None:
         self.screen = pyte.Screen(80, 24)
@@ -374,9 +374,9 @@ class Seen:
     def text(self) -> str:
         return "\n".join(self.screen.display)
 
-    async def until(self, text: str, *, gone: bool = False) -> None:
+    async def wait_for_text(self, text: str, *, gone: bool = False) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while (text in self.text) is gone:
                     self._came.clear()
                     await self._came.wait()
@@ -389,57 +389,57 @@ class Seen:
 @pytest.mark.needs("chromium")
 async def test_the_whole_screen_works_in_a_browser(tmp_path: Path) -> None:
     driver_of = pytest.importorskip("playwright.async_api").async_playwright
-    said: list[str] = []
-    asked: list[str] = []
-    async with started(tmp_path) as (program, link):
+    messages: list[str] = []
+    requests: list[str] = []
+    async with start_command(tmp_path) as (program, link):
         async with driver_of() as driver:
             flags = ["--no-sandbox"] if os.geteuid() == 0 else []
             browser = await driver.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
             page = await browser.new_page(viewport=SCREEN)
-            page.on("console", lambda message: said.append(message.text))  # xterm also warns of a busy machine
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("request", lambda request: asked.append(request.url))
-            await slowed(page)
-            seen = Seen(page)
+            page.on("console", lambda message: messages.append(message.text))  # xterm also warns of a busy machine
+            page.on("pageerror", lambda error: messages.append(str(error)))
+            page.on("request", lambda request: requests.append(request.url))
+            await throttle(page)
+            display = PageDisplay(page)
             await page.goto(link)
-            await seen.until("Find the bug")
-            inside = page.url
-            await seen.until("you are asked before a file changes")
-            await shot(page, "terminal-start")
+            await display.wait_for_text("Find the bug")
+            page_url = page.url
+            await display.wait_for_text("you are asked before a file changes")
+            await screenshot(page, "terminal-start")
             await page.keyboard.press("Enter")
-            await seen.until("plans need your approval")
-            await shot(page, "terminal-plan")
+            await display.wait_for_text("plans need your approval")
+            await screenshot(page, "terminal-plan")
             async with page.expect_websocket():
                 await page.reload()
-            await seen.until("plans need your approval")
-            await shot(page, "terminal-again")
-            while "plans need your approval" in seen.text:
-                await page.keyboard.press("a")  # one that comes too early decides nothing
+            await display.wait_for_text("plans need your approval")
+            await screenshot(page, "terminal-again")
+            while "plans need your approval" in display.text:
+                await page.keyboard.press("a")  # ignored if it is too early
                 with contextlib.suppress(AssertionError, TimeoutError):
                     async with asyncio.timeout(1):
-                        await seen.until("plans need your approval", gone=True)
-            await seen.until("Edit wordcount/counting.py")
+                        await display.wait_for_text("plans need your approval", gone=True)
+            await display.wait_for_text("Edit wordcount/counting.py")
             await page.set_viewport_size({"width": 900, "height": 600})
-            await seen.until("Edit wordcount/counting.py")
-            await shot(page, "terminal-edit")
+            await display.wait_for_text("Edit wordcount/counting.py")
+            await screenshot(page, "terminal-edit")
             program.terminate()
-            await page.wait_for_selector("#apart")
-            await shot(page, "terminal-over")
+            await page.wait_for_selector("#disconnected")
+            await screenshot(page, "terminal-over")
             await browser.close()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             out, err = await program.communicate()
     assert (program.returncode, err) == (143, b""), out
-    ours = link.partition("#")[0]
-    assert [url for url in asked if not url.startswith(ours)] == [], "it asks nobody else"
-    assert {socket.url.partition("?")[0] for socket in seen.sockets} == {f"{inside}terminal".replace("http", "ws")}
-    assert [line for line in said if line != "CLOSED" and "exceeded allotted deadline" not in line] == []
+    address = link.partition("#")[0]
+    assert [url for url in requests if not url.startswith(address)] == [], "requests to other servers"
+    assert {socket.url.partition("?")[0] for socket in display.sockets} == {f"{page_url}terminal".replace("http", "ws")}
+    assert [line for line in messages if line != "CLOSED" and "exceeded allotted deadline" not in line] == []
 
 
-def below(folder: str) -> list[int]:
-    """Processes whose scratch folder is this one."""
-    found = []
-    for one in Path("/proc").iterdir():
+def processes_of(folder: str) -> list[int]:
+    """Processes whose scratch folder is `folder`."""
+    pids = []
+    for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if one.name.isdigit() and f"TMPDIR={folder}".encode() in (one / "environ").read_bytes():
-                found.append(int(one.name))
-    return found
+            if entry.name.isdigit() and f"TMPDIR={folder}".encode() in (entry / "environ").read_bytes():
+                pids.append(int(entry.name))
+    return pids

@@ -8,37 +8,37 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 60_000
+TIMEOUT = 60_000
 
 
-IN_BROWSER = [
+BROWSER_MARKS = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.needs("chromium"),
     pytest.mark.timeout(240),
     pytest.mark.asyncio(loop_scope="session"),
 ]
-"""Marks of a test with `pages`: they are open in the browser that all tests share, and so is its event loop."""
+"""Marks of a test that uses `pages`; all share one browser and its event loop."""
 
 
-def in_browser(test: Any) -> Any:
-    """One such test among others."""
-    for mark in IN_BROWSER:
+def browser_test(test: Any) -> Any:
+    """Mark a single test as a browser test."""
+    for mark in BROWSER_MARKS:
         test = mark(test)
     return test
 
 
 class Pages:
-    """Browser windows, each as a browser of its own; whatever a page complains about fails the test."""
+    """Browser windows with separate profiles. Anything that a page writes to the console fails the test."""
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
-        self.said: list[str] = []
-        self.asked: list[str] = []
+        self.messages: list[str] = []
+        self.requests: list[str] = []
         self._contexts: list[Any] = []
 
     async def close(self) -> None:
-        """All windows."""
+        """Close all windows."""
         for context in self._contexts:
             await context.close()
 
@@ -48,56 +48,56 @@ class Pages:
         return page
 
     async def window(self, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
-        """An empty one."""
+        """Open an empty window."""
         width, height = size
         context = await self._browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=look, reduced_motion="reduce"
         )
         self._contexts.append(context)
         page = await context.new_page()
-        page.set_default_timeout(PATIENCE)
-        await slowed(page)
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
+        page.set_default_timeout(TIMEOUT)
+        await throttle(page)
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
         return page
 
 
-async def slowed(page: Any) -> None:
-    """With TUI_AGENT_SLOW_PAGES, milliseconds, each answer takes so long and each script six times as long as it would."""
+async def throttle(page: Any) -> None:
+    """With TUI_AGENT_SLOW_PAGES=MS, delay each response by that time and slow down scripts by a factor of six."""
     if slow := os.environ.get("TUI_AGENT_SLOW_PAGES"):
-        told = await page.context.new_cdp_session(page)
-        await told.send("Emulation.setCPUThrottlingRate", {"rate": 6})
+        devtools = await page.context.new_cdp_session(page)
+        await devtools.send("Emulation.setCPUThrottlingRate", {"rate": 6})
         line = {"offline": False, "latency": int(slow), "downloadThroughput": -1, "uploadThroughput": -1}
-        await told.send("Network.enable")
-        await told.send("Network.emulateNetworkConditions", line)
+        await devtools.send("Network.enable")
+        await devtools.send("Network.emulateNetworkConditions", line)
 
 
 async def enter(page: Any, link: str) -> None:
-    """Through the door, until the last of the page's scripts has run."""
+    """Open a link and wait until the page's scripts have run."""
     await page.goto(link)
     await page.wait_for_selector("#mode option", state="attached")
 
 
-async def still(page: Any) -> None:
-    """Until what is asked stands long enough for an answer to be meant for it."""
+async def wait_until_answerable(page: Any) -> None:
+    """Wait until the request has been shown long enough to accept an answer."""
     await page.wait_for_selector(".request")
-    await when(page, "performance.now() - (document.querySelector('.request')?.dataset.since ?? Infinity) > 410")
+    await wait_for(page, "performance.now() - (document.querySelector('.request')?.dataset.since ?? Infinity) > 410")
 
 
-async def shot(page: Any, name: str) -> None:
-    if kept := os.environ.get("TUI_AGENT_TEST_PICTURES"):
+async def screenshot(page: Any, name: str) -> None:
+    if folder := os.environ.get("TUI_AGENT_TEST_PICTURES"):
         await page.wait_for_timeout(300)
-        await page.screenshot(path=f"{kept}/{name}.png")
+        await page.screenshot(path=f"{folder}/{name}.png")
 
 
-async def when(page: Any, expression: str) -> None:
-    """Until it is true. Asked from outside: the page's own policy forbids code from strings, and stays in force."""
-    async with asyncio.timeout(PATIENCE / 1000):
+async def wait_for(page: Any, expression: str) -> None:
+    """Wait until `expression` is true. It is polled from outside, since the page's policy forbids code from strings."""
+    async with asyncio.timeout(TIMEOUT / 1000):
         while not await page.evaluate(expression):
             await page.wait_for_timeout(30)
 
 
-async def say(page: Any, text: str) -> None:
-    await page.fill("#say", text)
-    await page.press("#say", "Enter")
+async def send_message(page: Any, text: str) -> None:
+    await page.fill("#message", text)
+    await page.press("#message", "Enter")

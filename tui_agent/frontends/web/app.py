@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, part_text
+from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import EventFrame, Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
@@ -36,14 +36,14 @@ PLAN_TEXT_MAX = 500_000
 """Characters of the plan document that can be shown and edited in the page."""
 
 
-class ChatBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class ChatBody(RequestBody, frozen=True):
     """A message for the agent."""
 
     message: str
     steering: bool = False
 
 
-class AnswerBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class AnswerBody(RequestBody, frozen=True):
     """The answer to a request."""
 
     id: str
@@ -54,58 +54,58 @@ class AnswerBody(RequestBody, frozen=True, forbid_unknown_fields=True):
     """What was selected or edited before approving."""
 
 
-class ModesBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class ModesBody(RequestBody, frozen=True):
     """A new mode, approval mode, or both."""
 
     mode: Mode | None = None
     approval_mode: ApprovalMode | None = None
 
 
-class ProposalBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class ProposalBody(RequestBody, frozen=True):
     """A proposal for the plan document; `seen` is the sha256 of the one shown."""
 
     seen: str
 
 
-class SettleBody(ProposalBody, frozen=True, forbid_unknown_fields=True):
+class SettleBody(ProposalBody, frozen=True):
     """The decision on a proposal."""
 
     accept: bool
 
 
-class PlanTextBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class PlanTextBody(RequestBody, frozen=True):
     """Request the plan document for editing; with `exact` its secrets are included."""
 
     exact: bool = False
 
 
-class PlanEditBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class PlanEditBody(RequestBody, frozen=True):
     """The edited plan document; `base` is the sha256 of the text that was edited."""
 
     text: str
     base: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
-class ShellBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class ShellBody(RequestBody, frozen=True):
     """A shell command of the user."""
 
     command: str
 
 
-class IdBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class IdBody(RequestBody, frozen=True):
     """A request or a message."""
 
     id: str
 
 
-class PartTextBody(IdBody, frozen=True, forbid_unknown_fields=True):
+class HunkTextBody(IdBody, frozen=True):
     """Request the text of one hunk of a pending edit; with `exact` its secrets are included."""
 
-    place: int
+    index: int
     exact: bool = False
 
 
-class PartsBody(IdBody, frozen=True, forbid_unknown_fields=True):
+class PreviewBody(IdBody, frozen=True):
     """Preview a pending edit with changed hunks: index of the hunk → text."""
 
     edits: dict[str, str]
@@ -144,8 +144,8 @@ class SessionPage(PageServer):
             ("/plan/text", PlanTextBody, self._plan_text, 409),
             ("/plan/edit", PlanEditBody, self._edit_plan, 400),
             ("/reveal", IdBody, self._reveal, 409),
-            ("/part/text", PartTextBody, self._part_text, 409),
-            ("/part/typed", PartsBody, self._preview_parts, 409),
+            ("/part/text", HunkTextBody, self._hunk_text, 409),
+            ("/part/preview", PreviewBody, self._preview_hunks, 409),
             ("/withdraw", IdBody, self._withdraw, 400),
         ]
         for path, kind, run, error_status in commands:
@@ -256,14 +256,14 @@ class SessionPage(PageServer):
         return await asyncio.to_thread(compare)
 
     async def _plan_text(self, body: PlanTextBody) -> dict[str, Any]:
-        """Return the saved document with its sha256, or `hides` if it has secrets and `exact` is not set."""
+        """Return the saved document with its sha256, or `hides_secrets` if it has secrets and `exact` is not set."""
         document = self.feed.document
         if document is None:
             raise ValueError("there is no plan document yet")
         if len(document.text) > PLAN_TEXT_MAX:
             raise ValueError("the plan document is too long to be edited here")
         if not body.exact and self._session.mask.mask(document.text) != document.text:
-            return {"hides": True}
+            return {"hides_secrets": True}
         return {"text": document.text, "base": document.sha256}
 
     async def _edit_plan(self, body: PlanEditBody) -> CommandResult:
@@ -287,10 +287,10 @@ class SessionPage(PageServer):
         """Return the exact action of an open request, with its secrets."""
         return {"action": displayable_action(msgspec.to_builtins(self._action(body.id)))}
 
-    async def _part_text(self, body: PartTextBody) -> dict[str, Any]:
-        return {"text": part_text(self._edit_action(body.id), body.place, self._session.mask, exact=body.exact)}
+    async def _hunk_text(self, body: HunkTextBody) -> dict[str, Any]:
+        return {"text": hunk_text(self._edit_action(body.id), body.index, self._session.mask, exact=body.exact)}
 
-    async def _preview_parts(self, body: PartsBody) -> dict[str, Any]:
+    async def _preview_hunks(self, body: PreviewBody) -> dict[str, Any]:
         """Return the diff that would be approved (A9)."""
         action, mask = self._edit_action(body.id), self._session.mask
         diff = await asyncio.to_thread(diff_with_edits, action, body.edits, mask, exact=body.exact)

@@ -1,14 +1,14 @@
-"""Merge what a user changed in the browser into the exact content of a request.
+"""Convert what a user edited in the browser to the exact content of an answer.
 
-The browser sees less than the request contains: secrets are masked and long texts are cut. It therefore sends only
-what was changed, by index; everything else is taken from the request.
+The browser sees less than the request contains: secrets are masked and long texts are cut. Each text that it returns is
+compared with the proposed one, to restore what it did not see; what it never shows is taken from the request.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -26,69 +26,61 @@ LINE_INPUT_MAX = 4_000
 """Characters of a single-line field."""
 TEXT_INPUT_MAX = TEXT_MAX + 4_000
 """Characters of a multi-line field: all that a page shows of one, and additions."""
-PART_INPUT_MAX = 200_000
+HUNK_INPUT_MAX = 200_000
 """Characters of a hunk's text."""
 MAX_ROWS = 200
 """Steps, criteria or decisions."""
 MAX_HUNKS = 20_000
-LABELS = {
-    "title": "Decision {}",
-    "rationale": "Reason of decision {}",
-    "description": "Step {}",
-    "expected": "Expected of step {}",
-    "fallback": "If it fails of step {}",
-}
-"""Field → its label in the page, with the row's number; other fields are labeled with their name."""
 
+T = TypeVar("T")
 Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_HUNKS)]
 
 
-class EditFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of an edit. Fields that are None are unchanged."""
+class EditValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The values of a form."""
 
 
-class DecisionEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+class DecisionEdit(EditValues, frozen=True):
     """A decision of an edited summary."""
 
+    title: str
+    rationale: str = ""
+    rejected: bool = False
     origin: Index | None = None
     """Its index among the decisions made, then rejected; None for a new one."""
-    rejected: bool = False
-    title: str | None = None
-    rationale: str | None = None
 
 
-class SummaryEdit(EditFields, frozen=True, forbid_unknown_fields=True):
-    """Changes of a summary (W9)."""
+class SummaryEdit(EditValues, frozen=True):
+    """An edited summary (W9)."""
 
-    action: str | None = None
-    details: str | None = None
-    result: str | None = None
-    ticks: Annotated[list[bool], msgspec.Meta(max_length=MAX_ROWS)] | None = None
+    action: str
+    details: str
+    result: str
+    ticks: Annotated[list[bool], msgspec.Meta(max_length=MAX_ROWS)]
     """Whether each criterion is met."""
-    decisions: Annotated[list[DecisionEdit], msgspec.Meta(max_length=MAX_ROWS)] | None = None
-    """All decisions of the edited summary."""
+    decisions: Annotated[list[DecisionEdit], msgspec.Meta(max_length=MAX_ROWS)]
 
 
-class StepEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+class StepEdit(EditValues, frozen=True):
     """A step of an edited plan."""
 
+    description: str
+    expected: str = ""
+    fallback: str = ""
+    removed: bool = False
     origin: Index | None = None
     """Its index in the proposed plan; None for a new step."""
-    description: str | None = None
-    expected: str | None = None
-    fallback: str | None = None
 
 
-class PlanEdit(EditFields, frozen=True, forbid_unknown_fields=True):
-    """Changes of a plan (W5)."""
+class PlanEdit(EditValues, frozen=True):
+    """An edited plan (W5)."""
 
-    steps: Annotated[list[StepEdit], msgspec.Meta(min_length=1, max_length=MAX_ROWS)]
-    """All steps of the edited plan, in order."""
-    check: str | None = None
+    steps: Annotated[list[StepEdit], msgspec.Meta(max_length=MAX_ROWS)]
+    check: str
     """The check command of the whole plan; "" for none."""
 
 
-class AnswerEdit(EditFields, frozen=True, forbid_unknown_fields=True):
+class AnswerEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The selection or change that comes with an approval; which fields apply depends on the request."""
 
     alternative: Index | None = None
@@ -133,7 +125,7 @@ def answer_data(request: EditableRequest, edit: AnswerEdit, mask: SecretMask) ->
 
 
 def _hunk_data(action: EditAction, edit: AnswerEdit, mask: SecretMask) -> dict[str, Any] | None:
-    diff: Diff = action.diff
+    diff = action.diff
     data: dict[str, Any] = {} if edit.hunks is None else {"hunks": edit.hunks}
     data["edits"] = {str(index): text for index, text in exact_edits(edit.edits or {}, diff, mask).items()}
     choice = HunkChoice.from_answer(data, diff)
@@ -151,90 +143,74 @@ def _hunk_data(action: EditAction, edit: AnswerEdit, mask: SecretMask) -> dict[s
 
 def edit_summary(proposed: Summary, edit: SummaryEdit, mask: SecretMask) -> Summary:
     """Apply an edit. Raises ValueError with a sentence for the user."""
-    criteria = proposed.criteria
-    if edit.ticks is not None:
-        if len(edit.ticks) != len(criteria):
-            raise ValueError("the criteria don't match the summary")
-        criteria = tuple(replace(each, completed=tick) for each, tick in zip(criteria, edit.ticks, strict=True))
-    made, rejected = proposed.decisions_made, proposed.decisions_rejected
-    if edit.decisions is not None:
-        originals = (*made, *rejected)
-        _check_origins(edit.decisions, len(originals))
-        notes = [
-            (decision.rejected, _edit_decision(originals, decision, mask, number))
-            for number, decision in enumerate(edit.decisions, start=1)
-        ]
-        made = tuple(note for is_rejected, note in notes if not is_rejected)
-        rejected = tuple(note for is_rejected, note in notes if is_rejected)
-    changes = _changed_fields(edit, ("action", "details", "result"), proposed, mask)
-    if changes.get("action") == "":
+    if len(edit.ticks) != len(proposed.criteria):
+        raise ValueError("the criteria don't match the summary")
+    originals = (*proposed.decisions_made, *proposed.decisions_rejected)
+    made: list[DecisionNote] = []
+    rejected: list[DecisionNote] = []
+    for number, decision in enumerate(edit.decisions, start=1):
+        note = _original(originals, decision.origin, DecisionNote(title=""))
+        title = _exact_line(f"Decision {number}", decision.title, note.title, mask)
+        if not title:
+            raise ValueError("a decision needs a title")
+        rationale = _exact_line(f"Reason of decision {number}", decision.rationale, note.rationale, mask)
+        (rejected if decision.rejected else made).append(replace(note, title=title, rationale=rationale))
+    if not (action := _exact_line("Action", edit.action, proposed.action, mask)):
         raise ValueError("the summary must say what was done")
-    return replace(proposed, **changes, criteria=criteria, decisions_made=made, decisions_rejected=rejected)
-
-
-def _edit_decision(
-    originals: tuple[DecisionNote, ...], edit: DecisionEdit, mask: SecretMask, number: int
-) -> DecisionNote:
-    note = DecisionNote(title="") if edit.origin is None else originals[edit.origin]
-    note = replace(note, **_changed_fields(edit, ("title", "rationale"), note, mask, number))
-    if not note.title:
-        raise ValueError("a decision needs a title")
-    return note
+    criteria = zip(proposed.criteria, edit.ticks, strict=True)
+    return replace(
+        proposed,
+        action=action,
+        details=_exact_text("Details", edit.details, proposed.details, mask, TEXT_INPUT_MAX),
+        result=_exact_line("Result", edit.result, proposed.result, mask),
+        criteria=tuple(replace(criterion, completed=tick) for criterion, tick in criteria),
+        decisions_made=tuple(made),
+        decisions_rejected=tuple(rejected),
+    )
 
 
 def edit_plan(proposed: InstructionPlan, edit: PlanEdit, mask: SecretMask) -> InstructionPlan:
     """Apply an edit and renumber the steps. Raises ValueError with a sentence for the user."""
-    _check_origins(edit.steps, len(proposed.steps))
     steps: list[PlanStep] = []
-    for number, step_edit in enumerate(edit.steps, start=1):
-        origin = step_edit.origin
-        step = PlanStep(number=0, description="") if origin is None else proposed.steps[origin]
-        changes = _changed_fields(step_edit, ("description", "expected", "fallback"), step, mask, number)
-        step = replace(step, number=number, **changes)
-        if not step.description:
+    for number, values in enumerate((step for step in edit.steps if not step.removed), start=1):
+        step = _original(proposed.steps, values.origin, PlanStep(number=0, description=""))
+        description = _exact_line(f"Step {number}", values.description, step.description, mask)
+        if not description:
             raise ValueError("a step needs a description")
-        steps.append(step)
-    check = proposed.check
-    if edit.check is not None:
-        _check_length("Check", edit.check, LINE_INPUT_MAX)
-        check = replace(check, command=_one_line(restore_hidden_text(edit.check, check.command, mask)))
-    return replace(proposed, steps=tuple(steps), check=check)
+        expected = _exact_line(f"Expected of step {number}", values.expected, step.expected, mask)
+        fallback = _exact_line(f"If it fails of step {number}", values.fallback, step.fallback, mask)
+        steps.append(replace(step, number=number, description=description, expected=expected, fallback=fallback))
+    if not steps:
+        raise ValueError("a plan needs at least one step")
+    command = _exact_line("Check", edit.check, proposed.check.command, mask)
+    return replace(proposed, steps=tuple(steps), check=replace(proposed.check, command=command))
 
 
-def _changed_fields(
-    edit: EditFields, names: tuple[str, ...], proposed: msgspec.Struct, mask: SecretMask, row: int = 0
-) -> dict[str, str]:
-    changes = {}
-    for name in names:
-        if (typed := getattr(edit, name)) is None:
-            continue
-        is_multiline = name == "details"
-        label = LABELS.get(name, name.capitalize()).format(row)
-        _check_length(label, typed, TEXT_INPUT_MAX if is_multiline else LINE_INPUT_MAX)
-        text = restore_hidden_text(typed, getattr(proposed, name), mask)
-        changes[name] = clean(text).strip() if is_multiline else _one_line(text)
-    return changes
+def _original(originals: Sequence[T], origin: int | None, new: T) -> T:
+    if origin is not None and origin >= len(originals):
+        raise ValueError("the changes don't match what was proposed")
+    return new if origin is None else originals[origin]
 
 
-def _check_length(label: str, text: str, limit: int) -> None:
-    if len(text) > limit:
-        raise ValueError(f"“{label}” has {len(text):,} characters; shorten it to {limit:,} at most")
+def _exact_line(label: str, typed: str, proposed: str, mask: SecretMask) -> str:
+    """The exact text of a single-line field."""
+    text = _exact_text(label, typed, proposed, mask, LINE_INPUT_MAX)
+    return text if text == proposed else " ".join(text.split())
 
 
-def _check_origins(edits: Iterable[DecisionEdit | StepEdit], count: int) -> None:
-    origins = [edit.origin for edit in edits if edit.origin is not None]
-    if len(set(origins)) < len(origins) or any(origin >= count for origin in origins):
-        raise ValueError("the changes don't match what was offered")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+def _exact_text(label: str, typed: str, proposed: str, mask: SecretMask, limit: int) -> str:
+    """The exact text of a field: the proposed one unless it was changed."""
+    if typed == bounded_text(mask.mask(proposed)):
+        return proposed
+    if len(typed) > limit:
+        raise ValueError(f"“{label}” has {len(typed):,} characters; shorten it to {limit:,} at most")
+    return clean(restore_hidden_text(typed, proposed, mask)).strip()
 
 
 # --- hunks ----------------------------------------------------------------------------------
 
 
-def part_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) -> str:
+def hunk_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) -> str:
     """The new text of a hunk for editing, masked unless `exact`.
 
     Raises ValueError with a sentence for the user if it can't be edited in the page.
@@ -244,8 +220,8 @@ def part_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) 
     if not 0 <= index < len(action.diff.hunks):
         raise ValueError("the change has no such part")
     text = new_side_text(action.diff.hunks[index])
-    if len(text) > PART_INPUT_MAX:
-        raise ValueError(f"this part has {len(text):,} characters; up to {PART_INPUT_MAX:,} can be edited here")
+    if len(text) > HUNK_INPUT_MAX:
+        raise ValueError(f"this part has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} can be edited here")
     if clean(text) != text or reveal(text) != text:
         raise ValueError("this part contains characters that can't be edited here; approve or skip it as a whole")
     if exact:
@@ -270,8 +246,8 @@ def exact_edits(typed: Mapping[str, str], diff: Diff, mask: SecretMask) -> dict[
         index = int(key) if key.isascii() and key.isdigit() and len(key) < 9 else len(diff.hunks)
         if index >= len(diff.hunks):
             raise ValueError("the change has no such part")
-        if len(text) > PART_INPUT_MAX:
-            raise ValueError(f"part {index + 1} has {len(text):,} characters; up to {PART_INPUT_MAX:,} fit; shorten it")
+        if len(text) > HUNK_INPUT_MAX:
+            raise ValueError(f"part {index + 1} has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} fit; shorten it")
         proposed = new_side_text(diff.hunks[index])
         exact = restore_secrets(clean(text), proposed, mask)
         if exact != proposed:

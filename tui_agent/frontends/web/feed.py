@@ -202,7 +202,7 @@ class Feed:
                 if hides and isinstance(event.action, EditAction):
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
-                return {**data, "action": displayable_action(data["action"]), "hides": hides}
+                return {**data, "action": displayable_action(data["action"]), "hides_secrets": hides}
         bounded: dict[str, Any] = map_strings(data, bounded_text)
         return bounded
 

@@ -140,13 +140,13 @@ class RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The JSON body of a POST."""
 
 
-class EnterBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class EnterBody(RequestBody, frozen=True):
     """A ticket to be exchanged for the token."""
 
     ticket: str
 
 
-class EmptyBody(RequestBody, frozen=True, forbid_unknown_fields=True):
+class EmptyBody(RequestBody, frozen=True):
     """`{}`."""
 
 

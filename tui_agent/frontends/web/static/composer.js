@@ -6,18 +6,17 @@ import { post } from "./wire.js";
 const DRAFT_KEY = "tui-agent-draft";
 
 export class Composer {
-  constructor(say, isBusy) {
-    this.field = $("say");
-    this.say = say;
+  constructor(report, isBusy) {
+    this.field = $("message");
+    this.report = report;
     this.isBusy = isBusy;
-    this.sent = [];
-    this.at = 0;
-    this.composing = false;
+    this.lastMessage = "";
+    this.isComposing = false;  // an input method is in use
     if (!this.field.value) this.field.value = savedDraft();  // text typed before the scripts were loaded is newer
     this.field.addEventListener("input", () => this.changed());
-    this.field.addEventListener("compositionstart", () => { this.composing = true; });
-    this.field.addEventListener("compositionend", () => { this.composing = false; });
-    this.field.addEventListener("keydown", (event) => this.key(event));
+    this.field.addEventListener("compositionstart", () => { this.isComposing = true; });
+    this.field.addEventListener("compositionend", () => { this.isComposing = false; });
+    this.field.addEventListener("keydown", (event) => this.keyDown(event));
     $("composer").addEventListener("submit", (event) => { event.preventDefault(); this.send(); });
     addEventListener("resize", () => this.changed());
     this.changed();
@@ -30,20 +29,20 @@ export class Composer {
     try { sessionStorage.setItem(DRAFT_KEY, this.field.value); } catch { /* no storage */ }
   }
 
-  key(event) {
-    if (event.isComposing || this.composing) return;
+  keyDown(event) {
+    if (event.isComposing || this.isComposing) return;
     if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
       event.preventDefault();
       this.send();
-    } else if (event.key === "ArrowUp" && !this.field.value && this.sent.length) {
+    } else if (event.key === "ArrowUp" && !this.field.value && this.lastMessage) {
       event.preventDefault();
-      this.put(this.sent[this.sent.length - 1]);
+      this.setText(this.lastMessage);
     } else if (event.key === "Escape" && this.isBusy()) {
-      post("/interrupt").catch((error) => this.say(error.message));
+      post("/interrupt").catch((error) => this.report(error.message));
     }
   }
 
-  put(text) {
+  setText(text) {
     this.field.value = text;
     this.changed();
   }
@@ -51,25 +50,22 @@ export class Composer {
   async send() {
     const text = this.field.value.trim();
     if (!text) return;
-    this.put("");
+    this.setText("");
     try {
-      if (text === "/clear") await this.clear($("clear"), true);
+      if (text === "/clear") await post("/clear");
       else if (text.startsWith("!")) await post("/shell", { command: text.slice(1).trim() });
       else await post("/chat", { message: text });
-      this.sent.push(text);
+      this.lastMessage = text;
     } catch (error) {
-      this.put([text, this.field.value].filter(Boolean).join("\n"));  // in front of what was typed since
-      this.say(error.message);
+      this.setText([text, this.field.value].filter(Boolean).join("\n"));  // in front of what was typed since
+      this.report(error.message);
     }
   }
 
-  /** The first click asks for confirmation, the second one clears. */
-  async clear(clearButton, confirmed = false) {
-    if (!confirmed && !clearButton.dataset.said) {
-      flash(clearButton, "Clear?");
-      return;
-    }
-    try { await post("/clear"); } catch (error) { this.say(error.message); }
+  /** The first click on the button asks for confirmation, the second one clears. */
+  clear(clearButton) {
+    if (clearButton.dataset.flashing) post("/clear").catch((error) => this.report(error.message));
+    else flash(clearButton, "Clear?");
   }
 }
 

@@ -3,79 +3,74 @@
 import { el, button, plural } from "./dom.js";
 
 const ROWS_PER_STEP = 300;
+const KINDS = { create: "New file", modify: "Change", delete: "Delete" };
 
 /**
- * Elements for a diff. With `parts` its hunks can be selected and edited. At least `least` rows of a long one are shown.
+ * Elements for a diff. With `editView`, its hunks can be selected and edited. At least `minRows` rows are shown.
  */
-export function diff(change, parts = null, least = 0) {
-  const words = { create: "New file", modify: "Change", delete: "Delete" };
+export function diff(change, editView = null, minRows = 0) {
   const head = el("div", { class: "diff-head" },
-    el("span", { class: "diff-kind", text: words[change.kind] ?? change.kind }), el("code", { text: change.path }),
+    el("span", { class: "diff-kind", text: KINDS[change.kind] ?? change.kind }), el("code", { text: change.path }),
     el("span", { class: "count added", text: `+${change.added}` }), el("span", { class: "count removed", text: `−${change.removed}` }));
-  const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Diff of ${change.path}` });
-  const rows = lines(change, parts);
-  more(body, rows, 0, least);
+  const rows = rowFactories(change, editView);
+  const list = el("div", { class: "rows" });
+  const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Diff of ${change.path}` }, list);
+  showRows(list, rows, 0, minRows);
   return el("div", { class: "diff" }, head, change.note ? el("p", { class: "diff-note", text: change.note }) : null, rows.length ? body : null);
 }
 
-function more(body, rows, from, least = 0) {
-  const list = body.querySelector(".rows") ?? body.appendChild(el("div", { class: "rows" }));
-  const next = Math.max(from + ROWS_PER_STEP, least);
-  const end = next >= rows.length - 50 ? rows.length : next;
-  list.append(...rows.slice(from, end).map((one) => one()));
-  if (end < rows.length) {
-    const rest = button(`Show ${plural(rows.length - end, "more line")}`, () => { rest.remove(); more(body, rows, end); }, { class: "more" });
-    list.append(rest);
-  }
+function showRows(list, rows, start, minRows = 0) {
+  const limit = Math.max(start + ROWS_PER_STEP, minRows);
+  const end = limit >= rows.length - 50 ? rows.length : limit;
+  list.append(...rows.slice(start, end).map((create) => create()));
+  if (end === rows.length) return;
+  const moreButton = button(`Show ${plural(rows.length - end, "more line")}`, () => { moreButton.remove(); showRows(list, rows, end); }, { class: "more" });
+  list.append(moreButton);
 }
 
 /** The rows, each as a function that creates it. */
-function lines(change, parts) {
+function rowFactories(change, editView) {
   const rows = [];
-  let mine = [];  // the rows of the current hunk
-  let at = 0;
-  const row = (kind, before, after, sign, text, group = mine, place = at) => () => addToGroup(group, el("div", { class: `row ${kind}${parts && !parts.taken.has(place) ? " out" : ""}` },
-    el("span", { class: "no", "aria-hidden": "true", text: before }), el("span", { class: "no", "aria-hidden": "true", text: after }),
-    el("span", { class: "sign", text: sign }), el("span", { class: "line", text })));
-  change.hunks.forEach((hunk, place) => {
-    mine = [];
-    at = place;
-    if (parts) rows.push(hunkHeader(hunk, place, parts, mine));
-    else if (place || hunk.old_start > 1) rows.push(row("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`));
-    let before = hunk.old_start;
-    let after = hunk.new_start;
+  change.hunks.forEach((hunk, index) => {
+    const created = [];  // the rows of this hunk that are shown
+    const add = (kind, oldNumber, newNumber, sign, text) => rows.push(() => {
+      const row = el("div", { class: `row ${kind}${editView && !editView.selected.has(index) ? " skipped" : ""}` },
+        el("span", { class: "line-number", "aria-hidden": "true", text: oldNumber }), el("span", { class: "line-number", "aria-hidden": "true", text: newNumber }),
+        el("span", { class: "sign", text: sign }), el("span", { class: "line", text }));
+      created.push(row);
+      return row;
+    });
+    if (editView) rows.push(() => hunkHeader(hunk, index, editView, created));
+    else if (index || hunk.old_start > 1) add("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`);
+    let oldNumber = hunk.old_start;
+    let newNumber = hunk.new_start;
     for (const line of hunk.lines) {
       const text = line.slice(1).replace(/\r?\n$/, "");
-      if (line[0] === "+") rows.push(row("plus", "", after++, "+", text));
-      else if (line[0] === "-") rows.push(row("minus", before++, "", "−", text));
-      else if (line[0] === "\\") rows.push(row("gap", "", "", "", text));
-      else rows.push(row("same", before++, after++, "", text));
+      if (line[0] === "+") add("plus", "", newNumber++, "+", text);
+      else if (line[0] === "-") add("minus", oldNumber++, "", "−", text);
+      else if (line[0] === "\\") add("gap", "", "", "", text);
+      else add("same", oldNumber++, newNumber++, "", text);
     }
   });
   return rows;
 }
 
-function addToGroup(group, row) {
-  group.push(row);
-  return row;
-}
-
 /** The header of a hunk that can be skipped or edited; `rows` are its rows that are shown. */
-function hunkHeader(hunk, place, parts, rows) {
-  return () => {
-    const last = hunk.old_start + Math.max(hunk.old_count, 1) - 1;
-    const about = [parts.many ? `part ${place + 1} of ${parts.count}` : "", hunk.old_count ? `lines ${hunk.old_start}–${last}` : ""].filter(Boolean).join(" · ");
-    const out = el("span", { class: "left-out", text: "skipped" });
-    const mine = parts.edits.has(place) ? el("span", { class: "yours", text: "your text" }) : null;
-    const tick = parts.many ? el("input", { type: "checkbox", checked: parts.taken.has(place), on: { change: () => { parts.take(place, tick.checked); show(); } } }) : null;
-    const change = button("Edit", () => parts.change(place), { class: "small", "data-place": place, "aria-label": parts.many ? `Edit the text of ${parts.named(place)}` : "Edit the text" });
-    const show = () => {
-      out.hidden = tick === null || tick.checked;
-      change.hidden = !out.hidden;
-      for (const one of rows) one.classList.toggle("out", !out.hidden);
-    };
-    show();
-    return el("div", { class: "row hunk" }, el("span", { class: "stays" },
-      el(tick ? "label" : "span", { class: "about" }, tick, el("span", { text: about || "all of it" })), mine, out, change));
+function hunkHeader(hunk, index, editView, rows) {
+  const { hasParts, count } = editView;
+  const last = hunk.old_start + Math.max(hunk.old_count, 1) - 1;
+  const label = [hasParts ? `part ${index + 1} of ${count}` : "", hunk.old_count ? `lines ${hunk.old_start}–${last}` : ""].filter(Boolean).join(" · ");
+  const skippedLabel = el("span", { class: "skipped-label", text: "skipped" });
+  const editedLabel = editView.edits.has(index) ? el("span", { class: "edited-label", text: "your text" }) : null;
+  const checkbox = hasParts ? el("input", { type: "checkbox", checked: editView.selected.has(index), on: { change: () => { editView.select(index, checkbox.checked); update(); } } }) : null;
+  const editButton = button("Edit", () => editView.editHunk(index), { class: "small", "data-hunk": index, "aria-label": hasParts ? `Edit the text of ${editView.nameOf(index)}` : "Edit the text" });
+  const update = () => {
+    const isSelected = checkbox?.checked ?? true;
+    skippedLabel.hidden = isSelected;
+    editButton.hidden = !isSelected;
+    for (const row of rows) row.classList.toggle("skipped", !isSelected);
   };
+  update();
+  return el("div", { class: "row hunk" }, el("span", { class: "hunk-head" },
+    el(checkbox ? "label" : "span", { class: "hunk-label" }, checkbox, el("span", { text: label || "all of it" })), editedLabel, skippedLabel, editButton));
 }

@@ -4,16 +4,16 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** Create an element. `props`: `class`, `text`, `on` (events), anything else is an attribute. Children: nodes or strings. */
 export function el(tag, props = {}, ...children) {
-  const one = document.createElement(tag);
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name === "class") one.className = value;
-    else if (name === "text") one.textContent = value;
-    else if (name === "on") for (const [event, act] of Object.entries(value)) one.addEventListener(event, act);
-    else one.setAttribute(name, value === true ? "" : String(value));
+    if (name === "class") node.className = value;
+    else if (name === "text") node.textContent = value;
+    else if (name === "on") for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
+    else node.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children.flat()) if (child !== null && child !== undefined) one.append(child);
-  return one;
+  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
+  return node;
 }
 
 /** An SVG symbol of page.html. */
@@ -27,8 +27,8 @@ export function icon(name) {
   return svg;
 }
 
-export function button(label, act, props = {}, ...more) {
-  return el("button", { type: "button", on: { click: act }, ...props }, label, ...more);
+export function button(label, onClick, props = {}, ...children) {
+  return el("button", { type: "button", on: { click: onClick }, ...props }, label, ...children);
 }
 
 export const $ = (id) => document.getElementById(id);
@@ -37,7 +37,7 @@ export function plural(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** The number of characters that the server cut from a text, as formatted text; "" for none. */
+/** The number of characters that the server cut from a text, as formatted text; "" for nnode. */
 export function cutCount(text) { return /\n… ([\d,]+) more characters$/.exec(text ?? "")?.[1] ?? ""; }
 
 /** 1.2 s, 48 s, 3 min 5 s */
@@ -47,20 +47,20 @@ export function formatDuration(ms) {
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-export async function copy(text, where) {
+export async function copy(text, copyButton) {
   try {
     await navigator.clipboard.writeText(text);
-    flash(where, "Copied");
+    flash(copyButton, "Copied");
   } catch {
-    flash(where, "Not allowed");
+    flash(copyButton, "Not allowed");
   }
 }
 
-/** Show a message on a button for a moment. */
-export function flash(where, words) {
-  if (where.dataset.said) return;
-  where.dataset.said = words;
-  const before = [...where.childNodes];
-  where.replaceChildren(words);
-  setTimeout(() => { where.replaceChildren(...before); delete where.dataset.said; }, 1400);
+/** Show a text on a button for a moment. */
+export function flash(node, text) {
+  if (node.dataset.flashing) return;
+  node.dataset.flashing = "yes";
+  const content = [...node.childNodes];
+  node.replaceChildren(text);
+  setTimeout(() => { node.replaceChildren(...content); delete node.dataset.flashing; }, 1400);
 }

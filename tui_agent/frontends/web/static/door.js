@@ -2,7 +2,7 @@
 // page has a path of its own, so that browsers send the token to no other server; without a ticket, go there again.
 "use strict";
 (async () => {
-  const status = document.getElementById("say");
+  const status = document.getElementById("status");
   const ticket = location.hash.slice(1);
   const STORAGE_KEY = "tui-agent-in";
   history.replaceState(null, "", "/");

@@ -2,306 +2,282 @@
 
 import { el, button, icon, cutCount } from "./dom.js";
 import { field } from "./fields.js";
-import { needs } from "./transcript.js";
+import { prerequisites } from "./transcript.js";
 
-/** The fields of a summary; only changes are sent. */
-export class SummaryEditor {
-  constructor(offered, draft, changed) {
-    this.offered = offered;
+/**
+ * What the editors share: comparing the values with the proposal, saving them as a draft, and resetting them.
+ * A subclass has `node`, `values()` and `fill(values)`.
+ */
+class Editor {
+  constructor(proposal, draft, onChange) {
+    this.proposal = proposal;
     this.draft = draft;
-    this.changed = changed;
-    this.action = field("Action", offered.action, { hint: "What was done" });
-    this.details = field("Details", offered.details ?? "", { lines: true, hint: "How, and what to remember" });
-    this.result = field("Result", offered.result ?? "", { hint: "Outcome" });
-    this.ticks = (offered.criteria ?? []).map((one) => el("input", { type: "checkbox", checked: one.completed }));
-    this.decisions = [];
-    this.list = el("ul", { class: "decisions" });
-    for (const [rejected, notes] of [[false, offered.decisions_made], [true, offered.decisions_rejected]]) {
-      for (const note of notes ?? []) this.decide({ rejected, title: note.title, rationale: note.rationale, origin: this.decisions.length }, note);
-    }
-    this.start = this.decisions.length;
-    this.node = el("div", { class: "fields" }, this.action.node, this.details.node,
-      cutCount(offered.details) ? el("p", { class: "hint", text: `${cutCount(offered.details)} characters of the details are hidden. Leave the placeholder to keep them.` }) : null, this.result.node, this.criteria(),
-      el("div", { class: "field" }, el("span", { class: "name", text: "Decisions" }), el("div", {}, this.list,
-        button("Add a decision", () => { this.decide({}).title.field.focus(); this.touched(); }, { class: "quiet small" }))),
-      ...[["Goal", offered.goal], ["Status", offered.status], ["Tools", (offered.tools ?? []).join(", ")]].filter(([, text]) => text)
-        .map(([name, text]) => el("div", { class: "field fixed" }, el("span", { class: "name", text: name }), el("span", { text }))));
-    this.node.addEventListener("input", () => this.touched());
-    if (draft.value) this.restore(draft.value);
+    this.onChange = onChange;
   }
 
-  criteria() {
-    if (!this.ticks.length) return null;
-    const rows = this.offered.criteria.map((one, at) => el("li", {}, el("label", { class: "tick" }, this.ticks[at],
-      el("span", {}, one.description, one.notes ? el("span", { class: "note", text: ` · ${one.notes}` }) : null, one.added ? el("span", { class: "chip", text: "new" }) : null))));
-    return el("div", { class: "field" }, el("span", { class: "name", text: "Criteria" }), el("ul", { class: "ticks" }, rows));
+  /** Show the draft, or `initial`, the values of the proposal. */
+  start(initial) {
+    this.initial = initial;
+    this.fill(this.draft.value ?? initial);
+    this.node.addEventListener("input", () => this.changed());
   }
 
-  /** Add the row of a decision; `note` is the proposed one. */
-  decide(now, note = null) {
-    const kind = el("select", {}, el("option", { value: "", text: "Decided" }), el("option", { value: "no", text: "Rejected" }));
-    const row = {
-      origin: now.origin ?? null, kind,
-      title: field("Decision", note?.title ?? "", { hint: "What", hidden: true }),
-      rationale: field("Reason", note?.rationale ?? "", { hint: "Why", hidden: true }),
-    };
-    row.was = note ? now.rejected : null;
-    kind.value = now.rejected ? "no" : "";
-    if (now.title !== undefined) row.title.put(now.title);
-    if (now.rationale !== undefined) row.rationale.put(now.rationale);
-    row.node = el("li", {}, kind, el("div", { class: "words" }, row.title.node, row.rationale.node),
-      row.out = button(icon("close"), () => {
-        this.decisions = this.decisions.filter((one) => one !== row);
-        const next = row.node.nextElementSibling ?? row.node.previousElementSibling;
-        row.node.remove();
-        this.number();
-        (next?.querySelector("button") ?? this.list.nextElementSibling).focus();
-        this.touched();
-      }, { class: "quiet bare", title: "Remove" }));
-    this.decisions.push(row);
-    this.list.append(row.node);
-    this.number();
-    return row;
+  get isEdited() { return JSON.stringify(this.values()) !== JSON.stringify(this.initial); }
+
+  changed() {
+    this.draft.save(this.isEdited ? this.values() : null);
+    this.onChange();
   }
 
-  number() {
-    this.decisions.forEach((row, at) => {
-      const name = `ecision ${at + 1}`;
-      row.kind.setAttribute("aria-label", `Kind of d${name}`);
-      row.out.setAttribute("aria-label", `Remove d${name}`);
-      row.title.name(`D${name}`);
-      row.rationale.name(`Reason for d${name}`);
-    });
-  }
-
-  get rows() { return this.decisions.filter((one) => one.origin !== null || one.title.value.trim() || one.rationale.value.trim()); }
-
-  /** The changes for the server; null if there are none. */
-  edit() {
-    const edit = {};
-    for (const name of ["action", "details", "result"]) if (this[name].changed) edit[name] = this[name].value;
-    if (this.ticks.some((one) => one.checked !== one.defaultChecked)) edit.ticks = this.ticks.map((one) => one.checked);
-    const rows = this.rows;
-    if (rows.length !== this.start || rows.some((one) => one.origin === null || one.title.changed || one.rationale.changed || rejected(one) !== one.was)) {
-      edit.decisions = rows.map((one) => ({
-        origin: one.origin, rejected: rejected(one),
-        ...(one.origin === null || one.title.changed ? { title: one.title.value } : {}), ...(one.rationale.changed ? { rationale: one.rationale.value } : {}),
-      }));
-    }
-    return Object.keys(edit).length ? edit : null;
-  }
-
-  /** Why it can't be accepted, after focusing the field; "" if it can. */
-  wrong() {
-    if (!this.action.value.trim()) { this.action.wrong(); return "Enter what was done."; }
-    const empty = this.rows.find((one) => !one.title.value.trim());
-    if (empty) { empty.title.wrong(); return "Enter the decision, or remove it."; }
-    return firstMessage([this.action, this.details, this.result, ...this.rows.flatMap((one) => [one.title, one.rationale])], (one) => one.long());
-  }
-
-  touched() {
-    this.draft.keep(this.edit() && {
-      action: this.action.value, details: this.details.value, result: this.result.value, ticks: this.ticks.map((one) => one.checked),
-      decisions: this.decisions.map((one) => ({ origin: one.origin, rejected: rejected(one), title: one.title.value, rationale: one.rationale.value })),
-    });
-    this.changed();
-  }
-
-  restore(kept) {
-    for (const name of ["action", "details", "result"]) this[name].put(kept[name]);
-    this.ticks.forEach((one, at) => { one.checked = kept.ticks[at]; });
-    this.fill(kept.decisions);
-  }
-
-  /** Restore the proposal. */
   reset() {
-    for (const name of ["action", "details", "result"]) this[name].put(this[name].start);
-    for (const one of this.ticks) one.checked = one.defaultChecked;
-    const notes = [...(this.offered.decisions_made ?? []), ...(this.offered.decisions_rejected ?? [])];
-    this.fill(notes.map((note, origin) => ({ origin })));
-    this.touched();
-  }
-
-  fill(rows) {
-    const made = this.offered.decisions_made ?? [];
-    const notes = [...made, ...(this.offered.decisions_rejected ?? [])];
-    this.list.replaceChildren();
-    this.decisions = [];
-    for (const one of rows) {
-      const note = one.origin === null ? null : notes[one.origin];
-      const row = this.decide({ rejected: one.origin >= made.length && one.origin !== null, ...one }, note);
-      if (note) row.was = one.origin >= made.length;
-    }
+    this.fill(this.initial);
+    this.changed();
   }
 }
 
-/** The first message that `says` returns. */
-function firstMessage(all, says) {
-  for (const one of all) {
-    const words = says(one);
-    if (words) return words;
+/** The first error of `fields`; "" if there is none. */
+function lengthErrors(fields, owner = "") {
+  for (const each of fields) {
+    const error = each.lengthError(owner);
+    if (error) return error;
   }
   return "";
 }
 
-const rejected = (row) => row.kind.value === "no";
+const setValues = (fields, values) => { for (const [name, each] of Object.entries(fields)) each.setValue(values[name]); };
+const valuesOf = (fields) => Object.fromEntries(Object.entries(fields).map(([name, each]) => [name, each.value]));
+const isBlank = (fields) => Object.values(fields).every((each) => !each.value.trim());
 
-/** The steps of a plan as rows that can be edited, moved, removed, restored and added. */
-export class PlanEditor {
-  constructor(offered, draft, changed) {
-    this.offered = offered;
-    this.draft = draft;
-    this.changed = changed;
-    this.list = el("ol", { class: "edit-steps" });
-    this.told = el("p", { class: "unseen", role: "status" });
-    this.check = field("Check", offered.check?.command ?? "", { hint: "A command that verifies the result" });
-    this.node = el("div", {}, offered.approach ? el("p", { class: "approach", text: offered.approach }) : null, needs(offered), this.list,
-      button("Add a step", () => { this.add(null, this.list.lastElementChild).description.field.focus(); this.touched(); }, { class: "quiet small" }), this.check.node, this.told);
-    this.check.node.classList.add("checks");
-    this.node.addEventListener("input", () => this.touched());
-    this.rows = new Map();  // element → row
-    if (draft.value) this.restore(draft.value);
-    else this.reset();
+export class SummaryEditor extends Editor {
+  constructor(proposal, draft, onChange) {
+    super(proposal, draft, onChange);
+    this.texts = {
+      action: field("Action", proposal.action, { hint: "What was done" }),
+      details: field("Details", proposal.details, { multiline: true, hint: "How, and what to remember" }),
+      result: field("Result", proposal.result, { hint: "Outcome" }),
+    };
+    this.ticks = proposal.criteria.map(() => el("input", { type: "checkbox" }));
+    this.notes = [...proposal.decisions_made, ...proposal.decisions_rejected];
+    this.decisions = [];
+    this.list = el("ul", { class: "decisions" });
+    const { action, details, result } = this.texts;
+    const cut = cutCount(proposal.details);
+    const fixed = [["Goal", proposal.goal], ["Status", proposal.status], ["Tools", proposal.tools.join(", ")]];
+    this.node = el("div", { class: "fields" }, action.node, details.node,
+      cut ? el("p", { class: "hint", text: `${cut} characters of the details are hidden. Leave the placeholder to keep them.` }) : null,
+      result.node, this.criteria(),
+      el("div", { class: "field" }, el("span", { class: "name", text: "Decisions" }), el("div", {}, this.list,
+        button("Add a decision", () => { this.addDecision().fields.title.area.focus(); this.changed(); }, { class: "quiet small" }))),
+      fixed.filter(([, text]) => text)
+        .map(([name, text]) => el("div", { class: "field fixed" }, el("span", { class: "name", text: name }), el("span", { text }))));
+    this.start({
+      action: proposal.action, details: proposal.details, result: proposal.result,
+      ticks: proposal.criteria.map((criterion) => criterion.completed),
+      decisions: this.notes.map(({ title, rationale }, origin) => ({ origin, rejected: origin >= proposal.decisions_made.length, title, rationale })),
+    });
   }
 
-  get order() { return [...this.list.children].map((one) => this.rows.get(one)); }
+  criteria() {
+    if (!this.ticks.length) return null;
+    const rows = this.proposal.criteria.map(({ description, notes, added }, index) => el("li", {}, el("label", { class: "criterion" }, this.ticks[index],
+      el("span", {}, description, notes ? el("span", { class: "note", text: ` · ${notes}` }) : null, added ? el("span", { class: "chip", text: "new" }) : null))));
+    return el("div", { class: "field" }, el("span", { class: "name", text: "Criteria" }), el("ul", { class: "criteria" }, rows));
+  }
 
-  add(origin, behind, now = {}) {
-    const step = origin === null ? {} : this.offered.steps[origin];
-    const row = { origin, gone: false, tool: step.tool };
-    row.description = field("Step", step.description ?? "", { hint: "What to do", hidden: true });
-    row.expected = field("Expected", step.expected ?? "", { hint: "Expected outcome" });
-    row.fallback = field("If it fails", step.fallback ?? "", { hint: "Fallback" });
-    for (const name of ["description", "expected", "fallback"]) if (now[name] !== undefined) row[name].put(now[name]);
+  /** Add the row of a decision; without `origin` it is a new one. */
+  addDecision({ origin = null, rejected = false, title = "", rationale = "" } = {}) {
+    const note = this.notes[origin] ?? { title: "", rationale: "" };
+    const kind = el("select", {}, el("option", { value: "made", text: "Decided" }), el("option", { value: "rejected", text: "Rejected" }));
+    kind.value = rejected ? "rejected" : "made";
+    const fields = {
+      title: field("Decision", note.title, { hint: "What", hidden: true }),
+      rationale: field("Reason", note.rationale, { hint: "Why", hidden: true }),
+    };
+    setValues(fields, { title, rationale });
+    const removeButton = button(icon("close"), () => this.removeDecision(row), { class: "quiet icon-only", title: "Remove" });
+    const row = { origin, kind, fields, removeButton };
+    row.node = el("li", {}, kind, el("div", { class: "stack" }, fields.title.node, fields.rationale.node), removeButton);
+    this.decisions.push(row);
+    this.list.append(row.node);
+    this.numberDecisions();
+    return row;
+  }
+
+  removeDecision(row) {
+    this.decisions = this.decisions.filter((each) => each !== row);
+    const neighbor = row.node.nextElementSibling ?? row.node.previousElementSibling;
+    row.node.remove();
+    this.numberDecisions();
+    (neighbor?.querySelector("button") ?? this.list.nextElementSibling).focus();
+    this.changed();
+  }
+
+  numberDecisions() {
+    this.decisions.forEach(({ kind, fields, removeButton }, index) => {
+      kind.setAttribute("aria-label", `Kind of decision ${index + 1}`);
+      removeButton.setAttribute("aria-label", `Remove decision ${index + 1}`);
+      fields.title.setLabel(`Decision ${index + 1}`);
+      fields.rationale.setLabel(`Reason for decision ${index + 1}`);
+    });
+  }
+
+  get filledDecisions() { return this.decisions.filter(({ origin, fields }) => origin !== null || !isBlank(fields)); }
+
+  /** The edited summary, as the server expects it. */
+  values() {
+    return {
+      ...valuesOf(this.texts), ticks: this.ticks.map((tick) => tick.checked),
+      decisions: this.filledDecisions.map(({ origin, kind, fields }) => ({ origin, rejected: kind.value === "rejected", ...valuesOf(fields) })),
+    };
+  }
+
+  fill(values) {
+    setValues(this.texts, values);
+    this.ticks.forEach((tick, index) => { tick.checked = values.ticks[index]; });
+    this.list.replaceChildren();
+    this.decisions = [];
+    for (const decision of values.decisions) this.addDecision(decision);
+  }
+
+  /** An error message, after focusing its field; "" if the summary can be accepted. */
+  validate() {
+    if (!this.texts.action.value.trim()) { this.texts.action.markInvalid(); return "Enter what was done."; }
+    const untitled = this.filledDecisions.find(({ fields }) => !fields.title.value.trim());
+    if (untitled) { untitled.fields.title.markInvalid(); return "Enter the decision, or remove it."; }
+    return lengthErrors([...Object.values(this.texts), ...this.filledDecisions.flatMap(({ fields }) => Object.values(fields))]);
+  }
+}
+
+/** The steps of a plan as rows that can be edited, moved, removed, restored and added. */
+export class PlanEditor extends Editor {
+  constructor(proposal, draft, onChange) {
+    super(proposal, draft, onChange);
+    this.rows = new Map();  // element → row
+    this.list = el("ol", { class: "edit-steps" });
+    this.announcement = el("p", { class: "visually-hidden", role: "status" });
+    this.check = field("Check", proposal.check.command, { hint: "A command that verifies the result" });
+    this.check.node.classList.add("check-field");
+    this.node = el("div", {}, proposal.approach ? el("p", { class: "approach", text: proposal.approach }) : null, prerequisites(proposal), this.list,
+      button("Add a step", () => { this.addStep().fields.description.area.focus(); this.changed(); }, { class: "quiet small" }), this.check.node, this.announcement);
+    this.start({
+      check: proposal.check.command,
+      steps: proposal.steps.map(({ description, expected, fallback }, origin) => ({ origin, removed: false, description, expected, fallback })),
+    });
+  }
+
+  get order() { return [...this.list.children].map((node) => this.rows.get(node)); }
+
+  /** Append the row of a step; without `origin` it is a new one. */
+  addStep({ origin = null, removed = false, description = "", expected = "", fallback = "" } = {}) {
+    const step = this.proposal.steps[origin] ?? { tool: "", description: "", expected: "", fallback: "" };
+    const fields = {
+      description: field("Step", step.description, { hint: "What to do", hidden: true }),
+      expected: field("Expected", step.expected, { hint: "Expected outcome" }),
+      fallback: field("If it fails", step.fallback, { hint: "Fallback" }),
+    };
+    setValues(fields, { description, expected, fallback });
     const tool = step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null;
-    row.more = el("div", { class: "fields" }, row.expected.node, row.fallback.node);
-    row.more.hidden = !row.expected.value && !row.fallback.value;
-    const opener = button("Expected, if it fails…", () => { row.more.hidden = false; opener.hidden = true; row.expected.field.focus(); }, { class: "quiet small" });
-    opener.hidden = !row.more.hidden;
-    row.back = button("Restore", () => this.leave(row, false), { class: "small" });
-    row.struck = el("s");
-    const does = (name, words, act) => button(icon(name), act, { class: "quiet bare", "data-does": words });
-    row.buttons = [does("up", "Move up", () => this.move(row, -1)), does("down", "Move down", () => this.move(row, 1)), does("close", "Remove", () => this.leave(row, true))];
-    row.here = el("div", { class: "words" }, row.description.node, el("div", { class: "under" }, tool, opener), row.more);
-    row.away = el("div", { class: "words away" }, row.struck, row.back);
-    row.node = el("li", { class: "edit-step" }, el("span", { class: "no" }), row.here, row.away, el("div", { class: "moves" }, row.buttons));
-    row.description.field.addEventListener("keydown", (event) => {
+    const details = el("div", { class: "fields" }, fields.expected.node, fields.fallback.node);
+    details.hidden = !expected && !fallback;
+    const detailsButton = button("Expected, if it fails…", () => { details.hidden = false; detailsButton.hidden = true; fields.expected.area.focus(); }, { class: "quiet small" });
+    detailsButton.hidden = !details.hidden;
+    const action = (name, label, act) => button(icon(name), act, { class: "quiet icon-only", title: label });
+    const row = { origin, removed, fields, title: el("s") };
+    row.restoreButton = button("Restore", () => this.toggleRemoved(row, false), { class: "small" });
+    row.buttons = [
+      action("up", "Move up", () => this.move(row, -1)), action("down", "Move down", () => this.move(row, 1)),
+      action("close", "Remove", () => this.toggleRemoved(row, true)),
+    ];
+    row.editView = el("div", { class: "stack" }, fields.description.node, el("div", { class: "step-details" }, tool, detailsButton), details);
+    row.removedView = el("div", { class: "stack removed-step" }, row.title, row.restoreButton);
+    row.node = el("li", { class: "edit-step" }, el("span", { class: "number" }), row.editView, row.removedView, el("div", { class: "step-buttons" }, row.buttons));
+    fields.description.area.addEventListener("keydown", (event) => {
       if (!event.altKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
       event.preventDefault();
       this.move(row, event.key === "ArrowUp" ? -1 : 1, event.target);
     });
     this.rows.set(row.node, row);
-    if (behind) behind.after(row.node);
-    else this.list.append(row.node);
-    this.left(row, Boolean(now.gone));
-    this.number();
+    this.list.append(row.node);
+    this.showRow(row);
+    this.numberSteps();
     return row;
   }
 
-  left(row, gone) {
-    row.gone = gone;
-    row.here.hidden = gone;
-    row.away.hidden = !gone;
-    row.struck.textContent = row.description.value || "(a new step)";
-    row.buttons[2].hidden = gone;
-    row.node.classList.toggle("gone", gone);
+  showRow(row) {
+    row.editView.hidden = row.removed;
+    row.removedView.hidden = !row.removed;
+    row.title.textContent = row.fields.description.value || "(a new step)";
+    row.buttons[2].hidden = row.removed;
+    row.node.classList.toggle("is-removed", row.removed);
   }
 
-  leave(row, gone) {
-    if (gone && row.origin === null && !row.description.value.trim()) {
-      const near = this.rows.get(row.node.previousElementSibling ?? row.node.nextElementSibling);
-      (near?.gone ? near.back : near?.description.field)?.focus();
+  toggleRemoved(row, removed) {
+    if (removed && row.origin === null && !row.fields.description.value.trim()) {
+      const neighbor = this.rows.get(row.node.previousElementSibling ?? row.node.nextElementSibling);
+      (neighbor?.removed ? neighbor.restoreButton : neighbor?.fields.description.area)?.focus();
       this.rows.delete(row.node);
       row.node.remove();
     } else {
-      this.left(row, gone);
-      (gone ? row.back : row.description.field).focus();
+      row.removed = removed;
+      this.showRow(row);
+      (removed ? row.restoreButton : row.fields.description.area).focus();
     }
-    this.number();
-    this.touched();
-  }
-
-  move(row, way, keep = document.activeElement) {
-    const other = way < 0 ? row.node.previousElementSibling : row.node.nextElementSibling;
-    if (!other) return;
-    if (way < 0) other.before(row.node);
-    else other.after(row.node);
-    this.number();
-    const at = keep.disabled ? row.buttons[way < 0 ? 1 : 0] : keep;
-    at.focus();
-    row.node.scrollIntoView({ block: "nearest" });
-    this.told.textContent = `Now step ${this.order.indexOf(row) + 1} of ${this.list.childElementCount}`;
-    this.touched();
-  }
-
-  number() {
-    let number = 0;
-    const all = this.order;
-    all.forEach((row, at) => {
-      const shown = row.gone ? "" : String(number += 1);
-      row.node.firstChild.textContent = shown;
-      row.description.name(`Step ${shown}`);
-      row.buttons[0].disabled = at === 0;
-      row.buttons[1].disabled = at === all.length - 1;
-      for (const one of row.buttons) {
-        one.title = one.dataset.does;
-        one.setAttribute("aria-label", `${one.dataset.does}: ${row.description.value.slice(0, 60) || "new step"}`);
-      }
-    });
-  }
-
-  get kept() { return this.order.filter((row) => !row.gone && (row.origin !== null || row.description.value.trim() || row.expected.value.trim() || row.fallback.value.trim())); }
-
-  /** The changes for the server; null if there are none. */
-  edit() {
-    const rows = this.kept;
-    const same = rows.length === this.offered.steps.length
-      && rows.every((row, at) => row.origin === at && !row.description.changed && !row.expected.changed && !row.fallback.changed);
-    if (same && !this.check.changed) return null;
-    const steps = rows.map((row) => {
-      const one = { origin: row.origin };
-      for (const name of ["description", "expected", "fallback"]) if (row[name].changed) one[name] = row[name].value;
-      return one;
-    });
-    return { steps, ...(this.check.changed ? { check: this.check.value } : {}) };
-  }
-
-  wrong() {
-    const rows = this.kept;
-    if (!rows.length) return "A plan needs at least one step. Reject it instead.";
-    const empty = rows.find((row) => !row.description.value.trim());
-    if (empty) { empty.description.wrong(); return "Enter what to do, or remove the step."; }
-    const of = (row) => `step ${row.node.firstChild.textContent}`;
-    return firstMessage(rows, (row) => row.description.long() || firstMessage([row.expected, row.fallback], (one) => one.long(of(row)))) || this.check.long();
-  }
-
-  touched() {
-    this.number();
-    this.draft.keep(this.edit() && {
-      check: this.check.value,
-      rows: this.order.map((row) => ({ origin: row.origin, gone: row.gone, description: row.description.value, expected: row.expected.value, fallback: row.fallback.value })),
-    });
     this.changed();
   }
 
-  restore(kept) {
-    this.check.put(kept.check);
-    for (const one of kept.rows) this.add(one.origin, null, one);
+  move(row, direction, focused = document.activeElement) {
+    const neighbor = direction < 0 ? row.node.previousElementSibling : row.node.nextElementSibling;
+    if (!neighbor) return;
+    if (direction < 0) neighbor.before(row.node);
+    else neighbor.after(row.node);
+    this.numberSteps();
+    (focused.disabled ? row.buttons[direction < 0 ? 1 : 0] : focused).focus();
+    row.node.scrollIntoView({ block: "nearest" });
+    this.announcement.textContent = `Now step ${this.order.indexOf(row) + 1} of ${this.list.childElementCount}`;
+    this.changed();
   }
 
-  /** Restore the proposal. */
-  reset() {
+  numberSteps() {
+    let count = 0;
+    this.order.forEach((row, index, rows) => {
+      const number = row.removed ? "" : String(count += 1);
+      row.node.firstChild.textContent = number;
+      row.fields.description.setLabel(`Step ${number}`);
+      row.buttons[0].disabled = index === 0;
+      row.buttons[1].disabled = index === rows.length - 1;
+      for (const each of row.buttons) each.setAttribute("aria-label", `${each.title}: ${row.fields.description.value.slice(0, 60) || "new step"}`);
+    });
+  }
+
+  /** The edited plan, including removed steps. */
+  values() {
+    const steps = this.order.filter(({ origin, fields }) => origin !== null || !isBlank(fields))
+      .map(({ origin, removed, fields }) => ({ origin, removed, ...valuesOf(fields) }));
+    return { check: this.check.value, steps };
+  }
+
+  fill(values) {
+    this.check.setValue(values.check);
     this.list.replaceChildren();
     this.rows.clear();
-    this.check.put(this.check.start);
-    this.offered.steps.forEach((_, origin) => this.add(origin, null));
-    this.touched();
+    for (const step of values.steps) this.addStep(step);
   }
-}
 
-/** Call `act` on Ctrl+Enter. */
-export function onCtrlEnter(node, act) {
-  node.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); act(); }
-  });
+  changed() {
+    this.numberSteps();
+    super.changed();
+  }
+
+  /** An error message, after focusing its field; "" if the plan can be approved. */
+  validate() {
+    const rows = this.order.filter(({ origin, removed, fields }) => !removed && (origin !== null || !isBlank(fields)));
+    if (!rows.length) return "A plan needs at least one step. Reject it instead.";
+    const empty = rows.find(({ fields }) => !fields.description.value.trim());
+    if (empty) { empty.fields.description.markInvalid(); return "Enter what to do, or remove the step."; }
+    for (const { node, fields } of rows) {
+      const error = fields.description.lengthError() || lengthErrors([fields.expected, fields.fallback], `step ${node.firstChild.textContent}`);
+      if (error) return error;
+    }
+    return this.check.lengthError();
+  }
 }

@@ -19,20 +19,20 @@ export function highlight(code, language) {
   if (PLAIN_LANGUAGES.has(kind)) return;
   const text = code.textContent;
   const nodes = [];
-  let at = 0;
+  let end = 0;
   for (const match of text.matchAll(HASH_COMMENT_LANGUAGES.has(kind) ? TOKENS.hash : TOKENS.slash)) {
-    const [all, comment, string, number, word, calls] = match;
+    const [token, comment, string, number, word, call] = match;
     const name = comment ? "comment" : string ? "string" : number ? "number"
-      : word && KEYWORDS.has(word) ? "keyword" : word && calls !== undefined ? "name" : "";
+      : word && KEYWORDS.has(word) ? "keyword" : word && call !== undefined ? "name" : "";
     if (!name) continue;
-    if (match.index > at) nodes.push(text.slice(at, match.index));
+    if (match.index > end) nodes.push(text.slice(end, match.index));
     const span = document.createElement("span");
     span.className = `t-${name}`;
-    span.textContent = all;
+    span.textContent = token;
     nodes.push(span);
-    at = match.index + all.length;
+    end = match.index + token.length;
   }
-  nodes.push(text.slice(at));
+  nodes.push(text.slice(end));
   code.replaceChildren(...nodes);
 }
 

@@ -2,228 +2,233 @@
 
 import { el, button } from "./dom.js";
 import { diff } from "./diff.js";
-import { confirmButton } from "./fields.js";
+import { confirmButton, onCtrlEnter } from "./fields.js";
 import { post } from "./wire.js";
 
 /** Only what is shown can be approved: edited text is shown as a diff first. */
 export class EditView {
-  /** `changed` is called when the selection or text changes; `say` reports errors. */
-  constructor(asked, draft, changed, say) {
-    this.asked = asked;
+  /** `onChange` is called when the selection or text changes; `report` shows errors. */
+  constructor(request, draft, onChange, report) {
+    this.request = request;
     this.draft = draft;
-    this.changed = changed;
-    this.say = say;
-    this.offered = asked.action.diff;
-    this.count = this.offered.hunks.length;
-    this.many = Boolean(asked.action.parts) && this.count > 1;
-    this.typable = Boolean(asked.action.parts) && this.count > 0;
-    this.taken = new Set(Array(this.count).keys());
+    this.onChange = onChange;
+    this.report = report;
+    this.proposed = request.action.diff;
+    this.count = this.proposed.hunks.length;
+    this.isEditable = Boolean(request.action.parts) && this.count > 0;
+    this.hasParts = this.isEditable && this.count > 1;
+    this.selected = new Set(Array(this.count).keys());
     this.edits = new Map();  // index of a hunk → edited text
-    this.fields = new Map();  // index of a hunk → its text area
-    this.open = null;  // index of the hunk that is being edited
-    this.waits = false;  // edited text is not shown yet
-    this.exact = false;
-    this.top = 0;
-    this.shown = el("div");
-    this.typing = el("div", { hidden: true });
-    this.kept = el("div", { hidden: true });
-    this.node = el("div", { class: "what" }, this.shown, this.typing, this.kept);
-    this.paint(this.offered);
+    this.areas = new Map();  // index of a hunk → its text area
+    this.openIndex = null;  // index of the hunk that is being edited
+    this.isLoading = false;  // edited text is not shown yet
+    this.isExact = false;  // secrets are shown
+    this.scrollTop = 0;
+    this.diffPane = el("div");
+    this.textPane = el("div", { hidden: true });
+    this.areaStore = el("div", { hidden: true });  // the text areas that are not in use
+    this.node = el("div", { class: "request-body" }, this.diffPane, this.textPane, this.areaStore);
+    this.showDiff(this.proposed);
   }
 
-  get whole() { return this.taken.size === this.count && !this.edits.size; }
+  get isUnchanged() { return this.selected.size === this.count && !this.edits.size; }
+
+  get isOpen() { return this.openIndex !== null; }
 
   /** Nothing can be approved while a hunk is being edited, since its diff has not been shown. */
-  get ready() { return this.open === null && !this.waits && (!this.count || this.taken.size > 0); }
+  get isReady() { return !this.isOpen && !this.isLoading && (!this.count || this.selected.size > 0); }
 
-  get words() {
-    const count = this.taken.size < this.count ? ` ${this.taken.size} of ${this.count}` : "";
-    return `Approve${count}${[...this.edits.keys()].some((place) => this.taken.has(place)) ? " with your text" : ""}`;
+  get approveLabel() {
+    const count = this.selected.size < this.count ? ` ${this.selected.size} of ${this.count}` : "";
+    return `Approve${count}${[...this.edits.keys()].some((index) => this.selected.has(index)) ? " with your text" : ""}`;
   }
 
+  /** The selection and edits, as part of an answer. */
   data() {
-    if (this.whole) return {};
-    const hunks = [...this.taken].sort((a, b) => a - b);
-    const edits = Object.fromEntries([...this.edits].filter(([place]) => this.taken.has(place)));
+    if (this.isUnchanged) return {};
+    const hunks = [...this.selected].sort((a, b) => a - b);
+    const edits = Object.fromEntries([...this.edits].filter(([index]) => this.selected.has(index)));
     return { data: { hunks, ...(Object.keys(edits).length ? { edits } : {}) } };
   }
 
-  take(place, yes) {
-    if (yes) this.taken.add(place);
-    else this.taken.delete(place);
-    this.touched();
+  select(index, isSelected) {
+    if (isSelected) this.selected.add(index);
+    else this.selected.delete(index);
+    this.changed();
   }
 
   /** Show the edit with its secrets. */
   async reveal(exact) {
-    this.exact = true;
-    this.offered = exact.diff;
-    await this.again();
+    this.isExact = true;
+    this.proposed = exact.diff;
+    await this.refresh();
   }
 
-  touched() {
-    const free = (place) => !this.fields.get(place)?.exact;  // revealed text is not stored
-    const edits = Object.fromEntries([...this.edits].filter(([place]) => free(place)));
-    const left = [...Array(this.count).keys()].filter((place) => !this.taken.has(place));
-    const area = this.open === null ? null : this.fields.get(this.open);
-    const typed = area && free(this.open) && area.value !== this.last(this.open) ? { place: this.open, text: area.value } : null;
-    const some = left.length || typed || Object.keys(edits).length;
-    const firsts = Object.fromEntries([...this.fields].filter(([place]) => place in edits || typed?.place === place).map(([place, one]) => [place, one.first]));
-    this.draft.keep(some ? { digest: this.asked.digest, left, edits, typed, firsts } : null);
-    this.changed();
+  changed() {
+    const canStore = (index) => !this.areas.get(index)?.isExact;  // revealed text is not stored
+    const edits = Object.fromEntries([...this.edits].filter(([index]) => canStore(index)));
+    const skipped = [...Array(this.count).keys()].filter((index) => !this.selected.has(index));
+    const area = this.areas.get(this.openIndex);
+    const open = area && canStore(this.openIndex) && area.value !== this.textOf(this.openIndex) ? { index: this.openIndex, text: area.value } : null;
+    const initial = Object.fromEntries([...this.areas].filter(([index]) => index in edits || open?.index === index).map(([index, each]) => [index, each.initial]));
+    const isEmpty = !skipped.length && !open && !Object.keys(edits).length;
+    this.draft.save(isEmpty ? null : { digest: this.request.digest, skipped, edits, open, initial });
+    this.onChange();
   }
 
-  /** Restore what was typed before a reload. */
+  /** Restore the draft after a reload. */
   async restore() {
-    const kept = this.draft.value;
-    if (!kept || kept.digest !== this.asked.digest || !this.typable) return;
-    for (const place of kept.left) this.taken.delete(place);
-    for (const [place, first] of Object.entries(kept.firsts)) this.field(Number(place), first);
-    for (const [place, text] of Object.entries(kept.edits)) this.put(Number(place), text);
-    await this.again();
-    if (kept.typed && this.open === null) this.type(kept.typed.place, kept.typed.text);
+    const draft = this.draft.value;
+    if (!draft || draft.digest !== this.request.digest || !this.isEditable) return;
+    for (const index of draft.skipped) this.selected.delete(index);
+    for (const [index, initial] of Object.entries(draft.initial)) this.createArea(Number(index), initial);
+    for (const [index, text] of Object.entries(draft.edits)) this.setText(Number(index), text);
+    await this.refresh();
+    if (draft.open && !this.isOpen) this.openArea(draft.open.index, draft.open.text);
   }
 
   // --- the diff ---
 
-  paint(change) {
-    const rows = this.shown.querySelectorAll(".row").length;
-    this.shown.replaceChildren(diff(change, this.typable ? this : null, rows));
+  showDiff(change) {
+    const rowCount = this.diffPane.querySelectorAll(".row").length;
+    this.diffPane.replaceChildren(diff(change, this.isEditable ? this : null, rowCount));
+  }
+
+  setLoading(isLoading) {
+    this.isLoading = isLoading;
+    this.onChange();
   }
 
   /** Show the diff with all edits. Returns an error message, or "". */
-  async show() {
-    this.waits = true;
-    this.changed();
-    let why = "";
+  async preview() {
+    this.setLoading(true);
+    let failure = "";
     try {
-      const { diff: change } = this.edits.size ? await post("/part/typed", { id: this.asked.id, edits: Object.fromEntries(this.edits), exact: this.exact }) : { diff: this.offered };
-      this.paint(change);
+      const body = { id: this.request.id, edits: Object.fromEntries(this.edits), exact: this.isExact };
+      this.showDiff(this.edits.size ? (await post("/part/preview", body)).diff : this.proposed);
       const card = this.node.closest(".request");
       if (card) card.dataset.since = String(performance.now());  // ignore clicks meant for what was there before
-    } catch (error) { why = error.message; }
-    this.waits = false;
-    this.changed();
-    return why;
+    } catch (error) { failure = error.message; }
+    this.setLoading(false);
+    return failure;
   }
 
   /** Show the diff again; nothing can be approved until that succeeds. */
-  async again() {
-    const why = await this.show();
-    if (!why) return;
-    this.waits = true;
-    this.changed();
-    this.shown.prepend(el("div", { class: "choices" }, el("span", { class: "warning", text: `Your text can't be shown: ${why}` }),
-      button("Try again", () => this.again()),
-      confirmButton("Reset", "Discard your text?", () => { for (const place of [...this.edits.keys()]) this.put(place, this.fields.get(place).first); this.again(); })));
+  async refresh() {
+    const failure = await this.preview();
+    if (!failure) return;
+    this.setLoading(true);
+    this.diffPane.prepend(el("div", { class: "choices" }, el("span", { class: "warning", text: `Your text can't be shown: ${failure}` }),
+      button("Try again", () => this.refresh()),
+      confirmButton("Reset", "Discard your text?", () => {
+        for (const index of [...this.edits.keys()]) this.setText(index, this.areas.get(index).initial);
+        this.refresh();
+      })));
   }
 
-  // --- typing ---
+  // --- editing ---
 
   /** The current text of a hunk. */
-  last(place) { return this.edits.get(place) ?? this.fields.get(place).first; }
+  textOf(index) { return this.edits.get(index) ?? this.areas.get(index).initial; }
 
-  put(place, text) {
-    const area = this.fields.get(place);
+  setText(index, text) {
+    const area = this.areas.get(index);
     area.value = text;
-    if (text === area.first) this.edits.delete(place);
-    else this.edits.set(place, text);
+    if (text === area.initial) this.edits.delete(index);
+    else this.edits.set(index, text);
   }
 
-  field(place, first) {
-    const area = el("textarea", { class: "lines part-text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", "aria-label": `Text of ${this.named(place)}` });
-    area.first = area.value = first;
-    area.exact = this.exact;
-    area.dataset.typed = `${this.many ? `Part ${place + 1}` : "The text"}`;
-    area.addEventListener("input", () => this.buttons?.());
-    area.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.use(); }
-    });
-    this.fields.set(place, area);
-    this.kept.append(area);
-    return area;
+  createArea(index, initial) {
+    const area = el("textarea", { class: "multiline hunk-text", spellcheck: "false", autocapitalize: "off", autocomplete: "off", "aria-label": `Text of ${this.nameOf(index)}` });
+    area.initial = area.value = initial;
+    area.isExact = this.isExact;
+    area.dataset.label = this.hasParts ? `Part ${index + 1}` : "The text";
+    area.addEventListener("input", () => this.updateButtons?.());
+    onCtrlEnter(area, () => this.apply());
+    this.areas.set(index, area);
+    this.areaStore.append(area);
   }
 
-  named(place) { return this.many ? `part ${place + 1} of ${this.count}` : "the change"; }
+  nameOf(index) { return this.hasParts ? `part ${index + 1} of ${this.count}` : "the change"; }
 
-  async change(place) {
-    if (this.open !== null || this.waits) return;
+  async editHunk(index) {
+    if (this.isOpen || this.isLoading) return;
     try {
-      if (!this.fields.has(place)) {
-        this.waits = true;
-        this.changed();
-        const { text } = await post("/part/text", { id: this.asked.id, place, exact: this.exact });
-        this.field(place, text);
+      if (!this.areas.has(index)) {
+        this.setLoading(true);
+        const { text } = await post("/part/text", { id: this.request.id, index, exact: this.isExact });
+        this.createArea(index, text);
       }
-      this.type(place, this.last(place));
-      this.fields.get(place).focus();
-    } catch (error) { this.say(error.message); }
-    this.waits = false;
-    this.changed();
+      this.openArea(index, this.textOf(index));
+      this.areas.get(index).focus();
+    } catch (error) { this.report(error.message); }
+    this.setLoading(false);
   }
 
-  type(place, text) {
-    const area = this.fields.get(place);
+  openArea(index, text) {
+    const area = this.areas.get(index);
     area.value = text;
     area.rows = Math.min(24, Math.max(4, text.split("\n").length + 1));
-    const hunk = this.offered.hunks[place];
-    const use = button("Use this text", () => this.use(), { class: "primary" });
-    const leave = button("Cancel", () => this.close(place));
-    const drop = confirmButton("Cancel", "Discard your edits?", () => this.close(place));
-    const first = button("Reset", () => { area.value = area.first; this.buttons(); area.focus(); }, { class: "quiet" });
-    this.buttons = () => {
-      const typed = area.value !== this.last(place);
-      use.disabled = !typed;
-      leave.hidden = typed;
-      drop.hidden = !typed;
-      first.hidden = area.value === area.first;
-      this.touched();
+    const applyButton = button("Use this text", () => this.apply(), { class: "primary" });
+    const cancelButton = button("Cancel", () => this.close(index));
+    const discardButton = confirmButton("Cancel", "Discard your edits?", () => this.close(index));
+    const resetButton = button("Reset", () => { area.value = area.initial; this.updateButtons(); area.focus(); }, { class: "quiet" });
+    this.updateButtons = () => {
+      const isEdited = area.value !== this.textOf(index);
+      applyButton.disabled = !isEdited;
+      cancelButton.hidden = isEdited;
+      discardButton.hidden = !isEdited;
+      resetButton.hidden = area.value === area.initial;
+      this.changed();
     };
-    const where = hunk.old_count ? `, lines ${hunk.old_start}–${hunk.old_start + hunk.old_count - 1}` : "";
-    this.open = place;
-    this.top = this.shown.querySelector(".diff-lines")?.scrollTop ?? 0;
-    this.typing.replaceChildren(el("div", {},
-      el("p", { class: "hint" }, el("b", { text: `${this.many ? `Part ${place + 1} of ${this.count}` : "The change"}${where}` }),
+    const { old_start: start, old_count: count } = this.proposed.hunks[index];
+    const lines = count ? `, lines ${start}–${start + count - 1}` : "";
+    this.openIndex = index;
+    this.scrollTop = this.diffPane.querySelector(".diff-lines")?.scrollTop ?? 0;
+    this.textPane.replaceChildren(el("div", {},
+      el("p", { class: "hint" }, el("b", { text: `${this.hasParts ? `Part ${index + 1} of ${this.count}` : "The change"}${lines}` }),
         " as it will be in the file. You see the result before you approve."),
       area,
-      area.first.includes("⟨secret") ? el("p", { class: "hint", text: "⟨secret…⟩ is a placeholder. Leave it to keep the secret." }) : null,
-      el("div", { class: "choices" }, use, leave, drop, first, el("span", { class: "hint wide", text: "Ctrl+Enter uses it" }))));
-    this.shown.hidden = true;
-    this.typing.hidden = false;
-    this.buttons();
+      area.initial.includes("⟨secret") ? el("p", { class: "hint", text: "⟨secret…⟩ is a placeholder. Leave it to keep the secret." }) : null,
+      el("div", { class: "choices" }, applyButton, cancelButton, discardButton, resetButton, el("span", { class: "hint wide-only", text: "Ctrl+Enter uses it" }))));
+    this.diffPane.hidden = true;
+    this.textPane.hidden = false;
+    this.updateButtons();
   }
 
-  async use() {
-    const place = this.open;
-    const area = this.fields.get(place);
-    if (this.waits || area.value === this.last(place)) return;
-    const before = this.edits.get(place);
-    this.put(place, area.value);
+  /** Use the edited text if the server can show its diff. */
+  async apply() {
+    const index = this.openIndex;
+    const area = this.areas.get(index);
+    const previous = this.textOf(index);
+    if (this.isLoading || area.value === previous) return;
+    const typed = area.value;
+    this.setText(index, typed);
     area.readOnly = true;
-    const why = await this.show();
+    const failure = await this.preview();
     area.readOnly = false;
-    if (!why) { this.close(place, true); return; }
-    if (before === undefined) this.edits.delete(place);
-    else this.edits.set(place, before);
-    this.say(why);
-    this.buttons();
+    if (!failure) { this.close(index, true); return; }
+    this.setText(index, previous);
+    area.value = typed;
+    this.report(failure);
+    this.updateButtons();
   }
 
-  /** Return to the diff; `seen`: scroll to the hunk. */
-  close(place, seen = false) {
-    const area = this.fields.get(place);
-    area.value = this.last(place);
-    this.open = null;
-    this.buttons = null;
-    this.kept.append(area);
-    this.typing.replaceChildren();
-    this.typing.hidden = true;
-    this.shown.hidden = false;
-    const lines = this.shown.querySelector(".diff-lines");
-    const again = this.shown.querySelector(`button[data-place="${place}"]`);
-    if (lines) lines.scrollTop = this.top;
-    if (lines && again && seen) lines.scrollTop += again.closest(".row").getBoundingClientRect().top - lines.getBoundingClientRect().top - 1;
-    again?.focus({ preventScroll: true });
-    this.touched();
+  /** Return to the diff; with `scrollToHunk`, scroll to the hunk. */
+  close(index, scrollToHunk = false) {
+    const area = this.areas.get(index);
+    area.value = this.textOf(index);
+    this.openIndex = null;
+    this.updateButtons = null;
+    this.areaStore.append(area);
+    this.textPane.replaceChildren();
+    this.textPane.hidden = true;
+    this.diffPane.hidden = false;
+    const lines = this.diffPane.querySelector(".diff-lines");
+    const editButton = this.diffPane.querySelector(`button[data-hunk="${index}"]`);
+    if (lines) lines.scrollTop = this.scrollTop;
+    if (lines && editButton && scrollToHunk) lines.scrollTop += editButton.closest(".row").getBoundingClientRect().top - lines.getBoundingClientRect().top - 1;
+    editButton?.focus({ preventScroll: true });
+    this.changed();
   }
 }

@@ -9,11 +9,11 @@ const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(\s+)(.*)$/;
 const QUOTE = /^ {0,3}>\s?(.*)$/;
 const ROW = /^\s*\|?.*\|.*$/;
-const DASHES = /^\s*\|?\s*:?-{1,}:?\s*(\|\s*:?-{1,}:?\s*)*\|?\s*$/;
-const SAFE = /^(https?:\/\/|mailto:)/i;
+const DELIMITER_ROW = /^\s*\|?\s*:?-{1,}:?\s*(\|\s*:?-{1,}:?\s*)*\|?\s*$/;
+const SAFE_TARGET = /^(https?:\/\/|mailto:)/i;
 const MAX_HIGHLIGHTED = 20000;
 
-/** A growing text: `add(piece)`, finally `set(whole)`. `node` is its element. */
+/** A growing text: `add(piece)`, finally `setText(text)`. `node` is its element. */
 export class Markdown {
   constructor() {
     this.node = el("div", { class: "prose" });
@@ -25,7 +25,7 @@ export class Markdown {
     this.source = "";
     this._rest = "";      // text not yet in a finished block
     this._open = null;    // the element of the last, unfinished block
-    this._fence = null;   // { mark, code, node } while a fence is open
+    this._fence = null;   // { indent, mark, code, language } while a fence is open
     this._frame = 0;
   }
 
@@ -36,12 +36,12 @@ export class Markdown {
   }
 
   /** Set the complete text. */
-  set(whole) {
+  setText(text) {
     if (this._frame) cancelAnimationFrame(this._frame);
     this._frame = 0;
-    if (whole !== this.source) {
+    if (text !== this.source) {
       this._reset();
-      this.source = this._rest = whole;
+      this.source = this._rest = text;
     }
     this._grow(true);
   }
@@ -74,30 +74,27 @@ export class Markdown {
 
   /** The end of the first finished block; null if there is none. */
   _block(ended) {
-    let at = 0;
-    let some = false;
-    while (at < this._rest.length) {
-      const stop = this._rest.indexOf("\n", at);
-      if (stop < 0 && !ended) return null;
-      const end = stop < 0 ? this._rest.length : stop;
-      const line = this._rest.slice(at, end);
+    let start = 0;
+    let hasContent = false;
+    while (start < this._rest.length) {
+      const lineEnd = this._rest.indexOf("\n", start);
+      if (lineEnd < 0 && !ended) return null;
+      const end = lineEnd < 0 ? this._rest.length : lineEnd;
+      const next = Math.min(end + 1, this._rest.length);
+      const line = this._rest.slice(start, end);
       const fence = FENCE.exec(line);
-      if (fence) {
-        if (some) return { end: at, next: at };
-        return { end: at, next: Math.min(end + 1, this._rest.length), fence };
-      }
-      if (!line.trim()) {
-        if (some) return { end: at, next: Math.min(end + 1, this._rest.length) };
-      } else some = true;
-      at = end + 1;
+      if (fence) return hasContent ? { end: start, next: start } : { end: start, next, fence };
+      if (line.trim()) hasContent = true;
+      else if (hasContent) return { end: start, next };
+      start = end + 1;
     }
     return ended && this._rest ? { end: this._rest.length, next: this._rest.length } : null;
   }
 
   _openFence([, indent, mark, language]) {
     const code = el("code");
-    const tool = button("Copy", () => copy(code.textContent, tool), { class: "quiet small" });
-    const head = el("div", { class: "code-head" }, el("span", { text: language || "text" }), tool);
+    const copyButton = button("Copy", () => copy(code.textContent, copyButton), { class: "quiet small" });
+    const head = el("div", { class: "code-head" }, el("span", { text: language || "text" }), copyButton);
     this._fence = { indent: indent.length, mark, code, language };
     this.node.append(el("div", { class: "code" }, head, el("pre", { tabindex: "0" }, code)));
   }
@@ -107,17 +104,16 @@ export class Markdown {
     const fence = this._fence;
     const lines = this._rest.split("\n");
     const last = ended ? null : lines.pop();
-    for (let at = 0; at < lines.length; at++) {
-      const line = lines[at];
-      const bare = line.trim();
-      if (bare.length >= fence.mark.length && bare === fence.mark[0].repeat(bare.length)) {
-        this._rest = [...lines.slice(at + 1), ...(last === null ? [] : [last])].join("\n");
+    for (const [index, line] of lines.entries()) {
+      const content = line.trim();
+      if (content.length >= fence.mark.length && content === fence.mark[0].repeat(content.length)) {
+        this._rest = [...lines.slice(index + 1), ...(last === null ? [] : [last])].join("\n");
         this._endFence();
         return true;
       }
       const indent = Math.min(fence.indent, line.length - line.trimStart().length);
-      fence.code.append((fence.some ? "\n" : "") + line.slice(indent));
-      fence.some = true;
+      fence.code.append((fence.hasLines ? "\n" : "") + line.slice(indent));
+      fence.hasLines = true;
     }
     this._rest = last ?? "";
     if (ended) this._endFence();
@@ -135,43 +131,42 @@ export class Markdown {
 /** Elements for lines without fences. */
 function blocks(lines) {
   const nodes = [];
-  let at = 0;
-  while (at < lines.length) {
-    const line = lines[at];
-    if (!line.trim()) { at++; continue; }
+  let index = 0;
+  while (index < lines.length) {
+    const line = lines[index];
+    if (!line.trim()) { index++; continue; }
     const heading = HEADING.exec(line);
     if (heading) {
       nodes.push(el(`h${Math.min(heading[1].length + 2, 6)}`, {}, inline(heading[2])));
-      at++;
+      index++;
     } else if (RULE.test(line)) {
       nodes.push(el("hr"));
-      at++;
+      index++;
     } else if (QUOTE.test(line)) {
-      const inside = [];
-      while (at < lines.length && lines[at].trim()) inside.push((QUOTE.exec(lines[at++]) ?? [null, lines[at - 1]])[1]);
-      nodes.push(el("blockquote", {}, blocks(inside)));
+      const quoted = [];
+      while (index < lines.length && lines[index].trim()) quoted.push((QUOTE.exec(lines[index++]) ?? [null, lines[index - 1]])[1]);
+      nodes.push(el("blockquote", {}, blocks(quoted)));
     } else if (ITEM.test(line)) {
-      const end = until(lines, at, (one) => !one.trim());
-      nodes.push(list(lines.slice(at, end)));
-      at = end;
-    } else if (ROW.test(line) && at + 1 < lines.length && DASHES.test(lines[at + 1]) && lines[at + 1].includes("-")) {
-      const end = until(lines, at, (one) => !one.includes("|"));
-      nodes.push(table(lines.slice(at, end)));
-      at = end;
+      const end = findIndexFrom(lines, index, (each) => !each.trim());
+      nodes.push(list(lines.slice(index, end)));
+      index = end;
+    } else if (ROW.test(line) && index + 1 < lines.length && DELIMITER_ROW.test(lines[index + 1]) && lines[index + 1].includes("-")) {
+      const end = findIndexFrom(lines, index, (each) => !each.includes("|"));
+      nodes.push(table(lines.slice(index, end)));
+      index = end;
     } else {
-      const starts = (one) => !one.trim() || HEADING.test(one) || QUOTE.test(one) || ITEM.test(one) || RULE.test(one);
-      const end = Math.max(at + 1, until(lines, at + 1, starts));
-      nodes.push(el("p", {}, inline(lines.slice(at, end).join("\n"))));
-      at = end;
+      const isBoundary = (each) => !each.trim() || [HEADING, QUOTE, ITEM, RULE].some((pattern) => pattern.test(each));
+      const end = Math.max(index + 1, findIndexFrom(lines, index + 1, isBoundary));
+      nodes.push(el("p", {}, inline(lines.slice(index, end).join("\n"))));
+      index = end;
     }
   }
   return nodes;
 }
 
-function until(lines, from, stop) {
-  let at = from;
-  while (at < lines.length && !stop(lines[at])) at++;
-  return at;
+function findIndexFrom(lines, start, predicate) {
+  const offset = lines.slice(start).findIndex(predicate);
+  return offset < 0 ? lines.length : start + offset;
 }
 
 function list(lines) {
@@ -200,16 +195,16 @@ function list(lines) {
 }
 
 function dedent(lines) {
-  const least = Math.min(...lines.map((one) => one.length - one.trimStart().length));
-  return lines.map((one) => one.slice(least));
+  const indent = Math.min(...lines.map((line) => line.length - line.trimStart().length));
+  return lines.map((line) => line.slice(indent));
 }
 
 function table(lines) {
-  const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((one) => one.trim().replace(/\\\|/g, "|"));
-  const aligned = cells(lines[1]).map((one) => (one.endsWith(":") ? (one.startsWith(":") ? "center" : "end") : "start"));
-  const row = (line, tag) => el("tr", {}, cells(line).map((one, at) => el(tag, { class: `to-${aligned[at] ?? "start"}` }, inline(one))));
-  return el("div", { class: "scroll" }, el("table", {},
-    el("thead", {}, row(lines[0], "th")), el("tbody", {}, lines.slice(2).map((one) => row(one, "td")))));
+  const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replace(/\\\|/g, "|"));
+  const alignments = cells(lines[1]).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "end") : "start"));
+  const row = (line, tag) => el("tr", {}, cells(line).map((cell, index) => el(tag, { class: `align-${alignments[index] ?? "start"}` }, inline(cell))));
+  return el("div", { class: "table-scroll" }, el("table", {},
+    el("thead", {}, row(lines[0], "th")), el("tbody", {}, lines.slice(2).map((line) => row(line, "td")))));
 }
 
 const INLINE = /(`+)([\s\S]*?[^`])\1(?!`)|!?\[([^\]\n]{0,500})\]\(\s*<?([^\s<>()]{1,2000}(?:\([^\s<>()]{0,200}\)[^\s<>()]{0,200})?)>?(?:\s+"[^"\n]{0,300}")?\s*\)|(\*\*|__)(?=\S)([\s\S]{1,2000}?\S)\5|(?<![\w*])([*_])(?=[^\s*_])([^\n]{0,1000}?[^\s*_])\7(?![\w*])|~~(?=\S)([^\n]{1,1000}?\S)~~|(https?:\/\/[^\s<>"'`\])]{1,2000})|\\([!-/:-@[-`{-~])/g;
@@ -217,39 +212,39 @@ const INLINE = /(`+)([\s\S]*?[^`])\1(?!`)|!?\[([^\]\n]{0,500})\]\(\s*<?([^\s<>()
 /** Nodes for inline Markdown. */
 export function inline(text, depth = 0) {
   const nodes = [];
-  let at = 0;
+  let end = 0;
   for (const match of text.matchAll(INLINE)) {
-    if (match.index > at) nodes.push(document.createTextNode(text.slice(at, match.index)));
-    at = match.index + match[0].length;
-    const [all, , code, label, target, , strong, , soft, gone, bare, escaped] = match;
-    const within = (one) => (depth < 4 ? inline(one, depth + 1) : [document.createTextNode(one)]);
+    if (match.index > end) nodes.push(document.createTextNode(text.slice(end, match.index)));
+    end = match.index + match[0].length;
+    const [all, , code, label, target, , strong, , emphasis, deleted, url, escaped] = match;
+    const nested = (content) => (depth < 4 ? inline(content, depth + 1) : [document.createTextNode(content)]);
     if (code !== undefined) nodes.push(el("code", { text: code.replace(/\n/g, " ").replace(/^ (.*\S.*) $/, "$1") }));
-    else if (target !== undefined) nodes.push(...link(all, label, target, within));
-    else if (strong !== undefined) nodes.push(el("strong", {}, within(strong)));
-    else if (soft !== undefined) nodes.push(el("em", {}, within(soft)));
-    else if (gone !== undefined) nodes.push(el("del", {}, within(gone)));
-    else if (bare !== undefined) {
-      const tail = /[.,;:!?]+$/.exec(bare)?.[0] ?? "";
-      nodes.push(anchor(bare.slice(0, bare.length - tail.length), [bare.slice(0, bare.length - tail.length)]), tail);
+    else if (target !== undefined) nodes.push(...link(all, label, target, nested));
+    else if (strong !== undefined) nodes.push(el("strong", {}, nested(strong)));
+    else if (emphasis !== undefined) nodes.push(el("em", {}, nested(emphasis)));
+    else if (deleted !== undefined) nodes.push(el("del", {}, nested(deleted)));
+    else if (url !== undefined) {
+      const [, address, punctuation] = /^(.*?)([.,;:!?]*)$/.exec(url);
+      nodes.push(anchor(address, [address]), punctuation);
     } else if (escaped !== undefined) nodes.push(document.createTextNode(escaped));
   }
-  if (at < text.length) nodes.push(document.createTextNode(text.slice(at)));
+  if (end < text.length) nodes.push(document.createTextNode(text.slice(end)));
   return nodes;
 }
 
 /** Links to web and mail addresses, with their target shown; images are never loaded. */
-function link(all, label, target, within) {
-  if (!SAFE.test(target)) return [document.createTextNode(all)];
-  const picture = all.startsWith("!");
-  const shown = label && label !== target && !picture ? within(label) : [picture && label ? label : target];
-  const host = label && label !== target ? [" ", el("span", { class: "leads", text: `(${where(target)})` })] : [];
-  return [anchor(target, shown), ...host];
+function link(all, label, target, nested) {
+  if (!SAFE_TARGET.test(target)) return [document.createTextNode(all)];
+  const isImage = all.startsWith("!");
+  const text = label && label !== target && !isImage ? nested(label) : [isImage && label ? label : target];
+  const host = label && label !== target ? [" ", el("span", { class: "link-host", text: `(${hostOf(target)})` })] : [];
+  return [anchor(target, text), ...host];
 }
 
-function where(target) {
+function hostOf(target) {
   try { return new URL(target).host || target; } catch { return target; }
 }
 
-function anchor(target, shown) {
-  return el("a", { href: target, rel: "noopener noreferrer nofollow", target: "_blank", title: target }, shown);
+function anchor(target, content) {
+  return el("a", { href: target, rel: "noopener noreferrer nofollow", target: "_blank", title: target }, content);
 }

@@ -19,7 +19,7 @@ window.WebSocket = class extends NativeWebSocket {
 
 addEventListener("load", () => setTimeout(() => {
   if (terminal.querySelector("textarea")) return;
-  document.getElementById("why").textContent =
+  document.getElementById("reason").textContent =
     "The terminal needs WebGL, which this browser does not have or has switched off.";
   document.body.classList.add("-closed");
 }));

@@ -1,6 +1,6 @@
 // Apply the saved color scheme before the first paint.
 "use strict";
 try {
-  const chosen = localStorage.getItem("tui-agent-look");
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.look = chosen;
+  const theme = localStorage.getItem("tui-agent-look");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch { /* no storage: use the system's */ }

@@ -3,72 +3,76 @@
 import { el, icon, formatDuration } from "./dom.js";
 import { diff } from "./diff.js";
 
-const ICONS = {
-  read_file: "read", list_files: "read", write_file: "edit", edit_file: "edit", run_terminal_command: "run",
-  search_workspace: "search", run_subagent: "agent", ask_user: "asks", update_plan: "plan", initialize_plan: "plan",
+const TOOLS = {  // icon and verb
+  read_file: ["read", "Read"], list_files: ["read", "List"], write_file: ["edit", "Write"], edit_file: ["edit", "Edit"],
+  run_terminal_command: ["run", "Run"], search_workspace: ["search", "Search"], run_subagent: ["agent", "Sub-agent"],
+  ask_user: ["question", "Ask"], update_plan: ["plan", "Plan"], initialize_plan: ["plan", "Plan"],
 };
-const VERBS = {
-  read_file: "Read", list_files: "List", write_file: "Write", edit_file: "Edit", run_terminal_command: "Run",
-  search_workspace: "Search", run_subagent: "Sub-agent", ask_user: "Ask", update_plan: "Plan", initialize_plan: "Plan",
-};
+const SCOPES = { once: "approved", session: "approved for this session", always: "always approved" };
+const VERDICTS = { reject: "rejected", reply: "withdrawn", withdrawn: "withdrawn" };
 const MAX_OUTPUT = 12000;
 
 export class ToolCard {
-  constructor(node, call) {
-    this.id = node;
-    this.diffs = 0;
+  constructor(call) {
+    this.input = call.input;
+    this.hasDiff = false;
+    this.text = "";  // the end of the output so far
     this.sign = el("span", { class: "state running", role: "img", "aria-label": "running" });
     this.note = el("span", { class: "note" });
     this.body = el("div", { class: "tool-body" });
-    this.inner = el("div", { class: "inner" });
-    const title = call.title || call.name;
-    const summary = el("summary", {}, icon(ICONS[call.name] ?? (call.reads_only ? "search" : "run")),
-      VERBS[call.name] ? el("span", { class: "verb", text: VERBS[call.name] }) : null, el("span", { class: "tool-title", text: title }), this.note, this.sign);
-    this.node = el("details", { class: "tool" }, summary, this.body, this.inner);
-    this.input = call.input;
-    this.name = call.name;
+    this.calls = el("div", { class: "subagent-calls" });
+    const [symbol, verb] = TOOLS[call.name] ?? [call.reads_only ? "search" : "run", ""];
+    const summary = el("summary", {}, icon(symbol), verb ? el("span", { class: "verb", text: verb }) : null,
+      el("span", { class: "tool-title", text: call.title || call.name }), this.note, this.sign);
+    this.node = el("details", { class: "tool" }, summary, this.body, this.calls);
     if (call.name === "run_terminal_command") this.body.append(el("pre", { class: "command", text: `$ ${call.input.command ?? ""}` }));
   }
 
-  output(text) {
-    if (!this.out) this.body.append(this.out = el("pre", { class: "output", tabindex: "0" }));
-    this.seen = ((this.seen ?? "") + text).slice(-MAX_OUTPUT);
-    this.out.textContent = this.seen;
-    this.out.scrollTop = this.out.scrollHeight;
+  addOutput(text) {
+    this.output ??= this.body.appendChild(el("pre", { class: "output", tabindex: "0" }));
+    this.text = (this.text + text).slice(-MAX_OUTPUT);
+    this.output.textContent = this.text;
+    this.output.scrollTop = this.output.scrollHeight;
   }
 
-  change(one) {
-    this.body.append(diff(one));
-    this.diffs += 1;
+  addDiff(change) {
+    this.body.append(diff(change));
+    this.hasDiff = true;
     this.node.open = true;
   }
 
-  wrong(found) {
-    const lines = found.map((one) => `${one.line ?? ""}${one.line ? ": " : ""}${one.message ?? ""}`);
-    this.body.append(el("pre", { class: "errors", text: lines.join("\n") }));
+  addDiagnostics(diagnostics) {
+    this.addErrors(diagnostics.map(({ line, message = "" }) => (line ? `${line}: ${message}` : message)).join("\n"));
   }
 
-  decided(answer) {
-    if (answer.by !== "user") return;
-    const words = answer.verdict === "approve" ? { once: "approved", session: "approved for this session", always: "always approved" }[answer.scope]
-      : answer.verdict === "reject" ? "rejected" : "withdrawn";
-    this.note.textContent = words;
+  addErrors(text) {
+    this.body.append(el("pre", { class: "errors", text }));
   }
 
-  add(card) {
-    this.inner.append(card.node);
+  /** Add the card of a sub-agent's call. */
+  addCall(card) {
+    this.calls.append(card.node);
+  }
+
+  showAnswer({ by, verdict, scope }) {
+    if (by === "user") this.note.textContent = verdict === "approve" ? SCOPES[scope] : VERDICTS[verdict];
   }
 
   finish({ result, text, ms }) {
-    const how = result.success ? "done" : result.code === "refused" ? "refused" : result.code === "interrupted" ? "interrupted" : "failed";
-    this.sign.className = `state ${how}`;
-    this.sign.setAttribute("aria-label", how);
-    this.sign.replaceChildren(icon(how === "done" ? "done" : "failed"));
-    this.node.classList.add(how);
+    const state = result.success ? "done" : ["refused", "interrupted"].includes(result.code) ? result.code : "failed";
+    this.sign.className = `state ${state}`;
+    this.sign.setAttribute("aria-label", state);
+    this.sign.replaceChildren(icon(state === "done" ? "done" : "failed"));
+    this.node.classList.add(state);
     if (ms > 900) this.note.append(`${this.note.textContent ? " · " : ""}${formatDuration(ms)}`);
-    if (result.error) this.body.append(el("pre", { class: "errors", text: result.error }));
-    else if (!this.diffs && !this.out && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: text.slice(0, MAX_OUTPUT) }));
-    if (!result.success && how === "failed") this.node.open = true;
+    if (result.error) this.addErrors(result.error);
+    else if (!this.hasDiff && !this.output && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: text.slice(0, MAX_OUTPUT) }));
+    if (state === "failed") this.node.open = true;
     if (!this.body.childNodes.length) this.body.append(el("pre", { class: "output", text: JSON.stringify(this.input, null, 2).slice(0, MAX_OUTPUT) }));
+  }
+
+  /** Mark a call that was still running when the run ended. */
+  interrupt() {
+    if (this.sign.classList.contains("running")) this.sign.className = "state interrupted";
   }
 }

@@ -5,49 +5,52 @@ import { Markdown } from "./markdown.js";
 import { ToolCard } from "./tools.js";
 import { diff } from "./diff.js";
 
-const END_DISTANCE = 60;
+const END_DISTANCE = 60;  // pixels from the end at which the transcript still follows
+const LOW_CONFIDENCE = 0.6;  // a lower confidence is marked (W5)
+const OUTCOMES = { done: "Done", failed: "Failed", interrupted: "Stopped", limit: "Stopped at a limit", refused: "Refused", unreachable: "The model can't be reached" };
 
 export class Transcript {
   constructor() {
     this.items = $("items");
     this.scroll = $("scroll");
-    this.replies = new Map();
-    this.cards = new Map();
-    this.steps = new Map();
+    this.replies = new Map();  // node of a running reply → ReplyView
+    this.cards = new Map();  // node of a tool call → ToolCard
+    this.steps = new Map();  // number of a step → its row in the latest plan
     this.following = true;
     this.scroll.addEventListener("scroll", () => {
-      const far = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight;
-      this.following = far < END_DISTANCE;
+      const distance = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight;
+      this.following = distance < END_DISTANCE;
       $("to-end").hidden = this.following;
     }, { passive: true });
-    $("to-end").addEventListener("click", () => this.toEnd());
-    new ResizeObserver(() => this.keep()).observe(this.items);
-    new ResizeObserver(() => this.keep()).observe(this.scroll);
+    $("to-end").addEventListener("click", () => this.scrollToEnd());
+    const observer = new ResizeObserver(() => this.followEnd());
+    observer.observe(this.items);
+    observer.observe(this.scroll);
   }
 
-  keep() { if (this.following) this.scroll.scrollTop = this.scroll.scrollHeight; }
+  followEnd() { if (this.following) this.scroll.scrollTop = this.scroll.scrollHeight; }
 
-  toEnd() {
+  scrollToEnd() {
     this.following = true;
-    this.keep();
+    this.followEnd();
     $("to-end").hidden = true;
   }
 
-  add(...nodes) {
-    this.items.append(...nodes);
-    return nodes[0];
+  add(node) {
+    this.items.append(node);
+    return node;
   }
 
-  empty() {
+  clear() {
     this.items.replaceChildren();
     this.replies.clear();
     this.cards.clear();
     this.steps.clear();
   }
 
-  user(text, steering) {
+  userMessage(text, steering) {
     this.add(el("article", { class: "user" }, steering ? el("span", { class: "note", text: "for the running task" }) : null, el("div", { class: "bubble", text })));
-    this.toEnd();
+    this.scrollToEnd();
   }
 
   notice(level, text) {
@@ -58,145 +61,146 @@ export class Transcript {
     this.add(el("p", { class: "divider" }, el("span", { text })));
   }
 
-  shell({ command, output, exit_code }) {
+  shellCommand({ command, output, exit_code }) {
     this.add(el("div", { class: "shell" }, el("pre", { class: "command", text: `$ ${command}` }), output ? el("pre", { class: "output", tabindex: "0", text: output }) : null,
       exit_code ? el("p", { class: "note", text: `exit code ${exit_code}` }) : null));
   }
 
   // --- replies ---
 
-  begin(node, role) { this.replies.set(node, { role, view: null, thought: null }); }
+  startReply(node, role) { this.replies.set(node, new ReplyView(this, role)); }
 
   reply(node) {
-    let one = this.replies.get(node);
-    if (!one) this.replies.set(node, one = { role: "", view: null, thought: null });
-    return one;
+    if (!this.replies.has(node)) this.startReply(node, "");
+    return this.replies.get(node);
   }
 
-  text(node, content) {
-    const one = this.reply(node);
-    if (one.role) return;
-    this.place(one);
-    if (!one.view) { one.view = new Markdown(); one.node.append(one.view.node); }
-    one.view.add(content);
-    this.fold(one);
-  }
-
-  thought(node, content) {
-    const one = this.reply(node);
-    if (one.role) return;
-    this.place(one);
-    if (!one.thought) {
-      one.thinks = el("summary", { text: "Thinking…" });
-      one.thought = el("div", { class: "thought-text" });
-      one.fold = el("details", { class: "thought" }, one.thinks, one.thought);
-      one.node.append(one.fold);
-    }
-    one.thought.append(content);
-  }
-
-  place(one) { if (!one.node) one.node = this.add(el("article", { class: "reply" })); }
-
-  fold(one, ms = 0) {
-    if (one.thinks && (one.thinks.textContent === "Thinking…" || ms)) one.thinks.textContent = ms ? `Thought for ${formatDuration(ms)}` : "Thought";
-  }
-
-  ended(node, data) {
-    const one = this.reply(node);
+  endReply(node, data) {
+    const reply = this.reply(node);
     this.replies.delete(node);
-    if (one.role || data.role) return;
-    if (data.thought && !one.thought) this.addWholeThought(one, data.thought);
-    this.fold(one, data.thought_ms);
-    if (data.text.trim() || one.view) {
-      this.place(one);
-      if (!one.view) { one.view = new Markdown(); one.node.append(one.view.node); }
-      one.view.set(data.text);
-    }
-    if (data.fault) this.add(el("div", { class: "notice error" }, el("span", { text: data.fault.message }), data.fault.advice ? el("span", { class: "advice", text: data.fault.advice }) : null));
-  }
-
-  addWholeThought(one, text) {
-    this.place(one);
-    one.thinks = el("summary", { text: "Thought" });
-    one.thought = el("div", { class: "thought-text", text });
-    one.node.prepend(el("details", { class: "thought" }, one.thinks, one.thought));
+    if (reply.role || data.role) return;
+    reply.end(data);
+    const { fault } = data;
+    if (fault) this.add(el("div", { class: "notice error" }, el("span", { text: fault.message }), fault.advice ? el("span", { class: "advice", text: fault.advice }) : null));
   }
 
   // --- tools ---
 
-  tool(node, told) {
-    const card = new ToolCard(node, told);
+  startTool(node, call) {
+    const card = new ToolCard(call);
     this.cards.set(node, card);
-    const above = told.agent ? this.cards.get(told.agent) : null;
-    if (above) above.add(card);
+    const parent = this.cards.get(call.agent);
+    if (parent) parent.addCall(card);
     else this.add(card.node);
-    return card;
   }
 
   card(node) { return this.cards.get(node); }
 
-  changed(node, one) {
+  fileChange(node, change) {
     const card = this.cards.get(node);
-    if (card) card.change(one);
-    else this.add(el("div", { class: "tool loose" }, diff(one)));
+    if (card) card.addDiff(change);
+    else this.add(el("div", { class: "tool" }, diff(change)));
   }
 
   // --- plans ---
 
-  proposed(asked) {
-    const view = planView(asked.plan, this.steps, true);
-    this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: asked.recovery ? "Recovery plan" : "Plan" }),
-      el("span", { class: "note", text: plural(asked.plan.steps.length, "step") })), view));
+  plan({ plan, recovery }) {
+    this.steps.clear();
+    this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: recovery ? "Recovery plan" : "Plan" }),
+      el("span", { class: "note", text: plural(plan.steps.length, "step") })), planView(plan, { rows: this.steps, showAlternatives: true })));
   }
 
-  step(number, state, text = "") {
+  updateStep(number, state, text = "") {
     const row = this.steps.get(number);
     if (!row) return;
     row.className = `step ${state}`;
-    row.querySelector(".state").replaceChildren(...(state === "done" ? [icon("done")] : state === "failed" ? [icon("failed")] : []));
-    row.querySelector(".state").className = `state ${state}`;
     row.title = text;
+    const sign = row.querySelector(".state");
+    sign.replaceChildren(...(state === "done" || state === "failed" ? [icon(state)] : []));
+    sign.className = `state ${state}`;
   }
 
-  finish({ outcome, text, tool_calls, ms }) {
-    const words = { done: "Done", failed: "Failed", interrupted: "Stopped", limit: "Stopped at a limit", refused: "Refused", unreachable: "The model can't be reached" };
-    const facts = [words[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", formatDuration(ms)].filter(Boolean).join(" · ");
+  endRun({ outcome, text, tool_calls, ms }) {
+    const facts = [OUTCOMES[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", formatDuration(ms)].filter(Boolean).join(" · ");
     if (outcome !== "done" && outcome !== "interrupted" && text) this.add(el("p", { class: "notice error", text }));
-    this.add(el("p", { class: `end ${outcome}`, text: facts }));
-    for (const card of this.cards.values()) if (card.sign.classList.contains("running")) card.sign.className = "state interrupted";
+    this.add(el("p", { class: `outcome ${outcome}`, text: facts }));
+    for (const card of this.cards.values()) card.interrupt();
   }
 }
 
-/** A read-only plan: prerequisites, steps and check; with `withAlternatives` also its alternatives. */
-export function planView(one, steps = null, withAlternatives = false) {
-  if (steps) steps.clear();
-  const list = el("ol", { class: "steps" }, one.steps.map((step) => {
+/** A reply: reasoning and text. It is added to the transcript with its first content; one with a role is never shown. */
+class ReplyView {
+  constructor(transcript, role) {
+    this.transcript = transcript;
+    this.role = role;
+    this.node = null;
+    this.markdown = null;
+    this.reasoning = null;
+    this.reasoningTitle = null;
+  }
+
+  /** The element of the reply, created when it is needed. */
+  article() { return this.node ??= this.transcript.add(el("article", { class: "reply" })); }
+
+  text() {
+    if (!this.markdown) {
+      this.markdown = new Markdown();
+      this.article().append(this.markdown.node);
+    }
+    return this.markdown;
+  }
+
+  addText(text) {
+    if (this.role) return;
+    this.text().add(text);
+    if (this.reasoningTitle?.textContent === "Thinking…") this.reasoningTitle.textContent = "Thought";
+  }
+
+  addReasoning(text) {
+    if (this.role) return;
+    if (!this.reasoning) {
+      this.reasoningTitle = el("summary", { text: "Thinking…" });
+      this.reasoning = el("div", { class: "reasoning-text" });
+      this.article().prepend(el("details", { class: "reasoning" }, this.reasoningTitle, this.reasoning));
+    }
+    this.reasoning.append(text);
+  }
+
+  end({ text, thought, thought_ms: ms }) {
+    if (thought && !this.reasoning) this.addReasoning(thought);
+    if (this.reasoning) this.reasoningTitle.textContent = ms ? `Thought for ${formatDuration(ms)}` : "Thought";
+    if (text.trim() || this.markdown) this.text().setText(text);
+  }
+}
+
+/** A read-only plan. Its rows are added to `rows` by step number. */
+export function planView(plan, { rows = new Map(), showAlternatives = false } = {}) {
+  const list = el("ol", { class: "steps" }, plan.steps.map((step) => {
     const row = el("li", { class: "step" }, el("span", { class: "state" }), el("div", {}, el("span", { text: step.description }),
       step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null,
-      step.critical ? el("span", { class: "sure", text: "critical" }) : null, unsure(step),
+      step.critical ? el("span", { class: "confidence", text: "critical" }) : null,
+      step.confidence < LOW_CONFIDENCE ? el("span", { class: "confidence low", text: `unsure ${percent(step.confidence)}` }) : null,
       step.expected ? el("p", { class: "expected", text: step.expected }) : null,
       step.fallback ? el("p", { class: "expected", text: `If it fails: ${step.fallback}` }) : null));
-    if (steps) steps.set(step.number, row);
+    rows.set(step.number, row);
     return row;
   }));
-  const check = one.check?.command || one.check?.criteria ? el("p", { class: "check" }, "Checked by ",
-    one.check.command ? el("code", { text: one.check.command }) : null, one.check.command && one.check.criteria ? ": " : null, one.check.criteria || null) : null;
-  const others = withAlternatives && one.alternatives?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Alternative" }),
-    el("ul", {}, one.alternatives.map((way) => el("li", {}, way.approach, alternativeRank(way))))) : null;
-  return el("div", {}, one.approach ? el("p", { class: "approach", text: one.approach }) : null, needs(one), list, check, others);
+  const { command, criteria } = plan.check ?? {};
+  const check = command || criteria ? el("p", { class: "check" }, "Checked by ", command ? el("code", { text: command }) : null, command && criteria ? ": " : null, criteria || null) : null;
+  return el("div", {}, plan.approach ? el("p", { class: "approach", text: plan.approach }) : null, prerequisites(plan), list, check,
+    showAlternatives ? labeledList("Alternative", (plan.alternatives ?? []).map((each) => [each.approach, alternativeRank(each)])) : null);
 }
 
-/** The prerequisites of a plan. */
-export function needs(one) {
-  return one.prerequisites?.length ? el("div", { class: "needs" }, el("span", { class: "name", text: "Needs" }), el("ul", {}, one.prerequisites.map((text) => el("li", { text })))) : null;
+export function prerequisites(plan) { return labeledList("Needs", plan.prerequisites ?? []); }
+
+function labeledList(label, items) {
+  return items.length ? el("div", { class: "labeled-list" }, el("span", { class: "name", text: label }), el("ul", {}, items.map((item) => el("li", {}, item)))) : null;
 }
 
 /** The condition and confidence of an alternative. */
-export function alternativeRank(way) {
-  return el("span", { class: "ranked" }, way.when ? el("span", { class: "when", text: way.when }) : null,
-    el("span", { class: `sure${way.confidence < UNSURE ? " low" : ""}`, text: `${Math.round(100 * way.confidence)}% sure` }));
+export function alternativeRank({ when, confidence }) {
+  return el("span", { class: "rank" }, when ? el("span", { class: "condition", text: when }) : null,
+    el("span", { class: `confidence${confidence < LOW_CONFIDENCE ? " low" : ""}`, text: `${percent(confidence)} sure` }));
 }
 
-const UNSURE = 0.6;  // a lower confidence is marked (W5)
-
-function unsure(one) { return one.confidence < UNSURE ? el("span", { class: "sure low", text: `unsure ${Math.round(100 * one.confidence)}%` }) : null; }
+const percent = (share) => `${Math.round(100 * share)}%`;
