@@ -82,7 +82,7 @@ def struck_once(family: str, *more: dict[str, Any]) -> NoisyModel:
     """A noisy model whose first reply is spoilt while the one after a cure is right."""
     for seed in range(200):
         model = noisy(family, rate=0.5, seed=seed)
-        again = () if FAMILIES[family].passes else (told(FEEDBACK.get(family, SHAPE)),)
+        again = () if FAMILIES[family].is_transient else (told(FEEDBACK.get(family, SHAPE)),)
         if model.answer(request(*more)).family and not model.answer(request(*more, *again)).family:
             return noisy(family, rate=0.5, seed=seed)
     raise AssertionError("no seed does that")
@@ -174,7 +174,7 @@ def test_a_fault_stays_until_the_model_is_told(family: str):
     assert first.family == family
     assert shown(first) != right
     second = model.answer(request(*before))
-    if FAMILIES[family].passes:
+    if FAMILIES[family].is_transient:
         assert shown(second) == right
         return
     assert shown(second) == shown(first)
@@ -266,9 +266,9 @@ async def test_every_family_reaches_the_wire(family: str, api: str, stream: bool
     assert "edit_file" in right[1]
     async with MockServer(noisy(family)) as server:
         try:
-            status, text = await post(server, api, stream, 0.5 if FAMILIES[family].passes else 60)
+            status, text = await post(server, api, stream, 0.5 if FAMILIES[family].is_transient else 60)
         except httpx.HTTPError:
-            assert FAMILIES[family].passes
+            assert FAMILIES[family].is_transient
             status, text = 0, ""
         exchange = await server.wait_for_request()
         await exchange.finished.wait()

@@ -1,3 +1,3 @@
-"""A model server whose model makes the mistakes of small local models."""
+"""A model server that simulates the mistakes of small local models."""
 
 from __future__ import annotations

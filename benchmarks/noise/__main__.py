@@ -13,8 +13,8 @@ from tui_agent.models.scenarios import ScenarioError, load_scenarios
 from tui_agent.models.scripted import DEMO_FILE
 
 EPILOG = """\
-With --noise 0.3 the model does its work, but three replies in ten are spoilt; the same one returns until the request
-tells the model what was wrong. What fails follows from --seed and the conversation. Families:
+With --noise 0.3 three replies in ten are corrupted; the same reply is repeated until the request tells the model
+what was wrong. The faults depend on --seed and the conversation. Families:
 """
 
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve_noise(options: argparse.Namespace) -> int:
-    """The same, with arguments that are already parsed (`mock-llm-server --noise`)."""
+    """The same for parsed arguments (`mock-llm-server --noise`)."""
     families = tuple(filter(None, options.families.split(","))) if options.families else tuple(FAMILIES)
     try:
         noise = Noise(rate=options.noise, seed=options.seed, families=families)

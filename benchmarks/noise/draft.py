@@ -1,4 +1,4 @@
-"""A reply of the noisy model while it is made: what is right, in the form in which the request wants its calls."""
+"""A draft of the noisy model's reply: the correct content, in the form that the request requires for calls."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ from tui_agent.models.scenario_matching import ScriptedCall, ScriptedReply, from
 from tui_agent.models.scenarios import SimulatedFault
 
 Form = Literal["native", "json", "xml", "none"]
-"""How a request wants tool calls: in the API's own field, as a JSON object, inside `<tool_call>`, or not at all."""
+"""How a request expects tool calls: in the API's field, as a JSON object, in `<tool_call>`, or not at all."""
 
 NO_TOOLS = "There are no tools here, so I can't go on with the work; it is not done."
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply before it is put on the wire."""
+    """A reply before it is sent."""
 
     form: Form
     content: str = ""
     thinking: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     structured: bool = False
-    """The request demands JSON by `format` or `response_format`, so that the server lets nothing else through."""
+    """The request requires JSON by `format` or `response_format`, so the server allows nothing else."""
     reason: str | None = None
     fault: SimulatedFault | None = None
-    """What happens to the reply on its way."""
-    rest: str = ""
-    """What was cut off: it is said when the model is asked to continue."""
-    written: bool = False
-    """The calls were written into `content`."""
-    wrong: str = ""
-    """The name or field that a fault got wrong, as the model wrote it."""
-    right: str = ""
-    """What it should have been."""
+    """Fault of the transport."""
+    remainder: str = ""
+    """What was cut off, sent when the model is asked to continue."""
+    calls_in_text: bool = False
+    """The calls are part of `content`."""
+    wrong_name: str = ""
+    """The wrong name of a tool or field."""
+    correct_name: str = ""
+    """The correct one."""
 
-    def but(self, **changes: Any) -> Draft:
-        """The same with other fields."""
+    def replace(self, **changes: Any) -> Draft:
+        """Return a copy with other fields."""
         return msgspec.structs.replace(self, **changes)
 
 
 def form_of(payload: Mapping[str, Any]) -> Form:
-    """The form that a request asks for: the API's own when it offers tools, else what its system message shows. A task
-    beside the conversation wants no call."""
+    """The form that a request requires: the API's if it offers tools, else the one described in its system message.
+
+    A request outside the conversation requires no call.
+    """
     if from_wire(payload).task:
         return "none"
     if payload.get("tools"):
@@ -62,7 +64,7 @@ def form_of(payload: Mapping[str, Any]) -> Form:
 
 
 def draft_of(choice: ScriptedReply, payload: Mapping[str, Any]) -> Draft:
-    """The right reply."""
+    """The correct reply."""
     form = form_of(payload)
     response = choice.step.response
     content, calls = response.content or "", choice.calls
@@ -78,32 +80,32 @@ def draft_of(choice: ScriptedReply, payload: Mapping[str, Any]) -> Draft:
     )
 
 
-def in_writing(draft: Draft) -> Draft:
-    """The same with its calls as text, where the form wants them so."""
-    if draft.written or draft.form in ("native", "none"):
+def with_text_calls(draft: Draft) -> Draft:
+    """Write the calls as text if the form requires it."""
+    if draft.calls_in_text or draft.form in ("native", "none"):
         return draft
     if draft.form == "xml":
         called = [
             f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {call.raw}}}</tool_call>'
             for call in draft.calls
         ]
-        return draft.but(content="\n".join(filter(None, [draft.content, *called])), calls=(), written=True)
+        return draft.replace(content="\n".join(filter(None, [draft.content, *called])), calls=(), calls_in_text=True)
     if not draft.calls:
         content = json.dumps({"response": draft.content}, ensure_ascii=False)
-        return draft.but(content=content, written=True)
+        return draft.replace(content=content, calls_in_text=True)
     listed = ", ".join(f'{{"name": {json.dumps(call.name)}, "parameters": {call.raw}}}' for call in draft.calls)
-    return draft.but(content=f'{{"tool_calls": [{listed}]}}', calls=(), written=True)
+    return draft.replace(content=f'{{"tool_calls": [{listed}]}}', calls=(), calls_in_text=True)
 
 
-def arguments(call: ScriptedCall) -> dict[str, Any]:
-    """The call's arguments; {} when they are unreadable on purpose."""
+def call_arguments(call: ScriptedCall) -> dict[str, Any]:
+    """The call's arguments; {} if they are deliberately invalid."""
     try:
-        given = json.loads(call.raw or "{}")
+        arguments = json.loads(call.raw or "{}")
     except ValueError:
         return {}
-    return given if isinstance(given, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
-def with_arguments(call: ScriptedCall, given: Mapping[str, Any]) -> ScriptedCall:
-    """The call with other arguments."""
-    return msgspec.structs.replace(call, raw=json.dumps(given, ensure_ascii=False))
+def with_arguments(call: ScriptedCall, arguments: Mapping[str, Any]) -> ScriptedCall:
+    """Return the call with other arguments."""
+    return msgspec.structs.replace(call, raw=json.dumps(arguments, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""The families of faults of the noisy model: how each spoils a right reply, and which words cure it."""
+"""The families of faults of the noisy model: how each corrupts a correct reply, and which feedback corrects it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from benchmarks.noise.draft import Draft, arguments, in_writing, with_arguments
-from benchmarks.noise.reading import Heard
+from benchmarks.noise.draft import Draft, call_arguments, with_arguments, with_text_calls
+from benchmarks.noise.reading import Reaction
 from tui_agent.models.scenario_matching import ScriptedCall
 from tui_agent.models.scenarios import SimulatedFault
 
-Spoil: TypeAlias = Callable[[Draft, Random], Draft]
-Cure: TypeAlias = Callable[[Heard, Draft], bool]
+Corruption: TypeAlias = Callable[[Draft, Random], Draft]
+Cure: TypeAlias = Callable[[Reaction, Draft], bool]
 
 _FIELDS = {
     "path": ("filename", "target_location", "document", "file_to_open"),
@@ -48,23 +48,22 @@ _AGAIN = re.compile(r"\b(already|duplicate|repeat\w*|same|again|earlier|unchange
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in which replies go wrong."""
+    """A way in which replies go wrong."""
 
     name: str
     about: str
-    needs: Literal["any", "call", "native", "later"] = "any"
-    """Replies that it can strike: all, those with a call, those with a call in the API's field, those with a
-    call before them."""
-    spoil: Spoil
-    cure: Cure = lambda heard, draft: False
-    """Whether something that was said tells the model what was wrong."""
-    passes: bool = False
-    """It lies in the transport: asking again is enough."""
+    applies_to: Literal["any", "call", "native", "later"] = "any"
+    """The replies it can corrupt: all, those with a call, those with a call in the API's field, those after a call."""
+    corrupt: Corruption
+    is_cured_by: Cure = lambda reaction, draft: False
+    """Whether a reaction tells the model what was wrong."""
+    is_transient: bool = False
+    """A fault of the transport: repeating the request is enough."""
 
 
-def strikes(family: Family, draft: Draft, index: int) -> bool:
-    """Whether the family can spoil this reply, which follows after `index` steps."""
-    match family.needs:
+def can_corrupt(family: Family, draft: Draft, index: int) -> bool:
+    """Whether the family can corrupt this reply, which follows after `index` steps."""
+    match family.applies_to:
         case "call":
             return bool(draft.calls)
         case "native":
@@ -75,32 +74,34 @@ def strikes(family: Family, draft: Draft, index: int) -> bool:
             return True
 
 
-# --- words that cure ------------------------------------------------------------------------
+# --- feedback ------------------------------------------------------------------------
 
 
-def _tells(pattern: re.Pattern[str]) -> Cure:
-    def cure(heard: Heard, draft: Draft) -> bool:
-        return not heard.good and pattern.search(heard.text) is not None
+def _matches(pattern: re.Pattern[str]) -> Cure:
+    def is_cured_by(reaction: Reaction, draft: Draft) -> bool:
+        return not reaction.succeeded and pattern.search(reaction.text) is not None
 
-    return cure
-
-
-def _names(heard: Heard, draft: Draft) -> bool:
-    """The text holds the right name of the tool."""
-    return not heard.good and _has(heard.text, draft.right)
+    return is_cured_by
 
 
-def _field(heard: Heard, draft: Draft) -> bool:
-    """The text names the faulty field, or the one that was wanted."""
-    return not heard.good and (_has(heard.text, draft.right) or _has(heard.text, draft.wrong))
+def _names_tool(reaction: Reaction, draft: Draft) -> bool:
+    """The text contains the correct name of the tool."""
+    return not reaction.succeeded and _has_word(reaction.text, draft.correct_name)
 
 
-def _repeated(heard: Heard, draft: Draft) -> bool:
-    """The text says that this was done before; a call that fails the second time says so too."""
-    return (heard.source == "result" and not heard.good) or _AGAIN.search(heard.text) is not None
+def _names_field(reaction: Reaction, draft: Draft) -> bool:
+    """The text names the wrong field or the correct one."""
+    return not reaction.succeeded and (
+        _has_word(reaction.text, draft.correct_name) or _has_word(reaction.text, draft.wrong_name)
+    )
 
 
-def _has(text: str, word: str) -> bool:
+def _reports_repetition(reaction: Reaction, draft: Draft) -> bool:
+    """The text reports a repetition; so does a call that fails the second time."""
+    return (reaction.source == "result" and not reaction.succeeded) or _AGAIN.search(reaction.text) is not None
+
+
+def _has_word(text: str, word: str) -> bool:
     return bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
@@ -110,66 +111,66 @@ def _has(text: str, word: str) -> bool:
 def _cut_json(draft: Draft, rng: Random) -> Draft:
     if draft.form == "native":
         *first, last = draft.calls
-        kept = rng.randint(1, max(1, len(last.raw) - 1))
-        return draft.but(calls=(*first, msgspec.structs.replace(last, raw=last.raw[:kept])))
-    text = in_writing(draft)
+        length = rng.randint(1, max(1, len(last.raw) - 1))
+        return draft.replace(calls=(*first, msgspec.structs.replace(last, raw=last.raw[:length])))
+    text = with_text_calls(draft)
     begin = max(0, text.content.rfind('{"name"'))
-    return text.but(content=text.content[: rng.randint(begin + 9, max(begin + 9, len(text.content) - 3))])
+    return text.replace(content=text.content[: rng.randint(begin + 9, max(begin + 9, len(text.content) - 3))])
 
 
 def _cut_off(draft: Draft, rng: Random) -> Draft:
-    """The output limit was reached: the reply says so, and goes on where it stopped when it is asked to."""
+    """The output limit is reached: the reply reports that, and can be continued on request."""
     if draft.form == "native" and draft.calls:
-        return _cut_json(draft, rng).but(reason="length")
-    text = in_writing(draft)
-    kept = rng.randint(1, max(1, len(text.content) - 1))
-    return text.but(content=text.content[:kept], rest=text.content[kept:], reason="length")
+        return _cut_json(draft, rng).replace(reason="length")
+    text = with_text_calls(draft)
+    length = rng.randint(1, max(1, len(text.content) - 1))
+    return text.replace(content=text.content[:length], remainder=text.content[length:], reason="length")
 
 
 def _prose(draft: Draft, rng: Random) -> Draft:
     call = draft.calls[0]
-    given = arguments(call)
-    value = next((v for v in given.values() if isinstance(v, str)), "it")
-    shown = json.dumps(given, ensure_ascii=False)[1:-1]
+    arguments = call_arguments(call)
+    value = next((v for v in arguments.values() if isinstance(v, str)), "it")
+    shown = json.dumps(arguments, ensure_ascii=False)[1:-1]
     text = rng.choice(_PROSE).format(name=call.name, given=shown, value=value[:60])
     if draft.structured and draft.form == "json":
         text = json.dumps({"response": text}, ensure_ascii=False)
-    return draft.but(content=text, calls=(), written=True)
+    return draft.replace(content=text, calls=(), calls_in_text=True)
 
 
 def _fences(draft: Draft, rng: Random) -> Draft:
     before = rng.choice(("", "Here is the call:\n", "I'll do this next.\n\n"))
     after = rng.choice(("", "\n\nTell me when it is done."))
-    inside = _bare(draft) if draft.form == "native" else in_writing(draft.but(content="")).content
+    call = _json_calls(draft) if draft.form == "native" else with_text_calls(draft.replace(content="")).content
     fence = rng.choice(("```json", "```"))
-    return draft.but(content=f"{before}{fence}\n{inside}\n```{after}", calls=(), written=True)
+    return draft.replace(content=f"{before}{fence}\n{call}\n```{after}", calls=(), calls_in_text=True)
 
 
 def _markup(draft: Draft, rng: Random) -> Draft:
-    def named(field: str, filled: str) -> str:
+    def call_text(name_field: str, arguments_field: str) -> str:
         call = draft.calls[0]
-        return f'{{"{field}": {json.dumps(call.name)}, "{filled}": {call.raw}}}'
+        return f'{{"{name_field}": {json.dumps(call.name)}, "{arguments_field}": {call.raw}}}'
 
     forms = {
         "native": (
-            f"<tool_call>\n{named('name', 'arguments')}\n</tool_call>",
-            f"[TOOL_CALLS][{named('name', 'arguments')}]",
-            _bare(draft),
+            f"<tool_call>\n{call_text('name', 'arguments')}\n</tool_call>",
+            f"[TOOL_CALLS][{call_text('name', 'arguments')}]",
+            _json_calls(draft),
         ),
-        "json": (named("tool", "args"), f"<tool_call>{named('name', 'arguments')}</tool_call>"),
-        "xml": (named("tool", "parameters"), f"```json\n{named('name', 'arguments')}\n```"),
+        "json": (call_text("tool", "args"), f"<tool_call>{call_text('name', 'arguments')}</tool_call>"),
+        "xml": (call_text("tool", "parameters"), f"```json\n{call_text('name', 'arguments')}\n```"),
     }
-    text = rng.choice(forms.get(draft.form) or (_bare(draft),))
-    said = draft.content + "\n" if draft.content and draft.form != "json" else ""
-    return draft.but(content=said + text, calls=(), written=True)
+    text = rng.choice(forms.get(draft.form) or (_json_calls(draft),))
+    prefix = draft.content + "\n" if draft.content and draft.form != "json" else ""
+    return draft.replace(content=prefix + text, calls=(), calls_in_text=True)
 
 
-def _bare(draft: Draft) -> str:
+def _json_calls(draft: Draft) -> str:
     return "\n".join(f'{{"name": {json.dumps(call.name)}, "arguments": {call.raw}}}' for call in draft.calls)
 
 
 def _tool_parse(draft: Draft, rng: Random) -> Draft:
-    """What Ollama and llama.cpp answer when they can't read their own model's call (O-18)."""
+    """The error of Ollama and llama.cpp for a call that they can't parse (O-18)."""
     call = draft.calls[-1]
     raw = call.raw[: rng.randint(1, max(1, len(call.raw) - 1))]
     message = rng.choice(
@@ -178,31 +179,31 @@ def _tool_parse(draft: Draft, rng: Random) -> Draft:
             f"Failed to parse tool call arguments as JSON: unexpected end of input in {raw}",
         )
     )
-    return draft.but(fault=SimulatedFault(kind="status", status=500, body=message))
+    return draft.replace(fault=SimulatedFault(kind="status", status=500, body=message))
 
 
 def _empty(draft: Draft, rng: Random) -> Draft:
-    return draft.but(content=rng.choice(("", "", "\n")), thinking="", calls=(), written=True)
+    return draft.replace(content=rng.choice(("", "", "\n")), thinking="", calls=(), calls_in_text=True)
 
 
 def _thinking_only(draft: Draft, rng: Random) -> Draft:
     what = f"call {draft.calls[0].name}" if draft.calls else "sum up what was done"
     thought = f"The user wants this done. The next thing is to {what}. I know what to send. Now I do it."
     if rng.random() < 0.3:
-        return draft.but(content=f"<think>\n{thought}", thinking="", calls=(), written=True)
-    return draft.but(content="", thinking=thought, calls=(), written=True)
+        return draft.replace(content=f"<think>\n{thought}", thinking="", calls=(), calls_in_text=True)
+    return draft.replace(content="", thinking=thought, calls=(), calls_in_text=True)
 
 
 def _think_tags(draft: Draft, rng: Random) -> Draft:
-    text = in_writing(draft)
+    text = with_text_calls(draft)
     tag = rng.choice(("think", "thinking"))
     thought = rng.choice(("Easy.", 'I could call {"name": "delete_all"} but I won\'t.', "Step by step:\n1. go on"))
-    return text.but(content=f"<{tag}>{thought}</{tag}>\n{text.content}", thinking="")
+    return text.replace(content=f"<{tag}>{thought}</{tag}>\n{text.content}", thinking="")
 
 
 def _babble(draft: Draft, rng: Random) -> Draft:
     line = rng.choice(("I have to look at the file again.\n", "and then the next one, ", "0, 0, 0, 0\n"))
-    return draft.but(content=line * 150, calls=(), written=True, reason="stop")
+    return draft.replace(content=line * 150, calls=(), calls_in_text=True, reason="stop")
 
 
 # --- faults of names, fields and types --------------------------------------------------------
@@ -212,28 +213,28 @@ def _unknown_tool(draft: Draft, rng: Random) -> Draft:
     call = draft.calls[0]
     wrong = rng.choice(_TOOLS.get(call.name, (f"perform_{call.name}_now", f"{call.name}_v2")))
     calls = (msgspec.structs.replace(call, name=wrong), *draft.calls[1:])
-    return draft.but(calls=calls, wrong=wrong, right=call.name)
+    return draft.replace(calls=calls, wrong_name=wrong, correct_name=call.name)
 
 
 def _wrong_field(draft: Draft, rng: Random) -> Draft:
     call = draft.calls[0]
-    given = arguments(call)
-    if not given:
+    arguments = call_arguments(call)
+    if not arguments:
         return draft
-    right = rng.choice(list(given))
+    right = rng.choice(list(arguments))
     wrong = rng.choice(_FIELDS.get(right, (f"{right}_value",)))
-    renamed = {wrong if name == right else name: value for name, value in given.items()}
-    return draft.but(calls=(with_arguments(call, renamed), *draft.calls[1:]), wrong=wrong, right=right)
+    renamed = {wrong if name == right else name: value for name, value in arguments.items()}
+    return draft.replace(calls=(with_arguments(call, renamed), *draft.calls[1:]), wrong_name=wrong, correct_name=right)
 
 
 def _wrong_type(draft: Draft, rng: Random) -> Draft:
     call = draft.calls[0]
-    given = arguments(call)
-    if not given:
+    arguments = call_arguments(call)
+    if not arguments:
         return draft
-    name = rng.choice(list(given))
-    spoilt: Mapping[str, Any] = {**given, name: rng.choice(_disguises(given[name]))}
-    return draft.but(calls=(with_arguments(call, spoilt), *draft.calls[1:]), wrong=name, right=name)
+    name = rng.choice(list(arguments))
+    corrupted: Mapping[str, Any] = {**arguments, name: rng.choice(_disguises(arguments[name]))}
+    return draft.replace(calls=(with_arguments(call, corrupted), *draft.calls[1:]), wrong_name=name, correct_name=name)
 
 
 def _disguises(value: Any) -> tuple[Any, ...]:
@@ -246,36 +247,36 @@ def _disguises(value: Any) -> tuple[Any, ...]:
 
 
 def _duplicate(draft: Draft, rng: Random) -> Draft:
-    again = tuple(
+    repeated = tuple(
         msgspec.structs.replace(call, id=f"{call.id}_{number}")
         for number in range(1, rng.choice((1, 1, 2)) + 1)
         for call in draft.calls
     )
-    return draft.but(calls=(*draft.calls, *again))
+    return draft.replace(calls=(*draft.calls, *repeated))
 
 
-def repeating(draft: Draft, before: tuple[ScriptedCall, ...]) -> Draft:
-    """The calls of the step before once more, instead of what comes next."""
-    return draft.but(content="", calls=before)
+def repeat_calls(draft: Draft, calls: tuple[ScriptedCall, ...]) -> Draft:
+    """Repeat the calls of the previous step instead of the next ones."""
+    return draft.replace(content="", calls=calls)
 
 
 # --- the transport ----------------------------------------------------------------------------
 
 
 def _busy(draft: Draft, rng: Random) -> Draft:
-    return draft.but(fault=SimulatedFault(kind="status", status=rng.choice((500, 502, 503))))
+    return draft.replace(fault=SimulatedFault(kind="status", status=rng.choice((500, 502, 503))))
 
 
 def _stall(draft: Draft, rng: Random) -> Draft:
-    return draft.but(fault=SimulatedFault(kind="stall", after=_early(rng)))
+    return draft.replace(fault=SimulatedFault(kind="stall", after=_early_offset(rng)))
 
 
 def _drop(draft: Draft, rng: Random) -> Draft:
-    return draft.but(fault=SimulatedFault(kind=rng.choice(("drop", "cut", "no_end")), after=_early(rng)))
+    return draft.replace(fault=SimulatedFault(kind=rng.choice(("drop", "cut", "no_end")), after=_early_offset(rng)))
 
 
-def _early(rng: Random) -> int | None:
-    """Before anything, or after a few bytes: less than the shortest reply has."""
+def _early_offset(rng: Random) -> int | None:
+    """None or a number of bytes smaller than the shortest reply."""
     return rng.choice((None, 0, rng.randint(1, 150)))
 
 
@@ -283,59 +284,90 @@ FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         Family(
-            name="cut_json", about="the call ends in the middle", needs="call", spoil=_cut_json, cure=_tells(_SHAPE)
+            name="cut_json",
+            about="the call ends in the middle",
+            applies_to="call",
+            corrupt=_cut_json,
+            is_cured_by=_matches(_SHAPE),
         ),
-        Family(name="cut_off", about="the output limit is reached", spoil=_cut_off, cure=_tells(_CUT)),
+        Family(name="cut_off", about="the output limit is reached", corrupt=_cut_off, is_cured_by=_matches(_CUT)),
         Family(
             name="prose",
             about="says what it would call instead of calling",
-            needs="call",
-            spoil=_prose,
-            cure=_tells(_CALL),
+            applies_to="call",
+            corrupt=_prose,
+            is_cured_by=_matches(_CALL),
         ),
         Family(
-            name="fences", about="the call as text in a code fence", needs="call", spoil=_fences, cure=_tells(_SHAPE)
+            name="fences",
+            about="the call as text in a code fence",
+            applies_to="call",
+            corrupt=_fences,
+            is_cured_by=_matches(_SHAPE),
         ),
         Family(
             name="markup",
             about="the call as text in another model's markup",
-            needs="call",
-            spoil=_markup,
-            cure=_tells(_SHAPE),
+            applies_to="call",
+            corrupt=_markup,
+            is_cured_by=_matches(_SHAPE),
         ),
         Family(
             name="tool_parse",
             about="HTTP 500: the server can't read the call",
-            needs="native",
-            spoil=_tool_parse,
-            cure=_tells(_SHAPE),
+            applies_to="native",
+            corrupt=_tool_parse,
+            is_cured_by=_matches(_SHAPE),
         ),
-        Family(name="unknown_tool", about="a tool that does not exist", needs="call", spoil=_unknown_tool, cure=_names),
         Family(
-            name="wrong_field", about="an argument under another name", needs="call", spoil=_wrong_field, cure=_field
+            name="unknown_tool",
+            about="a tool that does not exist",
+            applies_to="call",
+            corrupt=_unknown_tool,
+            is_cured_by=_names_tool,
         ),
-        Family(name="wrong_type", about="an argument of another type", needs="call", spoil=_wrong_type, cure=_field),
+        Family(
+            name="wrong_field",
+            about="an argument under another name",
+            applies_to="call",
+            corrupt=_wrong_field,
+            is_cured_by=_names_field,
+        ),
+        Family(
+            name="wrong_type",
+            about="an argument of another type",
+            applies_to="call",
+            corrupt=_wrong_type,
+            is_cured_by=_names_field,
+        ),
         Family(
             name="duplicate",
             about="the same call twice in one reply",
-            needs="call",
-            spoil=_duplicate,
-            cure=_tells(_AGAIN),
+            applies_to="call",
+            corrupt=_duplicate,
+            is_cured_by=_matches(_AGAIN),
         ),
         Family(
             name="repeat",
             about="the call before once more",
-            needs="later",
-            spoil=lambda draft, rng: draft,
-            cure=_repeated,
+            applies_to="later",
+            corrupt=lambda draft, rng: draft,
+            is_cured_by=_reports_repetition,
         ),
-        Family(name="empty", about="nothing at all", spoil=_empty, cure=_tells(_SILENCE)),
-        Family(name="thinking_only", about="a thought and nothing else", spoil=_thinking_only, cure=_tells(_SILENCE)),
-        Family(name="think_tags", about="thinking written into the text", spoil=_think_tags, cure=_tells(_SHAPE)),
-        Family(name="babble", about="the same line over and over", spoil=_babble, cure=_tells(_SILENCE)),
-        Family(name="busy", about="HTTP 500, 502 or 503, once", spoil=_busy, passes=True),
-        Family(name="stall", about="sending stops, the connection stays, once", spoil=_stall, passes=True),
-        Family(name="drop", about="the connection breaks, once", spoil=_drop, passes=True),
+        Family(name="empty", about="nothing at all", corrupt=_empty, is_cured_by=_matches(_SILENCE)),
+        Family(
+            name="thinking_only",
+            about="a thought and nothing else",
+            corrupt=_thinking_only,
+            is_cured_by=_matches(_SILENCE),
+        ),
+        Family(
+            name="think_tags", about="thinking written into the text", corrupt=_think_tags, is_cured_by=_matches(_SHAPE)
+        ),
+        Family(name="babble", about="the same line over and over", corrupt=_babble, is_cured_by=_matches(_SILENCE)),
+        Family(name="busy", about="HTTP 500, 502 or 503, once", corrupt=_busy, is_transient=True),
+        Family(name="stall", about="sending stops, the connection stays, once", corrupt=_stall, is_transient=True),
+        Family(name="drop", about="the connection breaks, once", corrupt=_drop, is_transient=True),
     )
 }
-"""All families by name, in the order in which a seed draws from them."""
+"""All families by name, in the order in which they are drawn."""

@@ -1,7 +1,7 @@
-"""A model that does its work but for the noise: replies are spoilt at a rate, by seed, until the model is told why.
+"""A model whose replies are corrupted at a given rate, determined by a seed, until the request tells it the mistake.
 
-What is spoilt follows from the request alone: the same conversation meets the same fault, so asking again blindly
-gets the same bad reply. Only faults of the transport pass by themselves.
+The fault depends on the request alone: the same conversation gets the same corrupted reply, except for faults of the
+transport, which occur once.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.noise.draft import Draft, draft_of, in_writing
-from benchmarks.noise.families import FAMILIES, Family, repeating, strikes
-from benchmarks.noise.reading import Standing, standing
+from benchmarks.noise.draft import Draft, draft_of, with_text_calls
+from benchmarks.noise.families import FAMILIES, Family, can_corrupt, repeat_calls
+from benchmarks.noise.reading import Progress, progress_of
 from tui_agent.mock_server.replies import ResponderReply
 from tui_agent.models.scenario_matching import ScriptedReply, choose_reply, from_wire, reply_at, text_of
 from tui_agent.models.scenarios import Scenarios
 
 _PASSED_MAX = 10_000
-"""How many faults that passed are remembered."""
+"""Transient faults that are remembered."""
 _CHAIN_MAX = 50
-"""Faults one after the other before one step, at most."""
+"""Maximum number of consecutive faults before a step."""
 
 
 class NoiseError(ValueError):
-    """Noise can't be made so; the message says why."""
+    """Invalid noise options; the message says why."""
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True):
-    """How noisy a model is. Raises NoiseError for what can't be."""
+    """How noisy a model is. Raises NoiseError for invalid values."""
 
     rate: float
-    """Share of the replies that are spoilt, 0 to 1."""
+    """Share of corrupted replies, 0 to 1."""
     seed: int = 0
     families: tuple[str, ...] = tuple(FAMILIES)
 
@@ -49,7 +49,7 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoisyModel:
-    """Answers from scenarios, with noise. Remembers only which faults of the transport were met."""
+    """Answers from scenarios, with noise. Its only state are the transient faults that have occurred."""
 
     def __init__(self, scenarios: Scenarios, noise: Noise) -> None:
         self.scenarios = scenarios
@@ -60,50 +60,52 @@ class NoisyModel:
     def answer(self, payload: Mapping[str, Any]) -> ResponderReply:
         """The reply to a request body in OpenAI's or Ollama's form."""
         conversation = from_wire(payload)
-        messages = payload.get("messages")
-        given = [one for one in (messages if isinstance(messages, list) else ()) if isinstance(one, Mapping)]
-        place = standing(given, self.scenarios, conversation)
-        if place is None:
+        listed = payload.get("messages")
+        messages = [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, Mapping)]
+        progress = progress_of(messages, self.scenarios, conversation)
+        if progress is None:
             return ResponderReply(choice=choose_reply(self.scenarios, conversation))
-        choice = reply_at(place.scenario, place.index, place.latest, conversation)
-        right = draft_of(choice, payload)
-        spoilt, family = self._spoilt(place, right, payload)
-        fault = spoilt.fault if spoilt is not None else None
-        return ResponderReply(choice=_as_choice(choice, spoilt or right), family=family, fault=fault)
+        choice = reply_at(progress.scenario, progress.index, progress.latest, conversation)
+        correct = draft_of(choice, payload)
+        corrupted, family = self._corrupt(progress, correct, payload)
+        fault = corrupted.fault if corrupted is not None else None
+        return ResponderReply(choice=_scripted_reply(choice, corrupted or correct), family=family, fault=fault)
 
-    def _spoilt(self, place: Standing, right: Draft, payload: Mapping[str, Any]) -> tuple[Draft | None, str]:
-        """The fault that stands now: each that was cured, or has passed, makes room for the next draw."""
-        told = iter(place.told)
+    def _corrupt(self, progress: Progress, correct: Draft, payload: Mapping[str, Any]) -> tuple[Draft | None, str]:
+        """Return the current fault: one that was corrected or has passed is followed by the next draw."""
+        reactions = iter(progress.unanswered)
         for number in range(_CHAIN_MAX):
-            key = f"{self._noise.seed}\0{place.words}\0{place.index}\0{number}"
+            key = f"{self._noise.seed}\0{progress.message}\0{progress.index}\0{number}"
             rng = Random(hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest())
-            family = self._drawn(rng, right, place.index)
+            family = self._draw(rng, correct, progress.index)
             if family is None:
                 return None, ""
-            draft = self._made(family, rng, right, place, payload)
-            if family.passes:
-                if not self._met(key):
+            draft = self._apply(family, rng, correct, progress, payload)
+            if family.is_transient:
+                if not self._has_passed(key):
                     return draft, family.name
-            elif not any(family.cure(heard, draft) for heard in told):
+            elif not any(family.is_cured_by(reaction, draft) for reaction in reactions):
                 return draft, family.name
-            elif draft.rest and _last_said(payload) == draft.content.strip():
-                return draft.but(content=draft.rest, rest="", reason=None), ""
+            elif draft.remainder and _last_reply(payload) == draft.content.strip():
+                return draft.replace(content=draft.remainder, remainder="", reason=None), ""
         return None, ""
 
-    def _drawn(self, rng: Random, right: Draft, index: int) -> Family | None:
+    def _draw(self, rng: Random, correct: Draft, index: int) -> Family | None:
         if rng.random() >= self._noise.rate:
             return None
-        fitting = [family for family in self._families if strikes(family, right, index)]
-        return rng.choice(fitting) if fitting else None
+        candidates = [family for family in self._families if can_corrupt(family, correct, index)]
+        return rng.choice(candidates) if candidates else None
 
-    def _made(self, family: Family, rng: Random, right: Draft, place: Standing, payload: Mapping[str, Any]) -> Draft:
+    def _apply(
+        self, family: Family, rng: Random, correct: Draft, progress: Progress, payload: Mapping[str, Any]
+    ) -> Draft:
         if family.name == "repeat":
-            before = reply_at(place.scenario, place.index - 1, place.latest, from_wire(payload))
-            return repeating(right, before.calls)
-        return family.spoil(right, rng)
+            previous = reply_at(progress.scenario, progress.index - 1, progress.latest, from_wire(payload))
+            return repeat_calls(correct, previous.calls)
+        return family.corrupt(correct, rng)
 
-    def _met(self, key: str) -> bool:
-        """Whether a fault was met before; from now on it was."""
+    def _has_passed(self, key: str) -> bool:
+        """Whether a transient fault has occurred before; records it."""
         if key in self._passed:
             return True
         self._passed[key] = None
@@ -112,16 +114,16 @@ class NoisyModel:
         return False
 
 
-def _last_said(payload: Mapping[str, Any]) -> str:
-    """The model's own newest message: a reply is continued only where the request holds its beginning."""
-    for one in reversed(payload["messages"]):
-        if isinstance(one, Mapping) and one.get("role") == "assistant":
-            return text_of(one.get("content")).strip()
+def _last_reply(payload: Mapping[str, Any]) -> str:
+    """The model's latest message: a reply is continued only if the request contains its beginning."""
+    for message in reversed(payload["messages"]):
+        if isinstance(message, Mapping) and message.get("role") == "assistant":
+            return text_of(message.get("content")).strip()
     return ""
 
 
-def _as_choice(choice: ScriptedReply, draft: Draft) -> ScriptedReply:
-    text = in_writing(draft)
+def _scripted_reply(choice: ScriptedReply, draft: Draft) -> ScriptedReply:
+    text = with_text_calls(draft)
     response = msgspec.structs.replace(
         choice.step.response, content=text.content, thinking=text.thinking, finish_reason=text.reason
     )

@@ -1,4 +1,4 @@
-"""What a request tells the noisy model: how far the work has come, and what it was told since."""
+"""What the noisy model learns from a request: the progress of the work, and the reactions since the last step."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from benchmarks.noise.draft import arguments
+from benchmarks.noise.draft import call_arguments
 from tui_agent.common.domain import PROGRAM_MARK
 from tui_agent.models.scenario_matching import (
     ScriptConversation,
     ScriptedCall,
     matching_scenario,
+    user_text,
     reply_at,
     text_of,
-    user_text,
 )
 from tui_agent.models.scenarios import Scenario, Scenarios
 
@@ -29,88 +29,91 @@ _FAILED = re.compile(
     re.IGNORECASE,
 )
 _TAGGED = re.compile(r"<tool_result>(\{[^\n]*\})\n(.*?)\n</tool_result>", re.DOTALL)
-_QUIET = ("control", "context", "rules", "files", "environment")
-"""Blocks of the program that say nothing of what the model did; a control packet stands after right replies too."""
+_IGNORED_BLOCKS = ("control", "context", "rules", "files", "environment")
+"""Program blocks that do not comment on a reply; a control packet also follows correct replies."""
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that came back after a reply."""
+class Reaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool result, program message or user message that follows a reply."""
 
     text: str
     source: Literal["result", "program", "user"]
     name: str = ""
     """result: the tool that was called."""
-    given: Any = None
+    arguments: Any = None
     """result: the arguments, as far as the request shows them."""
-    good: bool = False
-    """result: the call worked."""
+    succeeded: bool = False
+    """result: the call succeeded."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a request has come."""
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress of the work on a message."""
 
-    words: str
-    """The user's message that is worked on."""
+    message: str
+    """The user's message."""
     scenario: Scenario
     index: int
-    """Steps that are done."""
-    told: tuple[Heard, ...] = ()
-    """What was said since the last step was done, oldest first."""
+    """Number of completed steps."""
+    unanswered: tuple[Reaction, ...] = ()
+    """Reactions since the last completed step, oldest first."""
     latest: str = ""
-    """The newest result that counted."""
+    """The latest result that completed a call."""
 
 
-def standing(
+def progress_of(
     messages: list[Mapping[str, Any]], scenarios: Scenarios, conversation: ScriptConversation
-) -> Standing | None:
-    """Where the work stands; None when nothing that the user said triggers a scenario.
+) -> Progress | None:
+    """Return the progress of the work; None if no user message triggers a scenario.
 
-    Other than the plain scripted model's, this count goes by what was achieved: a step is done when each of its
-    calls has a result that is no error (and holds the step's `proof`). Later messages in the user's role that
-    trigger nothing are taken for what the program says.
+    Unlike the plain scripted model, a step counts as completed only if each of its calls has a successful result
+    (which contains the step's `proof`). Later messages in the user's role that trigger nothing are program messages.
     """
     for start in range(len(messages) - 1, -1, -1):
         if messages[start].get("role") != "user":
             continue
-        words = user_text(text_of(messages[start].get("content"))).strip()
-        scenario = matching_scenario(scenarios, words, conversation) if words else None
+        text = user_text(text_of(messages[start].get("content"))).strip()
+        scenario = matching_scenario(scenarios, text, conversation) if text else None
         if scenario is not None:
-            return _advanced(words, scenario, list(heard(messages[start:])), conversation)
+            return _advance(text, scenario, list(read_reactions(messages[start:])), conversation)
     return None
 
 
-def _advanced(words: str, scenario: Scenario, heard: list[Heard], conversation: ScriptConversation) -> Standing:
+def _advance(message: str, scenario: Scenario, reactions: list[Reaction], conversation: ScriptConversation) -> Progress:
     index, latest = 0, ""
     names = {call.tool_name for step in scenario.steps for call in step.response.tool_calls or ()}
-    told: list[Heard] = []
-    left = _to_do(scenario, index, latest, conversation)
-    for one in heard:
-        done = next((call for call in left if _does(one, call, names)), None) if one.good else None
+    unanswered: list[Reaction] = []
+    pending = _pending_calls(scenario, index, latest, conversation)
+    for reaction in reactions:
+        done = (
+            next((call for call in pending if _is_result_of(reaction, call, names)), None)
+            if reaction.succeeded
+            else None
+        )
         step = scenario.steps[index]
-        if done is None or (len(left) == 1 and step.proof is not None and step.proof not in one.text):
-            told.append(one)
+        if done is None or (len(pending) == 1 and step.proof is not None and step.proof not in reaction.text):
+            unanswered.append(reaction)
             continue
-        left.remove(done)
-        latest = one.text
-        if not left:
-            index, told = index + 1, []
-            left = _to_do(scenario, index, latest, conversation)
-    return Standing(words=words, scenario=scenario, index=index, told=tuple(told), latest=latest)
+        pending.remove(done)
+        latest = reaction.text
+        if not pending:
+            index, unanswered = index + 1, []
+            pending = _pending_calls(scenario, index, latest, conversation)
+    return Progress(message=message, scenario=scenario, index=index, unanswered=tuple(unanswered), latest=latest)
 
 
-def _to_do(scenario: Scenario, index: int, latest: str, conversation: ScriptConversation) -> list[ScriptedCall]:
+def _pending_calls(scenario: Scenario, index: int, latest: str, conversation: ScriptConversation) -> list[ScriptedCall]:
     if index >= len(scenario.steps):
         return []
     return list(reply_at(scenario, index, latest, conversation).calls)
 
 
-def _does(heard: Heard, call: ScriptedCall, names: set[str]) -> bool:
-    """Whether a good result is that of `call`, by whatever name of tool and fields it was asked for."""
-    if heard.name != call.name and heard.name in names:
+def _is_result_of(reaction: Reaction, call: ScriptedCall, names: set[str]) -> bool:
+    """Whether a successful result belongs to `call`, even if it was called with other names of tool or fields."""
+    if reaction.name != call.name and reaction.name in names:
         return False
-    if heard.given is None:
-        return heard.name == call.name
-    return set(_leaves(arguments(call))) <= set(_leaves(heard.given))
+    if reaction.arguments is None:
+        return reaction.name == call.name
+    return set(_leaves(call_arguments(call))) <= set(_leaves(reaction.arguments))
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -127,93 +130,97 @@ def _leaves(value: Any) -> Iterator[str]:
 # --- the wire -------------------------------------------------------------------------------
 
 
-def heard(messages: list[Mapping[str, Any]]) -> Iterator[Heard]:
-    """Results and words after the user's message, which is the first of `messages`, oldest first: what came back."""
-    asked: list[tuple[str, str, Any]] = []
-    for place, message in enumerate(messages):
+def read_reactions(messages: list[Mapping[str, Any]]) -> Iterator[Reaction]:
+    """Yield the reactions after the user's message, which is the first of `messages`, oldest first."""
+    calls: list[tuple[str, str, Any]] = []
+    for index, message in enumerate(messages):
         text = text_of(message.get("content"))
         match message.get("role"):
             case "assistant":
-                asked = list(_asked(message, text))
+                calls = list(_calls_in(message, text))
             case "tool" | "function":
                 call_id, name = str(message.get("tool_call_id") or ""), str(message.get("tool_name") or "")
-                found = _take(asked, call_id, name)
-                yield _result(found[1] or name, found[2], text, not _FAILED.match(text))
+                _, called, arguments = _take_call(calls, call_id, name)
+                yield _result(called or name, arguments, text, not _FAILED.match(text))
             case "user":
-                yield from _told(text, asked, first=place == 0)
+                yield from _reactions_in(text, calls, is_first=index == 0)
 
 
-def _asked(message: Mapping[str, Any], text: str) -> Iterator[tuple[str, str, Any]]:
-    """Id, name and arguments of each call in an assistant message, in its field or in its text."""
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
+def _calls_in(message: Mapping[str, Any], text: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield id, name and arguments of each call of an assistant message, from its field or its text."""
+    listed = message.get("tool_calls")
+    for call in listed if isinstance(listed, list) else ():
         function = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(function, Mapping):
-            yield str(call.get("id") or ""), str(function.get("name") or ""), _read(function.get("arguments"))
-    if not calls:
-        for found in _objects(text):
-            listed = found.get("tool_calls")
-            for one in listed if isinstance(listed, list) else [found]:
-                if isinstance(one, dict) and (name := one.get("name") or one.get("tool")):
+            yield (
+                str(call.get("id") or ""),
+                str(function.get("name") or ""),
+                _parse_arguments(function.get("arguments")),
+            )
+    if not listed:
+        for value in _objects(text):
+            listed = value.get("tool_calls")
+            for call in listed if isinstance(listed, list) else [value]:
+                if isinstance(call, dict) and (name := call.get("name") or call.get("tool")):
                     fields = ("arguments", "parameters", "args", "params")
-                    given = next((one[field] for field in fields if field in one), None)
-                    yield "", str(name), _read(given)
+                    arguments = next((call[field] for field in fields if field in call), None)
+                    yield "", str(name), _parse_arguments(arguments)
 
 
-def _take(asked: list[tuple[str, str, Any]], call_id: str, name: str) -> tuple[str, str, Any]:
-    """The call that a result belongs to; it is taken out of `asked`."""
-    for one in asked:
-        if (call_id and one[0] == call_id) or (not (call_id and one[0]) and name in ("", one[1])):
-            asked.remove(one)
-            return one
+def _take_call(calls: list[tuple[str, str, Any]], call_id: str, name: str) -> tuple[str, str, Any]:
+    """Remove the call that a result belongs to from `calls` and return it."""
+    for call in calls:
+        if (call_id and call[0] == call_id) or (not (call_id and call[0]) and name in ("", call[1])):
+            calls.remove(call)
+            return call
     return "", name, None
 
 
-def _read(given: Any) -> Any:
-    if isinstance(given, str):
+def _parse_arguments(arguments: Any) -> Any:
+    if isinstance(arguments, str):
         try:
-            return json.loads(given)
+            return json.loads(arguments)
         except ValueError:
-            return {"": given}
-    return given
+            return {"": arguments}
+    return arguments
 
 
-def _told(text: str, asked: list[tuple[str, str, Any]], *, first: bool) -> Iterator[Heard]:
-    """What a message in the user's role holds: results as objects, the program's blocks, other words."""
+def _reactions_in(text: str, calls: list[tuple[str, str, Any]], *, is_first: bool) -> Iterator[Reaction]:
+    """Yield the results, program blocks and other text in a message of the user's role."""
     for head, body in _TAGGED.findall(text):
-        for said in _objects(head):
-            name = str(said.get("tool") or "")
-            yield _result(name, _take(asked, "", name)[2], body, said.get("success") is not False)
-    for found in _objects(_TAGGED.sub("", text)):
-        inner = found.get("tool_result")
+        for value in _objects(head):
+            name = str(value.get("tool") or "")
+            yield _result(name, _take_call(calls, "", name)[2], body, value.get("success") is not False)
+    for value in _objects(_TAGGED.sub("", text)):
+        inner = value.get("tool_result")
         if isinstance(inner, dict):
-            name, good = str(inner.get("tool") or ""), inner.get("success") is not False
-            data = inner.get("data") if good else inner.get("error") or inner.get("data")
+            name, succeeded = str(inner.get("tool") or ""), inner.get("success") is not False
+            data = inner.get("data") if succeeded else inner.get("error") or inner.get("data")
             body = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-            yield _result(name, _take(asked, "", name)[2], body, good)
+            yield _result(name, _take_call(calls, "", name)[2], body, succeeded)
     for block in _BLOCK.finditer(text):
-        words = _without_results(block[2])
-        if block[1] not in _QUIET and words.strip():
-            yield Heard(text=words, source="program")
-    if not first and PROGRAM_MARK not in text and "tool_result" not in text and text.strip():
-        yield Heard(text=text, source="user")
+        content = _without_results(block[2])
+        if block[1] not in _IGNORED_BLOCKS and content.strip():
+            yield Reaction(text=content, source="program")
+    if not is_first and PROGRAM_MARK not in text and "tool_result" not in text and text.strip():
+        yield Reaction(text=text, source="user")
 
 
 def _without_results(text: str) -> str:
     return text.partition('{"tool_result"')[0] if '"tool_result"' in text else text
 
 
-def _result(name: str, given: Any, text: str, good: bool) -> Heard:
-    return Heard(text=text, source="result", name=name, given=given, good=good)
+def _result(name: str, arguments: Any, text: str, succeeded: bool) -> Reaction:
+    return Reaction(text=text, source="result", name=name, arguments=arguments, succeeded=succeeded)
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every outermost JSON object in a text."""
-    decoder, at_ = json.JSONDecoder(), 0
-    while (at_ := text.find("{", at_)) >= 0:
+    """Yield the outermost JSON objects in a text."""
+    decoder, position = json.JSONDecoder(), 0
+    while (position := text.find("{", position)) >= 0:
         try:
-            value, at_ = decoder.raw_decode(text, at_)
+            value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            at_ += 1
+            position += 1
             continue
         yield value

@@ -1,3 +1,3 @@
-"""Small tasks with faults in their way, worked on by the agent with planning and without."""
+"""Small tasks with injected faults, run by the agent with and without planning."""
 
 from __future__ import annotations

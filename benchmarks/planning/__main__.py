@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.planning.figures import figures, rows
-from benchmarks.planning.running import MODES, Outcome, carry_out
+from benchmarks.planning.figures import figures, table_rows
+from benchmarks.planning.running import MODES, Outcome, run_task
 from benchmarks.planning.tasks import COUNT, fault_plan, suite
 from tui_agent import __version__
 from tui_agent.commands import server_access
@@ -33,13 +33,15 @@ FIGURE = "first-attempt success"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the suite and print its figures; returns the exit code: 0 if the goal is reached, 1 if not, 4 without a
-    model server. Ctrl+C ends it with what was measured so far."""
+    """Run the suite and print its figures; return 0 if the goal is reached, 1 if not, 4 without a model server.
+
+    Ctrl+C ends it with the results so far.
+    """
     return run_suite(_parser().parse_args(argv))
 
 
 def run_suite(args: argparse.Namespace) -> int:
-    """The same, with arguments that are already parsed (`tui-agent reliability --tasks`)."""
+    """The same for parsed arguments (`tui-agent reliability --tasks`)."""
     page = TextPage(sys.stderr if args.json else sys.stdout)
     by_mode: dict[str, list[Outcome]] = {mode: [] for mode in MODES}
     stopped, name = False, args.model or ""
@@ -59,23 +61,23 @@ def run_suite(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.write(json.dumps(as_data(name, by_mode, stopped), indent=1) + "\n")
     elif any(by_mode.values()):
-        write(name, by_mode, page)
+        print_results(name, by_mode, page)
     if stopped:
         return 130
     return 0 if (figures(by_mode["agent"])[FIGURE] or 0.0) >= GOAL else 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    about = "Small tasks with faults in their way. What the model calls is run; nobody is asked."
+    about = "Small tasks with injected faults. The model's calls are executed without asking."
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=about)
-    own = ["measured-model", "settings-of", "reliability.timeout", "reliability.json"]
-    add_options(parser, [*own, "provider", "base-url", "context-window", "scenarios"])
+    shared = ["measured-model", "settings-of", "reliability.timeout", "reliability.json"]
+    add_options(parser, [*shared, "provider", "base-url", "context-window", "scenarios"])
     parser.add_argument("-n", type=int, default=COUNT, metavar="N", help=f"number of tasks; default: {COUNT}")
     return parser
 
 
 async def _model(args: argparse.Namespace) -> str:
-    """The model's name, once it is sure that it is there. Raises ServerUnavailable."""
+    """The model's name, after checking that it exists. Raises ServerUnavailable."""
     config = await asyncio.to_thread(server_access.load_config, args)
     access = server_access.access_server(config.loaded, args.scenarios, args.timeout)
     try:
@@ -88,59 +90,58 @@ async def _model(args: argparse.Namespace) -> str:
 
 @contextmanager
 def _home(folder: Path) -> Iterator[None]:
-    """A home of the suite's own with the user's settings, so that its sessions and plans are not among theirs."""
+    """Use a temporary home with the user's settings, to keep sessions and plans separate from the user's."""
     folder.mkdir()
-    for own in (paths.config_file(), paths.models_file()):
-        if own.is_file():
-            shutil.copyfile(own, folder / own.name)
-    before = os.environ.get("TUI_AGENT_HOME")
+    for file in (paths.config_file(), paths.models_file()):
+        if file.is_file():
+            shutil.copyfile(file, folder / file.name)
+    previous = os.environ.get("TUI_AGENT_HOME")
     os.environ["TUI_AGENT_HOME"] = str(folder)
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["TUI_AGENT_HOME"]
         else:
-            os.environ["TUI_AGENT_HOME"] = before
+            os.environ["TUI_AGENT_HOME"] = previous
 
 
 async def _measure(
     args: argparse.Namespace, name: str, mode: str, folder: Path, outcomes: list[Outcome], page: TextPage
 ) -> None:
-    """Fill `outcomes`, one task after the other: a local model has no more than one at a time to give."""
-    given: dict[str, Any] = {
+    """Fill `outcomes`, one task after another, since a local model serves one request at a time."""
+    values: dict[str, Any] = {
         "provider": args.provider,
         "base_url": args.base_url,
         "model": name,
         "context_window": args.context_window,
     }
-    flags = {key: value for key, value in given.items() if value}
+    flags = {key: value for key, value in values.items() if value}
     for task in suite(args.n):
-        done = sum(one.done for one in outcomes)
+        done = sum(outcome.done for outcome in outcomes)
         page.progress(f"{name}: {mode}, task {task.number} of {args.n} · {done} done so far")
-        place = folder / "work" / mode / str(task.number)
-        outcomes.append(await carry_out(task, place, mode, flags, scenarios=args.scenarios))
+        workspace = folder / "work" / mode / str(task.number)
+        outcomes.append(await run_task(task, workspace, mode, flags, scenarios=args.scenarios))
         if outcomes[-1].ended == "unreachable":
             raise ServerUnavailable(outcomes[-1].said)
 
 
-def write(name: str, by_mode: dict[str, list[Outcome]], page: TextPage) -> None:
-    """The table for people."""
+def print_results(name: str, by_mode: dict[str, list[Outcome]], page: TextPage) -> None:
+    """Print the table."""
     count = len(by_mode["agent"])
     page.line(f"{name}: {count} tasks, with planning and without", "bold")
     page.line()
     head = ("figure", "target", "planning", "", "without", "")
-    page.table(head, [row[:-1] for row in rows(by_mode)], right=(1, 2, 4))
+    page.table(head, [row[:-1] for row in table_rows(by_mode)], right=(1, 2, 4))
     page.line()
     for mode, outcomes in by_mode.items():
-        failed = [one for one in outcomes if not one.done]
-        for one in failed[:10]:
-            said = " ".join(one.said.split())[:140]
-            page.hanging(f"  {mode:7}", 9, f"task {one.number} ({one.family}): {one.ended}. {said}", "dim")
+        for failed in [outcome for outcome in outcomes if not outcome.done][:10]:
+            text = " ".join(failed.said.split())[:140]
+            page.hanging(f"  {mode:7}", 9, f"task {failed.number} ({failed.family}): {failed.ended}. {text}", "dim")
 
 
 def as_data(name: str, by_mode: dict[str, list[Outcome]], stopped: bool) -> Any:
-    """All that was measured, for programs."""
+    """The output of --json."""
     return {
         "version": __version__,
         "model": name,

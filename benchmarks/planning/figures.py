@@ -1,4 +1,4 @@
-"""The figures of a suite, beside their targets."""
+"""The figures of a suite and their targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from benchmarks.planning.running import Outcome
 
 Figure = float | None
-"""None where there is nothing to count."""
+"""None if there is nothing to count."""
 
 
 class Row(NamedTuple):
@@ -16,19 +16,19 @@ class Row(NamedTuple):
 
     name: str
     figure: Callable[[Sequence[Outcome]], Figure]
-    goal: float | None = None
-    at_least: bool = True
-    share: bool = True
-    about: str = ""
+    target: float | None = None
+    is_minimum: bool = True
+    is_share: bool = True
+    description: str = ""
 
-    def met(self, figure: Figure) -> bool | None:
-        """None where there is no target or nothing to count."""
-        if figure is None or self.goal is None:
+    def is_met(self, figure: Figure) -> bool | None:
+        """Whether the target is met; None if there is no target or nothing to count."""
+        if figure is None or self.target is None:
             return None
-        return figure >= self.goal if self.at_least else figure <= self.goal
+        return figure >= self.target if self.is_minimum else figure <= self.target
 
 
-def _part(chosen: Sequence[object], of: Sequence[object]) -> Figure:
+def _share(chosen: Sequence[object], of: Sequence[object]) -> Figure:
     return len(chosen) / len(of) if of else None
 
 
@@ -36,21 +36,21 @@ def _mean(values: Sequence[int]) -> Figure:
     return sum(values) / len(values) if values else None
 
 
-def _recovered(all_: Sequence[Outcome]) -> Figure:
-    stumbled = [one for one in all_ if one.stumbled]
-    return _part([one for one in stumbled if one.done], stumbled)
+def _recovered(outcomes: Sequence[Outcome]) -> Figure:
+    stumbled = [outcome for outcome in outcomes if outcome.stumbled]
+    return _share([outcome for outcome in stumbled if outcome.done], stumbled)
 
 
-def _plans(all_: Sequence[Outcome]) -> list[Outcome]:
-    return [one for one in all_ if one.planned]
+def _with_plan(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.planned]
 
 
-def _checked(all_: Sequence[Outcome]) -> Figure:
-    checks = sum(one.checks for one in all_)
-    return sum(one.checks_met for one in all_) / checks if checks else None
+def _checks_passed(outcomes: Sequence[Outcome]) -> Figure:
+    checks = sum(outcome.checks for outcome in outcomes)
+    return sum(outcome.checks_met for outcome in outcomes) / checks if checks else None
 
 
-def _late(values: Sequence[int]) -> Figure:
+def _p95_seconds(values: Sequence[int]) -> Figure:
     """The 95th percentile in seconds."""
     return sorted(values)[min(len(values) - 1, int(0.95 * len(values)))] / 1000 if values else None
 
@@ -58,66 +58,79 @@ def _late(values: Sequence[int]) -> Figure:
 ROWS = (
     Row(
         "first-attempt success",
-        lambda a: _part([o for o in a if o.done and not o.stumbled], a),
+        lambda outcomes: _share([outcome for outcome in outcomes if outcome.done and not outcome.stumbled], outcomes),
         0.8,
-        about="done, and no call and no step failed on the way",
+        description="done, and no call or step failed",
     ),
     Row(
         "rounds, one-step tasks",
-        lambda a: _mean([o.rounds for o in a if o.simple]),
+        lambda outcomes: _mean([outcome.rounds for outcome in outcomes if outcome.simple]),
         2,
         False,
         False,
-        about="mean number of replies that did something",
+        description="mean number of replies with tool calls",
     ),
     Row(
         "replies, one-step tasks",
-        lambda a: _mean([o.replies for o in a if o.simple]),
-        share=False,
-        about="the same with the closing words",
+        lambda outcomes: _mean([outcome.replies for outcome in outcomes if outcome.simple]),
+        is_share=False,
+        description="the same including the final reply",
     ),
     Row(
         "recovery needed",
-        lambda a: _part([o for o in a if o.stumbled], a),
+        lambda outcomes: _share([outcome for outcome in outcomes if outcome.stumbled], outcomes),
         0.2,
         False,
-        about="a call or a step failed on the way",
+        description="a call or step failed",
     ),
-    Row("recovered", _recovered, about="of those, done in the end"),
-    Row("stuck", lambda a: _part([o for o in a if not o.done], a), 0.05, False, about="not done in the end"),
+    Row("recovered", _recovered, description="of those, finally done"),
+    Row(
+        "stuck",
+        lambda outcomes: _share([outcome for outcome in outcomes if not outcome.done], outcomes),
+        0.05,
+        False,
+        description="finally not done",
+    ),
     Row(
         "false successes",
-        lambda a: _part([o for o in a if o.ended == "done" and not o.right], a),
-        about="ended as done, and the files are not as asked",
+        lambda outcomes: _share(
+            [outcome for outcome in outcomes if outcome.ended == "done" and not outcome.right], outcomes
+        ),
+        description="reported as done, but the files are not as expected",
     ),
     Row(
         "planning fallback",
-        lambda a: _part([o for o in _plans(a) if o.plan_fallback], _plans(a)),
+        lambda outcomes: _share(
+            [outcome for outcome in _with_plan(outcomes) if outcome.plan_fallback], _with_plan(outcomes)
+        ),
         0.15,
         False,
-        about="no usable plan came",
+        description="no usable plan was produced",
     ),
-    Row("verification passed", _checked, 0.9, about="checks of plans that were met"),
+    Row("verification passed", _checks_passed, 0.9, description="share of the plans' checks"),
     Row(
         "interventions",
-        lambda a: _part([o for o in a if o.asked], a),
+        lambda outcomes: _share([outcome for outcome in outcomes if outcome.asked], outcomes),
         0.1,
         False,
-        about="somebody had to decide, accepting summaries left out",
+        description="tasks with requests to the user, except summaries",
     ),
     Row(
         "cache hits",
-        lambda a: _part([o for o in a if o.cached], [o for o in _plans(a) if o.may_cache]),
+        lambda outcomes: _share(
+            [outcome for outcome in outcomes if outcome.cached],
+            [outcome for outcome in _with_plan(outcomes) if outcome.may_cache],
+        ),
         0.6,
-        about="of the plans",
+        description="of the plans",
     ),
     Row(
         "planning, p95 seconds",
-        lambda a: _late([o.plan_ms for o in _plans(a) if not o.cached]),
+        lambda outcomes: _p95_seconds([outcome.plan_ms for outcome in _with_plan(outcomes) if not outcome.cached]),
         3,
         False,
         False,
-        about="until the plan was there",
+        description="until the plan was ready",
     ),
 )
 
@@ -127,50 +140,50 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, Figure]:
     return {row.name: row.figure(outcomes) for row in ROWS}
 
 
-def shown(figure: Figure, row: Row) -> str:
+def format_figure(figure: Figure, row: Row) -> str:
     """A figure as it is printed."""
     if figure is None:
         return "—"
-    return f"{100 * figure:.1f}%" if row.share else f"{figure:.2f}"
+    return f"{100 * figure:.1f}%" if row.is_share else f"{figure:.2f}"
 
 
-def goal(row: Row) -> str:
-    """The target as it is printed; empty where there is none."""
-    if row.goal is None:
+def format_target(row: Row) -> str:
+    """The target as it is printed, or ""."""
+    if row.target is None:
         return ""
-    number = f"{100 * row.goal:g}%" if row.share else f"{row.goal:g}"
-    return ("≥ " if row.at_least else "≤ ") + number
+    number = f"{100 * row.target:g}%" if row.is_share else f"{row.target:g}"
+    return ("≥ " if row.is_minimum else "≤ ") + number
 
 
-def rows(by_mode: Mapping[str, Sequence[Outcome]]) -> list[tuple[str, ...]]:
-    """The table's lines: name, target, a figure and a sign for each mode, what it means."""
-    made = []
+def table_rows(by_mode: Mapping[str, Sequence[Outcome]]) -> list[tuple[str, ...]]:
+    """The rows of the table: name, target, figure and verdict for each mode, description."""
+    lines = []
     for row in ROWS:
-        cells = [row.name, goal(row)]
+        cells = [row.name, format_target(row)]
         for outcomes in by_mode.values():
             figure = row.figure(outcomes)
-            met = row.met(figure)
-            cells += [shown(figure, row), "" if met is None else "met" if met else "missed"]
-        made.append((*cells, row.about))
-    return made
+            is_met = row.is_met(figure)
+            cells += [format_figure(figure, row), "" if is_met is None else "met" if is_met else "missed"]
+        lines.append((*cells, row.description))
+    return lines
 
 
-def missed(outcomes: Sequence[Outcome]) -> list[str]:
-    """The targets that are not met, in words."""
-    found = figures(outcomes)
+def missed_goals(outcomes: Sequence[Outcome]) -> list[str]:
+    """Describe the targets that were missed."""
+    values = figures(outcomes)
     return [
-        f"{row.name}: {shown(found[row.name], row)}, wanted {goal(row)}"
+        f"{row.name}: {format_figure(values[row.name], row)}, wanted {format_target(row)}"
         for row in ROWS
-        if row.met(found[row.name]) is False
+        if row.is_met(values[row.name]) is False
     ]
 
 
-def better(planned: Sequence[Outcome], direct: Sequence[Outcome]) -> list[str]:
-    """What of «planning beats no planning» does not hold, in words."""
-    ours, theirs = figures(planned), figures(direct)
+def disadvantages(planned: Sequence[Outcome], direct: Sequence[Outcome]) -> list[str]:
+    """Describe the figures in which planning is not better than working without it."""
+    with_planning, without = figures(planned), figures(direct)
     faults = []
     for name in ("first-attempt success", "recovered"):
-        mine, other = ours[name], theirs[name]
-        if other is not None and (1.0 if mine is None else mine) <= other:
-            faults.append(f"{name} is not better with planning ({mine} against {other})")
+        own, other = with_planning[name], without[name]
+        if other is not None and (1.0 if own is None else own) <= other:
+            faults.append(f"{name} is not better with planning ({own} against {other})")
     return faults

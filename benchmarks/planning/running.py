@@ -1,4 +1,4 @@
-"""Runs one task with the agent's own engine and reads the outcome from its events."""
+"""Runs one task with the agent's engine and determines the outcome from its events."""
 
 from __future__ import annotations
 
@@ -32,94 +32,94 @@ from tui_agent.events import (
 
 MODES = ("agent", "direct")
 """With planning, and without."""
-LONGEST = 1_800.0
-"""Seconds of one task, after which it counts as stuck."""
-_ASKING = (ApprovalRequested, QuestionAsked, PlanDocConflict)
+TASK_SECONDS = 1_800.0
+"""Seconds after which a task counts as stuck."""
+_REQUESTS = (ApprovalRequested, QuestionAsked, PlanDocConflict)
 
 
 class Outcome(FrozenValue, frozen=True, kw_only=True):
-    """What came of one task in one mode."""
+    """The outcome of one task in one mode."""
 
     number: int
     family: str
     simple: bool
     fault: str
     ended: str
-    """As of RunEnded, or `hung`."""
+    """Outcome of the run, or `hung`."""
     right: bool
-    """The files that were asked for are as asked, whatever the agent says."""
+    """The files are as expected, whatever the agent claims."""
     failed_calls: int = 0
     rounds: int = 0
-    """Replies with calls: times that something was done."""
+    """Replies with tool calls."""
     replies: int = 0
-    """All replies of the working model, its closing words too."""
+    """All replies of the working model, including the final one."""
     fallbacks: int = 0
-    """Steps that went on by their fallback."""
+    """Steps continued with their fallback."""
     recoveries: int = 0
-    """Times that the cause was sought and what is left planned anew."""
+    """Recoveries: a diagnosis and a new plan for the remaining work."""
     planned: bool = False
-    """A plan was made or taken from the cache."""
+    """There was a plan, new or cached."""
     plan_fallback: bool = False
-    """No usable plan came; the request was carried out as it stands."""
+    """No usable plan was produced; the request was executed as a single step."""
     may_cache: bool = True
-    """Plans of earlier tasks could be used."""
+    """Cached plans of earlier tasks were allowed."""
     cached: bool = False
     plan_ms: int = 0
     sorted: bool = False
-    """The dispatcher understood the request."""
+    """The dispatcher classified the request."""
     checks: int = 0
     checks_met: int = 0
     asked: int = 0
-    """Times that somebody had to decide, accepting the summary left out."""
+    """Requests to the user, except summaries."""
     ms: int = 0
     said: str = ""
-    """The last words."""
+    """The final text."""
 
     @property
     def done(self) -> bool:
-        """Everything is as asked, and the agent says so."""
+        """The files are as expected, and the agent reports success."""
         return self.right and self.ended == "done"
 
     @property
     def stumbled(self) -> bool:
-        """Something failed on the way, so that more than the first attempt was needed."""
+        """Something failed, so the first attempt was not enough."""
         return bool(self.failed_calls or self.fallbacks or self.recoveries)
 
 
-async def carry_out(
-    task: Task, folder: Path, mode: str, flags: dict[str, Any], *, longest: float = LONGEST, **more: Any
+async def run_task(
+    task: Task, folder: Path, mode: str, flags: dict[str, Any], *, timeout: float = TASK_SECONDS, **options: Any
 ) -> Outcome:
-    """Work on a task in `folder`, which is made here. `more` goes to the session's wishes.
+    """Work on a task in `folder`, which is created. `options` are passed on to the session.
 
-    Plans are approved and summaries accepted; leave for what the rules want asked is refused, as nobody is there.
+    Plans are approved and summaries accepted; actions that need approval are rejected.
     """
     await asyncio.to_thread(folder.mkdir, parents=True)
     await asyncio.to_thread(task.set_up, folder)
     flags = {**flags, "mode": mode, "approval_mode": "auto", "plan_auto_approve": True}
-    session = await open_session(SessionOptions(workspace=folder, flags=flags, trust=True, **more))
+    session = await open_session(SessionOptions(workspace=folder, flags=flags, trust=True, **options))
     records: list[Record] = []
     try:
-        async with asyncio.timeout(longest):
+        async with asyncio.timeout(timeout):
             await session.send(task.request)
             await _follow(session, records)
     except TimeoutError:
         await session.interrupt(at_once=True)
     finally:
         await session.close()
-    right = await asyncio.to_thread(task.right, folder)
-    found = judged(task, [record.event for record in records], right)
-    return msgspec.structs.replace(found, may_cache=flags.get("plan_cache", True))
+    is_solved = await asyncio.to_thread(task.is_solved, folder)
+    outcome = evaluate(task, [record.event for record in records], is_solved)
+    return msgspec.structs.replace(outcome, may_cache=flags.get("plan_cache", True))
 
 
 async def _follow(session: Session, records: list[Record]) -> None:
-    """Until the run has ended, answering what is asked."""
+    """Collect records until the run has ended, and answer requests."""
     async for record in session.follow(session.replay_end):
         records.append(record)
         if isinstance(record.event, RunEnded):
             return
         answer = _answer(record.event)
         if answer is not None:
-            session.answer(record.event.id, answer)  # type: ignore[attr-defined]  # what asks has an id
+            session.answer(record.event.id, answer)  # type: ignore[attr-defined]  # requests have an id
 
 
 def _answer(event: Event) -> Answer | None:
@@ -135,36 +135,36 @@ def _answer(event: Event) -> Answer | None:
     return None
 
 
-def judged(task: Task, events: Iterable[Event], right: bool) -> Outcome:
-    """What the events of a task's run say of it."""
+def evaluate(task: Task, events: Iterable[Event], is_solved: bool) -> Outcome:
+    """Determine the outcome of a task from the events of its run."""
     events = list(events)
-    ended = next((one for one in events if isinstance(one, RunEnded)), None)
-    plans = [one for one in events if isinstance(one, PlanProposed)]
-    first = next((one for one in plans if not one.recovery), None)
-    replies = [one for one in events if isinstance(one, ReplyEnded) and not one.role]
-    recovering = [one.by for one in events if isinstance(one, StepRecoveryStarted)]
-    checks = [one.met for one in events if isinstance(one, StepVerified) and one.by == "command"]
-    sorted_as = next((one.classified for one in events if isinstance(one, RequestClassified)), None)
+    ended = next((event for event in events if isinstance(event, RunEnded)), None)
+    plans = [event for event in events if isinstance(event, PlanProposed)]
+    first = next((plan for plan in plans if not plan.recovery), None)
+    replies = [event for event in events if isinstance(event, ReplyEnded) and not event.role]
+    recoveries_by = [event.by for event in events if isinstance(event, StepRecoveryStarted)]
+    checks = [event.met for event in events if isinstance(event, StepVerified) and event.by == "command"]
+    classified = next((event.classified for event in events if isinstance(event, RequestClassified)), None)
     return Outcome(
         number=task.number,
         family=task.family,
         simple=task.simple,
         fault=task.fault,
         ended=ended.outcome if ended else "hung",
-        right=right,
-        failed_calls=sum(isinstance(one, ToolFinished) and not one.result.success for one in events),
-        rounds=sum(bool(one.calls) for one in replies),
+        right=is_solved,
+        failed_calls=sum(isinstance(event, ToolFinished) and not event.result.success for event in events),
+        rounds=sum(bool(reply.calls) for reply in replies),
         replies=len(replies),
-        fallbacks=recovering.count("fallback"),
-        recoveries=recovering.count("recovery"),
+        fallbacks=recoveries_by.count("fallback"),
+        recoveries=recoveries_by.count("recovery"),
         planned=first is not None,
         plan_fallback=first is not None and first.fallback,
         cached=first is not None and first.cached,
         plan_ms=first.ms if first is not None else 0,
-        sorted=sorted_as is not None and not sorted_as.guessed,
+        sorted=classified is not None and not classified.guessed,
         checks=len(checks),
         checks_met=sum(checks),
-        asked=sum(isinstance(one, _ASKING) or (isinstance(one, PlanProposed) and one.asks) for one in events),
+        asked=sum(isinstance(event, _REQUESTS) or (isinstance(event, PlanProposed) and event.asks) for event in events),
         ms=ended.ms if ended else 0,
         said=ended.text if ended else "",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,19 +38,19 @@ class FaultPlan(FrozenValue, frozen=True, kw_only=True):
 
     def rate(self, kind: str) -> float:
         """The rate of a kind; 0 if it is not planned."""
-        return next((one.rate for one in self.faults if one.kind == kind), 0.0)
+        return next((fault.rate for fault in self.faults if fault.kind == kind), 0.0)
 
 
-class Move(FrozenValue, frozen=True, kw_only=True):
+class SolutionCall(FrozenValue, frozen=True, kw_only=True):
     """A tool call of a task's solution."""
 
     tool: str
     arguments: dict[str, Any]
-    after: dict[str, Any] = msgspec.field(default_factory=dict)
+    corrected: dict[str, Any] = msgspec.field(default_factory=dict)
     """The correct arguments once `Task.evidence` was seen, if different."""
-    open: bool = False
+    is_open: bool = False
     """The arguments are only known during execution, so a plan does not contain them."""
-    says: str = ""
+    description: str = ""
     """Its description as a plan step."""
 
 
@@ -61,15 +61,15 @@ class Task(FrozenValue, frozen=True, kw_only=True):
     family: str
     request: str
     files: dict[str, str]
-    goal: dict[str, str]
+    expected: dict[str, str]
     """Path → expected text."""
-    moves: tuple[Move, ...]
+    solution: tuple[SolutionCall, ...]
     """The solution without a fault."""
-    need: Move | None = None
+    remedy: SolutionCall | None = None
     """What must be done first if there is a fault."""
     evidence: str = ""
     """Text in the result of `need` that reveals the correct arguments."""
-    needed: str = ""
+    remedy_text: str = ""
     """The command or path that messages name as the remedy."""
     error_class: str = ""
     """Error class of the failure without the remedy."""
@@ -87,15 +87,15 @@ class Task(FrozenValue, frozen=True, kw_only=True):
             path.write_text(text, encoding="utf-8")
         return folder
 
-    def right(self, folder: Path) -> bool:
+    def is_solved(self, folder: Path) -> bool:
         """Whether the expected files exist with the expected text. Blocks."""
         try:
-            return all((folder / name).read_bytes() == text.encode() for name, text in self.goal.items())
+            return all((folder / name).read_bytes() == text.encode() for name, text in self.expected.items())
         except OSError:
             return False
 
 
-class Errand(FrozenValue, frozen=True, kw_only=True):
+class ScriptFamily(FrozenValue, frozen=True, kw_only=True):
     """A family of tasks around a script that may need preparation."""
 
     family: str
@@ -123,9 +123,9 @@ def fault_plan() -> FaultPlan:
 
 
 @cache
-def errands() -> tuple[Errand, ...]:
-    """The families defined in errands.json."""
-    return tuple(msgspec.json.decode((HERE / "errands.json").read_bytes(), type=list[Errand]))
+def script_families() -> tuple[ScriptFamily, ...]:
+    """The families defined in script_families.json."""
+    return tuple(msgspec.json.decode((HERE / "script_families.json").read_bytes(), type=list[ScriptFamily]))
 
 
 def suite(count: int = COUNT, plan: FaultPlan | None = None) -> list[Task]:
@@ -135,17 +135,17 @@ def suite(count: int = COUNT, plan: FaultPlan | None = None) -> list[Task]:
 
 def task(number: int, plan: FaultPlan) -> Task:
     """The task with that number, determined by the plan."""
-    families: list[Callable[[_Draw], Task]] = [
-        *((lambda draw, one=one: _errand(one, draw)) for one in errands()),
-        _mend,
-        _change,
+    families: list[Callable[[_Choices], Task]] = [
+        *(partial(_script_task, spec) for spec in script_families()),
+        _fix,
+        _setting,
         _note,
     ]
-    draw = _Draw(number, plan, Random(f"{plan.seed}:{number}"))
-    return families[(number - 1) % len(families)](draw)
+    choices = _Choices(number, plan, Random(f"{plan.seed}:{number}"))
+    return families[(number - 1) % len(families)](choices)
 
 
-class _Draw:
+class _Choices:
     """The random choices of one task."""
 
     def __init__(self, number: int, plan: FaultPlan, rng: Random) -> None:
@@ -153,159 +153,175 @@ class _Draw:
         self.rng = rng
         self.thing = f"{rng.choice(_WORDS)}{number}"
         self.telling = rng.random() < plan.telling
-        self._struck = rng.random()
+        self._fault_draw = rng.random()
         self._plan = plan
 
     def fault(self, kind: str) -> str:
         """`kind` if the fault occurs, else ""."""
-        return kind if self._struck < self._plan.rate(kind) else ""
+        return kind if self._fault_draw < self._plan.rate(kind) else ""
 
-    def asked(self, text: str) -> str:
+    def request(self, text: str) -> str:
         """The request, with the task's number to distinguish tasks."""
         return f"Task {self.number}: {text}. In the end `{CHECK}` must pass."
 
 
-_CLASSES = {"missing_file": "not_found", "wrong_path": "not_found"}
+_ERROR_CLASSES = {"missing_file": "not_found", "wrong_path": "not_found"}
 
 
-def _told(error: str, kind: str, need: str) -> str:
+def _message(error: str, kind: str, remedy: str) -> str:
     """An error message that names the kind of error and the remedy."""
-    return f"{error} ({_CLASSES.get(kind, kind).replace('_', ' ')}); needed first: {need}"
+    return f"{error} ({_ERROR_CLASSES.get(kind, kind).replace('_', ' ')}); needed first: {remedy}"
 
 
-def _errand(one: Errand, draw: _Draw) -> Task:
-    thing, fault = draw.thing, draw.fault(one.kind)
-    need, main = f"sh {one.script} {one.prepare}", f"sh {one.script} {one.act} {thing}"
-    source = one.source.format(thing=thing)
-    made = f"{one.folder}/{thing}.txt"
-    names = {"main": f"`{main}`", "source": f"`{source}`", "number": draw.number}
-    moves = [Move(tool=_RUN, arguments={"command": main}, says=f"Run `{main}`")]
-    goal = {made: f"{thing}\n"}
+def _script_task(spec: ScriptFamily, choices: _Choices) -> Task:
+    thing, fault = choices.thing, choices.fault(spec.kind)
+    remedy, main = f"sh {spec.script} {spec.prepare}", f"sh {spec.script} {spec.act} {thing}"
+    source = spec.source.format(thing=thing)
+    output = f"{spec.folder}/{thing}.txt"
+    names = {"main": f"`{main}`", "source": f"`{source}`", "number": choices.number}
+    solution = [SolutionCall(tool=_RUN, arguments={"command": main}, description=f"Run `{main}`")]
+    expected = {output: f"{thing}\n"}
     if source:
-        text = f"VALUE = {draw.number}\n"
-        write = Move(tool=_WRITE, arguments={"path": source, "content": text}, open=True, says=f"Write `{source}`")
-        moves.insert(0, write)
-        goal[source] = text
+        text = f"VALUE = {choices.number}\n"
+        write = SolutionCall(
+            tool=_WRITE, arguments={"path": source, "content": text}, is_open=True, description=f"Write `{source}`"
+        )
+        solution.insert(0, write)
+        expected[source] = text
     return Task(
-        number=draw.number,
-        family=one.family,
-        request=draw.asked(one.ask.format(**names) + f", so that `{made}` is there"),
+        number=choices.number,
+        family=spec.family,
+        request=choices.request(spec.ask.format(**names) + f", so that `{output}` is there"),
         files={
-            one.script: _script(one, fault, draw.telling),
-            "README.md": f"# {one.family}\n\n{one.about} {one.rule.format(need=f'`{need}`')}\n",
-            "check.sh": f'test "$(cat {made})" = {thing} && echo passed\n',
+            spec.script: _script(spec, fault, choices.telling),
+            "README.md": f"# {spec.family}\n\n{spec.about} {spec.rule.format(need=f'`{remedy}`')}\n",
+            "check.sh": f'test "$(cat {output})" = {thing} && echo passed\n',
         },
-        goal=goal,
-        moves=tuple(moves),
-        need=Move(tool=_RUN, arguments={"command": need}, says=f"Prepare with `{need}`"),
-        needed=need,
-        error_class=_CLASSES.get(one.kind, one.kind),
+        expected=expected,
+        solution=tuple(solution),
+        remedy=SolutionCall(tool=_RUN, arguments={"command": remedy}, description=f"Prepare with `{remedy}`"),
+        remedy_text=remedy,
+        error_class=_ERROR_CLASSES.get(spec.kind, spec.kind),
         fault=fault,
-        telling=draw.telling,
-        simple=one.simple,
+        telling=choices.telling,
+        simple=spec.simple,
     )
 
 
-def _script(one: Errand, fault: str, telling: bool) -> str:
-    need = f"sh {one.script} {one.prepare}"
-    error = one.error.replace("{thing}", "$2")
-    said = _told(error, one.kind, need) if telling else error
-    passing = f"touch .{one.family}; " if one.passes else ""
-    guard = f'[ -e .{one.family} ] || {{ {passing}echo "{said}" >&2; exit {one.code}; }}' if fault else ":"
-    wants = f'[ -e "{one.source.format(thing="$2")}" ] || {{ echo "no module $2" >&2; exit 3; }}'
+def _script(spec: ScriptFamily, fault: str, telling: bool) -> str:
+    remedy = f"sh {spec.script} {spec.prepare}"
+    error = spec.error.replace("{thing}", "$2")
+    message = _message(error, spec.kind, remedy) if telling else error
+    mark = f"touch .{spec.family}; " if spec.passes else ""
+    guard = f'[ -e .{spec.family} ] || {{ {mark}echo "{message}" >&2; exit {spec.code}; }}' if fault else ":"
+    check_source = f'[ -e "{spec.source.format(thing="$2")}" ] || {{ echo "no module $2" >&2; exit 3; }}'
     return "\n".join(
         [
-            f"# {one.about} {one.rule.format(need=need)}",
+            f"# {spec.about} {spec.rule.format(need=remedy)}",
             'case "$1" in',
-            f"  {one.prepare}) touch .{one.family}; echo prepared ;;",
-            f"  {one.act})",
+            f"  {spec.prepare}) touch .{spec.family}; echo prepared ;;",
+            f"  {spec.act})",
             '    [ -n "$2" ] || exit 64',
-            f"    {wants if one.source else ':'}",
+            f"    {check_source if spec.source else ':'}",
             f"    {guard}",
-            f'    mkdir -p {one.folder}; echo "$2" > "{one.folder}/$2.txt"; echo "{one.folder}/$2.txt is there" ;;',
-            f'  *) echo "usage: sh {one.script} {one.prepare} | {one.act} NAME" >&2; exit 64 ;;',
+            f'    mkdir -p {spec.folder}; echo "$2" > "{spec.folder}/$2.txt"; echo "{spec.folder}/$2.txt is there" ;;',
+            f'  *) echo "usage: sh {spec.script} {spec.prepare} | {spec.act} NAME" >&2; exit 64 ;;',
             "esac",
             "",
         ]
     )
 
 
-def _mend(draw: _Draw) -> Task:
+def _fix(choices: _Choices) -> Task:
     """A failing test; the correct rule is only in the test, and the first guess may be wrong."""
-    fault = draw.fault("test_failure")
-    right, wrong = draw.rng.choice((("a + b", "a * b"), ("a * b + 1", "a * b"), ("b - a", "a + b")))
-    name, test = f"{draw.thing}.py", f"check_{draw.thing}.py"
-    a, b = draw.rng.randint(3, 9), draw.rng.randint(11, 19)
-    wanted = eval(right, {"a": a, "b": b})
-    mended, guessed = (f"def blend(a, b):\n    return {one}\n" for one in (right, wrong if fault else right))
-    run = f"python3 -B {test}"  # no bytecode: it is told apart by seconds only
+    fault = choices.fault("test_failure")
+    correct, wrong = choices.rng.choice((("a + b", "a * b"), ("a * b + 1", "a * b"), ("b - a", "a + b")))
+    name, test = f"{choices.thing}.py", f"check_{choices.thing}.py"
+    a, b = choices.rng.randint(3, 9), choices.rng.randint(11, 19)
+    result = eval(correct, {"a": a, "b": b})
+    fixed, first_guess = (
+        f"def blend(a, b):\n    return {expression}\n" for expression in (correct, wrong if fault else correct)
+    )
+    test_command = f"python3 -B {test}"  # no bytecode: it is told apart by its time in seconds only
     error = "AssertionError"
-    hint = _told(error, "test_failure", f"read {test}") if draw.telling else error
+    hint = _message(error, "test_failure", f"read {test}") if choices.telling else error
     return Task(
-        number=draw.number,
+        number=choices.number,
         family="mend",
-        request=draw.asked(f"the test `{run}` fails, mend `{name}`"),
+        request=choices.request(f"the test `{test_command}` fails, mend `{name}`"),
         files={
             name: "def blend(a, b):\n    return a - b\n",
-            test: f"# the rule: {right}\nfrom {draw.thing} import blend\n\n"
-            f"if blend({a}, {b}) != {wanted}:\n    raise SystemExit('{hint}')\n",
-            "check.sh": f"{run} && echo passed\n",
+            test: f"# the rule: {correct}\nfrom {choices.thing} import blend\n\n"
+            f"if blend({a}, {b}) != {result}:\n    raise SystemExit('{hint}')\n",
+            "check.sh": f"{test_command} && echo passed\n",
         },
-        goal={name: mended},
-        moves=(
-            Move(tool=_READ, arguments={"path": name}, says=f"Read `{name}`"),
-            Move(
+        expected={name: fixed},
+        solution=(
+            SolutionCall(tool=_READ, arguments={"path": name}, description=f"Read `{name}`"),
+            SolutionCall(
                 tool=_WRITE,
-                arguments={"path": name, "content": guessed},
-                after={"path": name, "content": mended},
-                open=True,
-                says=f"Mend `{name}`",
+                arguments={"path": name, "content": first_guess},
+                corrected={"path": name, "content": fixed},
+                is_open=True,
+                description=f"Mend `{name}`",
             ),
-            Move(tool=_RUN, arguments={"command": run}, says=f"Run `{run}`"),
+            SolutionCall(tool=_RUN, arguments={"command": test_command}, description=f"Run `{test_command}`"),
         ),
-        need=Move(tool=_READ, arguments={"path": test}, says=f"Read `{test}` to see what is wanted"),
-        evidence=f"# the rule: {right}",
-        needed=test,
+        remedy=SolutionCall(tool=_READ, arguments={"path": test}, description=f"Read `{test}` to see what is wanted"),
+        evidence=f"# the rule: {correct}",
+        remedy_text=test,
         error_class="test_failure",
         fault=fault,
-        telling=draw.telling,
+        telling=choices.telling,
     )
 
 
-def _change(draw: _Draw) -> Task:
+def _setting(choices: _Choices) -> Task:
     """Change a value in a file that may be elsewhere than the request says."""
-    fault = draw.fault("wrong_path")
-    name, limit = f"{draw.thing}.ini", draw.rng.randint(20, 90)
-    real = f"settings/{name}" if fault else name
+    fault = choices.fault("wrong_path")
+    name, limit = f"{choices.thing}.ini", choices.rng.randint(20, 90)
+    actual = f"settings/{name}" if fault else name
     read, edit = {"path": name}, {"path": name, "old_string": "limit = 10", "new_string": f"limit = {limit}"}
     find = f"find . -name {name}"
     return Task(
-        number=draw.number,
+        number=choices.number,
         family="change",
-        request=draw.asked(f"set the limit in `{name}` to {limit}"),
-        files={real: "[main]\nlimit = 10\n", "check.sh": f"grep -q 'limit = {limit}' {real} && echo passed\n"},
-        goal={real: f"[main]\nlimit = {limit}\n"},
-        moves=(
-            Move(tool=_READ, arguments=read, after={"path": real}, open=True, says=f"Read `{name}`"),
-            Move(tool=_EDIT, arguments=edit, after={**edit, "path": real}, open=True, says=f"Change `{name}`"),
+        request=choices.request(f"set the limit in `{name}` to {limit}"),
+        files={actual: "[main]\nlimit = 10\n", "check.sh": f"grep -q 'limit = {limit}' {actual} && echo passed\n"},
+        expected={actual: f"[main]\nlimit = {limit}\n"},
+        solution=(
+            SolutionCall(
+                tool=_READ, arguments=read, corrected={"path": actual}, is_open=True, description=f"Read `{name}`"
+            ),
+            SolutionCall(
+                tool=_EDIT,
+                arguments=edit,
+                corrected={**edit, "path": actual},
+                is_open=True,
+                description=f"Change `{name}`",
+            ),
         ),
-        need=Move(tool=_RUN, arguments={"command": find}, says=f"Find it with `{find}`"),
+        remedy=SolutionCall(tool=_RUN, arguments={"command": find}, description=f"Find it with `{find}`"),
         evidence=f"settings/{name}" if fault else "",
-        needed=find,
+        remedy_text=find,
         error_class="not_found",
         fault=fault,
-        telling=draw.telling,
+        telling=choices.telling,
     )
 
 
-def _note(draw: _Draw) -> Task:
-    name, text = f"notes/{draw.thing}.txt", f"the number is {draw.number}\n"
+def _note(choices: _Choices) -> Task:
+    name, text = f"notes/{choices.thing}.txt", f"the number is {choices.number}\n"
     return Task(
-        number=draw.number,
+        number=choices.number,
         family="note",
-        request=draw.asked(f"write the line «the number is {draw.number}» into the new file `{name}`"),
-        files={"check.sh": f"grep -q 'number is {draw.number}' {name} && echo passed\n"},
-        goal={name: text},
-        moves=(Move(tool=_WRITE, arguments={"path": name, "content": text}, open=True, says=f"Write `{name}`"),),
+        request=choices.request(f"write the line «the number is {choices.number}» into the new file `{name}`"),
+        files={"check.sh": f"grep -q 'number is {choices.number}' {name} && echo passed\n"},
+        expected={name: text},
+        solution=(
+            SolutionCall(
+                tool=_WRITE, arguments={"path": name, "content": text}, is_open=True, description=f"Write `{name}`"
+            ),
+        ),
         simple=True,
     )

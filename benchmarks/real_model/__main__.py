@@ -12,9 +12,9 @@ import msgspec
 
 from benchmarks.real_model import agents, weights
 from benchmarks.real_model.counting import Row
-from benchmarks.real_model.jobs import Job, chosen_jobs
-from benchmarks.real_model.running import LIMIT, work
-from benchmarks.real_model.serving import PORT, served
+from benchmarks.real_model.jobs import Job, select_jobs
+from benchmarks.real_model.running import LIMIT, run_job
+from benchmarks.real_model.serving import PORT, model_server
 from benchmarks.real_model.table import read_rows, table
 
 
@@ -24,8 +24,8 @@ def _parser() -> argparse.ArgumentParser:
     fetch = commands.add_parser("fetch", help="get the model and its server (1.1 GB)")
     fetch.add_argument("folder", nargs="?", type=Path, help=f"default: {weights.VARIABLE}, else the user's cache")
     run = commands.add_parser("run", help="run a program on the jobs")
-    names = ", ".join((agents.OURS, *agents.REFERENCES))
-    run.add_argument("--agent", default=agents.OURS, help=f"{names}, or NAME=COMMAND with {{prompt}} in it")
+    names = ", ".join((agents.TUI_AGENT, *agents.REFERENCES))
+    run.add_argument("--agent", default=agents.TUI_AGENT, help=f"{names}, or NAME=COMMAND with {{prompt}} in it")
     run.add_argument(
         "--env", action="append", default=[], metavar="NAME=VALUE", help="environment variable for NAME=COMMAND"
     )
@@ -46,10 +46,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _agent(options: argparse.Namespace) -> agents.Agent:
-    """The program that is asked for. Raises ValueError."""
-    if options.agent == agents.OURS:
-        return agents.ours(
+def _chosen_agent(options: argparse.Namespace) -> agents.Agent:
+    """The chosen program. Raises ValueError."""
+    if options.agent == agents.TUI_AGENT:
+        return agents.tui_agent(
             strategy=options.strategy,
             mode=options.mode,
             provider=options.provider,
@@ -63,18 +63,18 @@ def _agent(options: argparse.Namespace) -> agents.Agent:
     name, divider, command = options.agent.partition("=")
     if not divider or "{prompt}" not in command:
         raise ValueError(f"there is no agent {options.agent}; others are given as NAME=COMMAND, with {{prompt}} in it")
-    return agents.other(name, command, options.env)
+    return agents.custom_agent(name, command, options.env)
 
 
 def _run(options: argparse.Namespace) -> list[Row]:
-    agent, jobs = _agent(options), chosen_jobs(options.only)
+    agent, jobs = _chosen_agent(options), select_jobs(options.only)
     rounds = [(number, job) for number in range(1, options.repeats + 1) for job in jobs]
-    with served(weights.default_folder(), options.port) as server:
-        return [_worked(agent, job, number, server, options) for number, job in rounds]
+    with model_server(weights.default_folder(), options.port) as server:
+        return [_run_and_record(agent, job, number, server, options) for number, job in rounds]
 
 
-def _worked(agent: agents.Agent, job: Job, number: int, server: str, options: argparse.Namespace) -> Row:
-    row = work(agent, job, server, weights.MODEL, repeat=number, limit=options.limit, keep=options.keep)
+def _run_and_record(agent: agents.Agent, job: Job, number: int, server: str, options: argparse.Namespace) -> Row:
+    row = run_job(agent, job, server, weights.MODEL, repeat=number, limit=options.limit, save=options.keep)
     line = msgspec.json.encode(row)
     with options.out.open("ab") as out:
         out.write(line + b"\n")
@@ -83,7 +83,7 @@ def _worked(agent: agents.Agent, job: Job, number: int, server: str, options: ar
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 1 for what failed, 2 for wrong usage."""
+    """Run the command; return 1 after a failure, 2 for wrong usage."""
     parser = _parser()
     options = parser.parse_args(argv)
     try:
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(table([row for file in options.files for row in read_rows(file)]))
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
-    except weights.NoModel as error:
+    except weights.ModelUnavailable as error:
         parser.exit(1, f"{error}\n")
     except subprocess.CalledProcessError as error:
         parser.exit(1, f"{error}\n")

@@ -12,51 +12,54 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = "tui-agent"
+TUI_AGENT = "tui-agent"
 REFERENCES = ("reference-schema", "reference-files", "reference-votes")
 STRATEGIES = ("default", "native", "json", "files")
 MODES = ("default", "direct")
 PROVIDERS = ("openai", "ollama")
 
-_HERE = "import sys; sys.path.insert(0, {root!r}); from {module} import main; sys.exit(main())"
-"""Runs a module of this tree without an environment variable that the program's own children would inherit."""
+_RUN_MODULE = "import sys; sys.path.insert(0, {root!r}); from {module} import main; sys.exit(main())"
+"""Runs a module of this tree without an environment variable, which child processes would inherit."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to measure. Its texts may hold {prompt}, {base_url}, {root_url}, {model}, {home} and {ws}: `base_url`
-    ends with /v1, `root_url` is the server itself, `ws` the project."""
+    """A program to measure.
+
+    Its texts may contain {prompt}, {base_url}, {root_url}, {model}, {home} and {ws}: `base_url` ends with /v1,
+    `root_url` is the server itself, `ws` the project.
+    """
 
     name: str
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     env: dict[str, str] = {}
     files: dict[str, str] = {}
-    """Path in the home → content, as it is."""
+    """Path in the home → content."""
     strategy: str = ""
-    """This and the next two: empty for programs that do not know them."""
+    """This and the next two are empty for other programs."""
     mode: str = ""
     provider: str = ""
     commit: str = ""
 
     @property
     def wants_ollama(self) -> bool:
-        """Whether it talks to an Ollama server."""
+        """Whether it uses the Ollama API."""
         return self.provider == "ollama"
 
 
-def fill(text: str, places: Mapping[str, str]) -> str:
-    """`text` with the places in braces filled; other braces stay."""
-    for name, value in places.items():
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """Replace the names in braces by their values; other braces remain."""
+    for name, value in values.items():
         text = text.replace("{" + name + "}", value)
     return text
 
 
-def ours(
+def tui_agent(
     *, strategy: str = "default", mode: str = "default", provider: str = "openai", model: str, cli: str = ""
 ) -> Agent:
-    """tui-agent: that of this tree, or the installed program `cli`."""
+    """tui-agent of this tree, or the installed program `cli`."""
     program = (cli,) if cli else _module("tui_agent.__main__")
-    words = [*program, "exec", "--trust", "--approve", "all", "--accept-plan", "--accept-summary"]
-    words += [] if mode == "default" else ["--mode", mode]
+    argv = [*program, "exec", "--trust", "--approve", "all", "--accept-plan", "--accept-summary"]
+    argv += [] if mode == "default" else ["--mode", mode]
     env = {"LLM_DEFAULT_MODEL": "{model}", "LLM_SMALL_FAST_MODEL": "{model}"}
     if provider == "ollama":
         env["OLLAMA_HOST"] = "{root_url}"
@@ -67,50 +70,50 @@ def ours(
         entry = {"models": {model: {"options": {"strategy": strategy}}}}
         files[".config/tui-agent/models.json"] = json.dumps(entry)
     return Agent(
-        name=OURS,
-        words=(*words, "{prompt}"),
+        name=TUI_AGENT,
+        argv=(*argv, "{prompt}"),
         env=env,
         files=files,
         strategy=strategy,
         mode=mode,
         provider=provider,
-        commit=commit_of(_tree(cli) if cli else ROOT),
+        commit=commit_of(_source_folder(cli) if cli else ROOT),
     )
 
 
 def reference(name: str) -> Agent:
-    """One of the references."""
+    """A reference agent."""
     module = f"benchmarks.real_model.references.{name.removeprefix('reference-')}"
-    words = (*_module(module), "--base-url", "{base_url}", "{prompt}")
-    return Agent(name=name, words=words, commit=commit_of(ROOT))
+    argv = (*_module(module), "--base-url", "{base_url}", "{prompt}")
+    return Agent(name=name, argv=argv, commit=commit_of(ROOT))
 
 
-def other(name: str, command: str, env: Sequence[str]) -> Agent:
-    """Any program; `env` are texts of the form NAME=VALUE. Raises ValueError."""
+def custom_agent(name: str, command: str, env: Sequence[str]) -> Agent:
+    """Any program; `env` has items of the form NAME=VALUE. Raises ValueError."""
     if not all("=" in pair for pair in env):
         raise ValueError("an environment variable is given as NAME=VALUE")
     variables = {name: value for name, _, value in (pair.partition("=") for pair in env)}
-    return Agent(name=name, words=tuple(shlex.split(command)), env=variables)
+    return Agent(name=name, argv=tuple(shlex.split(command)), env=variables)
 
 
 def commit_of(folder: Path | None) -> str:
-    """The commit of a tree, with `-dirty` when its files have changed since; empty when that can't be told."""
+    """The commit of a tree, with `-dirty` if its files have changed since; "" if unknown."""
     if folder is None:
         return ""
-    words = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    argv = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=8"]
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return process.stdout.strip() if process.returncode == 0 else ""
 
 
 def _module(name: str) -> tuple[str, ...]:
-    return sys.executable, "-P", "-c", _HERE.format(root=str(ROOT), module=name)
+    return sys.executable, "-P", "-c", _RUN_MODULE.format(root=str(ROOT), module=name)
 
 
-def _tree(cli: str) -> Path | None:
-    """Where the package of an installed program lies."""
+def _source_folder(cli: str) -> Path | None:
+    """The folder of an installed program's package."""
     python = Path(cli).with_name("python")
     if not python.exists():
         return None
-    words = [str(python), "-I", "-c", "import tui_agent; print(tui_agent.__file__)"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return Path(done.stdout.strip()).parent if done.returncode == 0 else None
+    argv = [str(python), "-I", "-c", "import tui_agent; print(tui_agent.__file__)"]
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return Path(process.stdout.strip()).parent if process.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""What one job came to: the tokens that its requests cost, and whether it was done."""
+"""The result of a job: tokens of its requests, and whether it was done."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ DONE = 0
 
 
 class Call(msgspec.Struct, frozen=True):
-    """The tokens of one reply, as the server counts them."""
+    """The token counts of one reply, as reported by the server."""
 
     prompt: int
     cached: int
-    """Those of the prompt that the server had evaluated before."""
+    """Prompt tokens in the server's cache."""
     written: int
 
     @property
     def evaluated(self) -> int:
-        """Those of the prompt that cost time."""
+        """Prompt tokens that were evaluated."""
         return self.prompt - self.cached
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Done, or one of two kinds of false success, or an honest failure (none of the three)."""
+    """Done, one of two kinds of false success, or an honest failure if none is set."""
 
     done: bool
     hollow: bool
-    """Success is claimed, but the job is not done and not one file has changed."""
+    """Success is claimed, but the job is not done and no file was changed."""
     wrong: bool
-    """Success is claimed and files have changed, but the job is not done."""
+    """Success is claimed and files were changed, but the job is not done."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a results file: one job, worked on once."""
+    """One line of a results file: one run of a job."""
 
     job: str
     repeat: int
-    """From 1."""
+    """Starts at 1."""
     agent: str
     strategy: str
     mode: str
@@ -56,9 +56,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     evaluated_tokens: int
     """Prompt tokens that were not in the server's cache."""
     first_prompt_tokens: int
-    """Of the first request."""
+    """Prompt tokens of the first request."""
     later_cached_share: float | None
-    """How much of the prompts after the first was cached, from 0 to 1; None without a second request."""
+    """Cached share of the prompts after the first, from 0 to 1; None without a second request."""
     written_tokens: int
     seconds: float
     commit: str
@@ -69,9 +69,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def call_of(body: bytes) -> Call | None:
-    """The counts in a reply to a chat request, streamed or whole; None when it holds none.
+    """Return the counts in a reply to a chat request, streamed or not; None if it has none.
 
-    llama.cpp's `timings` count more than the `usage` that stands beside them.
+    llama.cpp's `timings` take precedence over `usage`.
     """
     found: Call | None = None
     for raw in body.split(b"\n"):
@@ -98,9 +98,9 @@ def _counts(value: dict[str, Any]) -> Call | None:
     return None
 
 
-def verdict(exit_code: int | None, right: bool, changed: bool) -> Verdict:
-    """Judge a job by the exit code (None: stopped), by what its check says, and by whether any file changed."""
-    done = right and exit_code is not None
+def judge(exit_code: int | None, is_correct: bool, changed: bool) -> Verdict:
+    """Judge a job by the exit code (None: stopped), the result of its check, and whether any file changed."""
+    done = is_correct and exit_code is not None
     claimed = exit_code == DONE and not done
     return Verdict(done=done, hollow=claimed and not changed, wrong=claimed and changed)
 

@@ -1,4 +1,4 @@
-"""The jobs: small projects, what is asked, and how it is told whether it was done."""
+"""The jobs: small projects with a task and a check of the result."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ import msgspec
 
 JOBS_FILE = Path(__file__).with_name("jobs.yaml")
 CHECK_LIMIT = 60
-"""Seconds of a check."""
+"""Time limit of a check in seconds."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job in a project of its own."""
+    """A job with its project."""
 
     name: str
     prompt: str
     files: dict[str, str]
     """The project: path → content."""
     check: str
-    """A script; it runs in the project and ends with 0 when the job is done."""
+    """A script that runs in the project and exits with 0 if the job is done."""
 
     def set_up(self, folder: Path, env: Mapping[str, str]) -> None:
-        """Make the project in `folder`, with git and one commit."""
+        """Create the project in `folder` as a git repository with one commit."""
         for name, text in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        person = ["-c", "user.email=a@b", "-c", "user.name=n"]
-        for words in (["init", "-q"], ["add", "-A"], [*person, "commit", "-qm", "start"]):
-            subprocess.run(["git", *words], cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
+        author = ["-c", "user.email=a@b", "-c", "user.name=n"]
+        for arguments in (["init", "-q"], ["add", "-A"], [*author, "commit", "-qm", "start"]):
+            subprocess.run(["git", *arguments], cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
 
     def changed(self, folder: Path) -> bool:
-        """Whether any file of the project differs, is new, or is gone."""
-        now = {
+        """Whether any file of the project was changed, added or removed."""
+        current = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in folder.rglob("*")
             if path.is_file() and not {".git", "__pycache__"} & set(path.relative_to(folder).parts)
         }
-        return now != {name: text.encode() for name, text in self.files.items()}
+        return current != {name: text.encode() for name, text in self.files.items()}
 
-    def fault(self, folder: Path, answer: Path, env: Mapping[str, str]) -> str | None:
-        """The last line of the check when the job is not done, else None. `answer` holds what the program printed."""
+    def failure(self, folder: Path, answer: Path, env: Mapping[str, str]) -> str | None:
+        """The last line of the check if the job is not done, else None. `answer` is the program's output."""
         script = "import sys; sys.path.insert(0, '.')\n" + self.check
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-B", "-c", script],
                 cwd=folder,
                 env={**env, "ANSWER": str(answer)},
@@ -59,21 +59,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             )
         except subprocess.TimeoutExpired:
             return f"the check took more than {CHECK_LIMIT} s"
-        if done.returncode == 0:
+        if process.returncode == 0:
             return None
-        return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return (process.stderr.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
 
 
 def all_jobs() -> tuple[Job, ...]:
-    """The twelve, in their order."""
+    """All jobs."""
     import yaml
 
     return msgspec.convert(yaml.safe_load(JOBS_FILE.read_text(encoding="utf-8")), tuple[Job, ...])
 
 
-def chosen_jobs(names: Collection[str]) -> tuple[Job, ...]:
-    """Those of the names, or all when there are none. Raises ValueError for a name that no job has."""
+def select_jobs(names: Collection[str]) -> tuple[Job, ...]:
+    """The jobs with these names, or all if none are given. Raises ValueError for an unknown name."""
     jobs = all_jobs()
-    if strangers := set(names) - {job.name for job in jobs}:
-        raise ValueError(f"there is no job {', '.join(sorted(strangers))}")
+    if unknown := set(names) - {job.name for job in jobs}:
+        raise ValueError(f"there is no job {', '.join(sorted(unknown))}")
     return tuple(job for job in jobs if not names or job.name in names)

@@ -1,4 +1,4 @@
-"""llama.cpp's server on a file of weights. A script for the interpreter that has xllamacpp, which is not ours."""
+"""Runs llama.cpp's server on a file of weights, with the interpreter in which xllamacpp is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 
 
 def main() -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal terminates the process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("weights")
     parser.add_argument("--port", type=int, required=True)

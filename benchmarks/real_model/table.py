@@ -1,4 +1,4 @@
-"""Results files as a Markdown table: a row for each way of working."""
+"""Formats results files as a Markdown table with a row for each configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEAD = (
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows of a results file. Raises OSError, or ValueError with the line that can't be read."""
+    """Read a results file. Raises OSError, or ValueError with the number of an invalid line."""
     rows = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if line.strip():
@@ -42,7 +42,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """A row for each configuration, in the order in which they come."""
+    """The table, with configurations in order of appearance."""
     groups: dict[Configuration, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.agent, row.strategy, row.mode, row.provider, row.model, row.commit].append(row)
@@ -55,9 +55,9 @@ def _line(rows: Sequence[Row]) -> tuple[str, ...]:
     share = cached_share(rows)
     return (
         _label(rows[0]),
-        f"{_number(_each_round(rows, lambda row: row.done))} of {len({row.job for row in rows})}",
-        _number(_each_round(rows, lambda row: row.hollow)),
-        _number(_each_round(rows, lambda row: row.wrong)),
+        f"{_number(_jobs_where(rows, lambda row: row.done))} of {len({row.job for row in rows})}",
+        _number(_jobs_where(rows, lambda row: row.hollow)),
+        _number(_jobs_where(rows, lambda row: row.wrong)),
         _number(median(row.calls for row in rows)),
         f"{median(row.evaluated_tokens for row in rows):,.0f}",
         "–" if share is None else f"{share:.0%}",
@@ -68,28 +68,28 @@ def _line(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _each_round(rows: Sequence[Row], holds: Callable[[Row], bool]) -> float:
-    """In how many jobs it holds, where a job that was repeated counts with its share."""
+def _jobs_where(rows: Sequence[Row], predicate: Callable[[Row], bool]) -> float:
+    """The number of jobs for which `predicate` holds; a repeated job counts by its share."""
     by_job: dict[str, list[bool]] = defaultdict(list)
     for row in rows:
-        by_job[row.job].append(holds(row))
-    return sum(mean(found) for found in by_job.values())
+        by_job[row.job].append(predicate(row))
+    return sum(mean(values) for values in by_job.values())
 
 
 def cached_share(rows: Sequence[Row]) -> float | None:
-    """Of all prompt tokens after each job's first request, from 0 to 1; None without any."""
-    parts = [
+    """The cached share of all prompt tokens after each job's first request, from 0 to 1; None without any."""
+    weighted = [
         (row.prompt_tokens - row.first_prompt_tokens, row.later_cached_share)
         for row in rows
         if row.later_cached_share is not None
     ]
-    read = sum(tokens for tokens, _ in parts)
-    return sum(tokens * share for tokens, share in parts) / read if read else None
+    tokens = sum(tokens for tokens, _ in weighted)
+    return sum(tokens * share for tokens, share in weighted) / tokens if tokens else None
 
 
 def _label(row: Row) -> str:
-    words = [row.provider, f"strategy {row.strategy}", f"{row.mode} mode"] if row.mode else []
-    return ", ".join([row.agent, *words])
+    details = [row.provider, f"strategy {row.strategy}", f"{row.mode} mode"] if row.mode else []
+    return ", ".join([row.agent, *details])
 
 
 def _number(value: float) -> str:

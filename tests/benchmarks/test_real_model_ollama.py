@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.real_model.ollama_face import OllamaFace
-from benchmarks.real_model.ollama_words import Reply, chat_request, whole
-from benchmarks.real_model.relay import Relay, running
+from benchmarks.real_model.ollama_protocol import Reply, chat_request, join_lines
+from benchmarks.real_model.ollama_server import OllamaServer
+from benchmarks.real_model.relay import Relay, serving_in_thread
 from tests.doubles.llama import USAGE, FakeLlama, delta
 from tests.models.asking import FAST, TOOL, ask, known, request
 from tui_agent.common.domain import AssistantMessage, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
@@ -21,13 +21,13 @@ from tui_agent.models.connect import connect
 
 @contextmanager
 def ollama(server: FakeLlama) -> Iterator[tuple[Model, str, Relay]]:
-    """The product's client of an Ollama, that Ollama's address, and the relay behind it."""
-    with running(server):
+    """Yield a client of the Ollama server, its address, and the relay behind it."""
+    with serving_in_thread(server):
         relay = Relay(server.url)
-        with running(relay):
-            face = OllamaFace(relay.url, "m:7b")
-            with running(face):
-                yield connect("ollama", face.url, limits=FAST, env={}, retries=False), face.url, relay
+        with serving_in_thread(relay):
+            ollama_server = OllamaServer(relay.url, "m:7b")
+            with serving_in_thread(ollama_server):
+                yield connect("ollama", ollama_server.url, limits=FAST, env={}, retries=False), ollama_server.url, relay
 
 
 def post(url: str, body: dict[str, Any]) -> Any:
@@ -40,8 +40,8 @@ def post(url: str, body: dict[str, Any]) -> Any:
 
 def test_options_get_the_names_of_the_other_protocol():
     options = {"num_ctx": 8192, "num_predict": 99, "temperature": 0, "seed": 7, "stop": ["x"], "mirostat": 1}
-    sent = chat_request({"model": "m", "messages": [], "options": options, "keep_alive": "5m", "think": False})
-    assert sent == {
+    body = chat_request({"model": "m", "messages": [], "options": options, "keep_alive": "5m", "think": False})
+    assert body == {
         "model": "m",
         "messages": [],
         "stream": True,
@@ -66,7 +66,7 @@ def test_a_format_becomes_a_response_format():
 
 def test_calls_and_results_without_ids_are_paired_in_their_order():
     calls = [{"function": {"name": name, "arguments": {"path": name}}} for name in ("a", "b")]
-    sent = chat_request(
+    body = chat_request(
         {
             "messages": [
                 {"role": "user", "content": "go"},
@@ -76,22 +76,22 @@ def test_calls_and_results_without_ids_are_paired_in_their_order():
             ]
         }
     )["messages"]
-    names = [call["id"] for call in sent[1]["tool_calls"]]
+    names = [call["id"] for call in body[1]["tool_calls"]]
     assert len(set(names)) == 2
-    assert [message["tool_call_id"] for message in sent[2:]] == names
-    assert sent[1]["tool_calls"][0]["function"] == {"name": "a", "arguments": '{"path": "a"}'}
+    assert [message["tool_call_id"] for message in body[2:]] == names
+    assert body[1]["tool_calls"][0]["function"] == {"name": "a", "arguments": '{"path": "a"}'}
 
 
 # --- replies --------------------------------------------------------------------------------
 
 
-def lines_of(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
+def reply_lines(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
     reply = Reply("m")
     return [line for chunk in chunks for line in reply.lines(chunk)] + list(reply.ending(5))
 
 
 def test_text_comes_as_it_comes_and_the_last_line_counts():
-    *text, last = lines_of(delta(role="assistant", content=None), delta(content="Hel"), delta(content="lo"), USAGE)
+    *text, last = reply_lines(delta(role="assistant", content=None), delta(content="Hel"), delta(content="lo"), USAGE)
     assert [line["message"]["content"] for line in text] == ["Hel", "lo"]
     assert not any(line["done"] for line in text)
     assert last["done"] and last["done_reason"] == "stop"
@@ -107,7 +107,7 @@ def test_the_pieces_of_a_call_become_one_call_with_an_object():
         {"index": 1, "id": "c2", "function": {"name": "list_files", "arguments": ""}},
         {"index": 0, "function": {"arguments": ' "a.py"}'}},
     ]
-    *lines, last = lines_of(*(delta(tool_calls=[piece]) for piece in pieces), delta("tool_calls"))
+    *lines, last = reply_lines(*(delta(tool_calls=[piece]) for piece in pieces), delta("tool_calls"))
     (line,) = lines
     assert line["message"]["tool_calls"] == [
         {"id": "c1", "function": {"index": 0, "name": "read_file", "arguments": {"path": "a.py"}}},
@@ -118,13 +118,13 @@ def test_the_pieces_of_a_call_become_one_call_with_an_object():
 
 def test_a_call_that_was_cut_is_text():
     piece = {"index": 0, "id": "c1", "function": {"name": "read_file", "arguments": '{"pa'}}
-    line, last = lines_of(delta(tool_calls=[piece]), delta("length"))
+    line, last = reply_lines(delta(tool_calls=[piece]), delta("length"))
     assert line["message"] == {"role": "assistant", "content": 'read_file {"pa'}
     assert last["done_reason"] == "length"
 
 
 def test_many_lines_make_one_answer():
-    answer = whole(lines_of(delta(reasoning_content="Hm. "), delta(content="a"), delta(content="b"), USAGE))
+    answer = join_lines(reply_lines(delta(reasoning_content="Hm. "), delta(content="a"), delta(content="b"), USAGE))
     assert answer["message"] == {"role": "assistant", "content": "ab", "thinking": "Hm. "}
     assert answer["done"] and answer["eval_count"] == 4
 
@@ -136,7 +136,7 @@ async def test_the_client_reads_text_and_counts_and_the_relay_counts_the_same():
     with ollama(FakeLlama([delta(content="Hel"), delta(content="lo"), delta("stop"), USAGE])) as (model, _, relay):
         reply = await ask(model)
         await model.aclose()
-        relay.settle()
+        relay.wait_for_exchanges()
     assert (reply.text, reply.stop) == ("Hello", "stop")
     expected = Usage(prompt_tokens=31, completion_tokens=4, load_ms=0, prompt_ms=2, generate_ms=10)
     assert reply.usage == expected
@@ -149,7 +149,7 @@ async def test_the_client_gets_its_calls_and_sends_them_back():
     call = ToolCall(id="c1", name="read_file", arguments={"path": "a.py"})
     with ollama(server) as (model, _, _relay):
         reply = await ask(model, request(SystemMessage(text="rules"), UserMessage(text="go"), tools=(TOOL,)))
-        assert [(one.name, one.arguments) for one in reply.calls] == [(call.name, call.arguments)]
+        assert [(each.name, each.arguments) for each in reply.calls] == [(call.name, call.arguments)]
         assert reply.stop == "tool_calls"
         history = (
             UserMessage(text="go"),
@@ -180,7 +180,7 @@ async def test_a_refusal_is_told_in_the_servers_words():
     with ollama(FakeLlama("the request exceeds the available context size")) as (model, _, relay):
         fault = (await ask(model)).fault
         await model.aclose()
-        relay.settle()
+        relay.wait_for_exchanges()
     assert fault.status == 400
     assert relay.calls == []
 
@@ -202,11 +202,11 @@ def test_a_model_without_tools_says_so():
 
 def test_a_window_that_is_asked_for_is_in_effect_up_to_the_servers():
     with ollama(FakeLlama([delta(content="x"), USAGE])) as (_, url, _relay):
-        for asked, held in ((4096, 4096), (99_999, 16_384)):
-            body = {"model": "m:7b", "messages": [], "stream": False, "options": {"num_ctx": asked}}
+        for requested, effective in ((4096, 4096), (99_999, 16_384)):
+            body = {"model": "m:7b", "messages": [], "stream": False, "options": {"num_ctx": requested}}
             assert post(f"{url}/api/chat", body)["message"]["content"] == "x"
             with urllib.request.urlopen(f"{url}/api/ps", timeout=10) as reply:
-                assert json.load(reply)["models"][0]["context_length"] == held
+                assert json.load(reply)["models"][0]["context_length"] == effective
 
 
 @pytest.mark.parametrize(("path", "model"), [("/api/chat", "other"), ("/api/show", "other"), ("/api/pull", "m:7b")])

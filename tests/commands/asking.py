@@ -1,4 +1,4 @@
-"""Commands that talk to a server, run beside the test's own loop."""
+"""Runs commands in a thread, since they have their own event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tui_agent.__main__ import main
 
 
-class Ran:
+class CommandResult:
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
 
@@ -20,13 +20,15 @@ class Ran:
         return json.loads(self.out)
 
     def states(self) -> dict[str, str]:
-        return {one["name"]: one["state"] for one in self.data["findings"]}
+        return {finding["name"]: finding["state"] for finding in self.data["findings"]}
 
     def text_of(self, name: str) -> str:
-        return " ".join(f"{one['text']} {one['advice']}" for one in self.data["findings"] if one["name"] == name)
+        return " ".join(
+            f"{finding['text']} {finding['advice']}" for finding in self.data["findings"] if finding["name"] == name
+        )
 
 
-async def run(capsys: pytest.CaptureFixture[str], *argv: str) -> Ran:
+async def run(capsys: pytest.CaptureFixture[str], *argv: str) -> CommandResult:
     code = await asyncio.to_thread(main, argv)
-    said = capsys.readouterr()
-    return Ran(code, said.out, said.err)
+    captured = capsys.readouterr()
+    return CommandResult(code, captured.out, captured.err)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.asking import Ran, run
+from tests.commands.asking import CommandResult, run
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
 from tui_agent.commands import probing
@@ -20,15 +20,15 @@ CAPSYS = pytest.CaptureFixture[str]
 USAGE = {"prompt_tokens": 1_000, "cached_tokens": 930, "completion_tokens": 20}
 
 
-def shown(file: str, content: str) -> str:
+def file_block(file: str, content: str) -> str:
     return f"{file}\n```\n{content}```\n"
 
 
 def only_files() -> list[dict[str, Any]]:
     when = {"system": "expert programmer"}
     return [
-        scenario(one.text[:40], step(shown(one.file, one.content), usage=USAGE), when=when)
-        for one in probe_project().tasks
+        scenario(task.text[:40], step(file_block(task.file, task.content), usage=USAGE), when=when)
+        for task in probe_project().tasks
     ]
 
 
@@ -36,42 +36,42 @@ def edits() -> list[dict[str, Any]]:
     return [
         *only_files(),
         *(
-            scenario(one.text[:40], step(None, call("write_file", path=one.file, content=one.content)))
-            for one in probe_project().tasks
+            scenario(task.text[:40], step(None, call("write_file", path=task.file, content=task.content)))
+            for task in probe_project().tasks
         ),
     ]
 
 
-async def quick(capsys: CAPSYS, server: MockServer, *argv: str) -> Ran:
+async def quick(capsys: CAPSYS, server: MockServer, *argv: str) -> CommandResult:
     return await run(capsys, "reliability", "m", "--base-url", server.url, "--quick", *argv)
 
 
-def kept() -> Any:
+def saved_calibration() -> Any:
     return json.loads(paths.models_file().read_text("utf-8"))["models"]["m"]["calibration"]
 
 
 async def test_a_model_that_is_of_use_with_files_only_is_calibrated_so(capsys: CAPSYS) -> None:
     async with serve(*only_files(), models=["m"]) as server:
-        done = await quick(capsys, server)
-        assert len(server.requests) == 6  # nothing that is asked after files would be preferred
+        result = await quick(capsys, server)
+        assert len(server.requests) == 6  # no strategy after `files` could be preferred
         assert {request.body["options"]["temperature"] for request in server.requests} == {0}
-    assert "Strategy: files (native 0%, json 0%, files 100%)" in done.out
-    assert "93% of the prompt from the cache" in done.out
-    assert str(paths.models_file()) in " ".join(done.out.split())
-    found = kept()
-    assert found["strategy"] == "files" and found["scores"]["files"] == 1 and found["cachedShare"] == 0.93
+    assert "Strategy: files (native 0%, json 0%, files 100%)" in result.out
+    assert "93% of the prompt from the cache" in result.out
+    assert str(paths.models_file()) in " ".join(result.out.split())
+    saved = saved_calibration()
+    assert saved["strategy"] == "files" and saved["scores"]["files"] == 1 and saved["cachedShare"] == 0.93
     read = catalog.read_catalog(paths.models_file())
     assert read.catalog is not None and not read.problems
     assert read.catalog.entry("m").calibration.strategy == "files"
-    assert done.code == 0
+    assert result.code == 0
 
 
 async def test_a_call_that_makes_the_same_change_counts_as_much(capsys: CAPSYS) -> None:
     async with serve(*edits(), models=["m"]) as server:
-        done = await quick(capsys, server, "--json", "--strategies", "native,files")
-    assert done.data["calibration"]["strategy"] == "native"
-    assert [cell["valid"] for cell in done.data["cells"]] == [2]
-    assert done.data["kept"] and kept()["strategy"] == "native"
+        result = await quick(capsys, server, "--json", "--strategies", "native,files")
+    assert result.data["calibration"]["strategy"] == "native"
+    assert [cell["valid"] for cell in result.data["cells"]] == [2]
+    assert result.data["kept"] and saved_calibration()["strategy"] == "native"
 
 
 async def test_a_probe_asks_as_a_session_does(capsys: CAPSYS, tmp_path: Path) -> None:
@@ -86,37 +86,37 @@ async def test_a_probe_asks_as_a_session_does(capsys: CAPSYS, tmp_path: Path) ->
             watch = Watch(session)
             await session.send(probe_project().tasks[1].text)
             await watch.ended()
-        asked = server.requests[len(probes)].messages
-    words = [sorted(str(message["content"]).split()) for message in (probes[1][0], asked[0])]
+        request = server.requests[len(probes)].messages
+    words = [sorted(str(message["content"]).split()) for message in (probes[1][0], request[0])]
     assert words[0] == words[1]
-    assert probes[1][1:] == asked[1:]
+    assert probes[1][1:] == request[1:]
 
 
 async def test_a_strategy_that_fails_twice_is_asked_no_more(capsys: CAPSYS) -> None:
     async with serve(*only_files(), models=["m"]) as server:
-        done = await quick(capsys, server, "-n", "4", "--json")
-    assert [cell["replies"] for cell in done.data["cells"]] == [2, 2, 4]
-    assert done.data["kept"]
+        result = await quick(capsys, server, "-n", "4", "--json")
+    assert [cell["replies"] for cell in result.data["cells"]] == [2, 2, 4]
+    assert result.data["kept"]
 
 
 async def test_models_json_stays_as_it_was_where_nothing_may_be_kept(capsys: CAPSYS) -> None:
     paths.models_file().parent.mkdir(parents=True, exist_ok=True)
-    paths.models_file().write_text(own := '{"models": {"m": {"prompt": "Be brief."}}}')
+    paths.models_file().write_text(original := '{"models": {"m": {"prompt": "Be brief."}}}')
     async with serve(*only_files(), models=["m"]) as server:
-        done = await quick(capsys, server, "--no-save")
-        assert "Not saved in models.json: --no-save." in done.out
-        assert paths.models_file().read_text() == own
+        result = await quick(capsys, server, "--no-save")
+        assert "Not saved in models.json: --no-save." in result.out
+        assert paths.models_file().read_text() == original
         paths.models_file().write_text(broken := '{"models": ')
-        done = await quick(capsys, server, "--json")
-    assert str(paths.models_file()) in done.data["not_kept"] and not done.data["kept"]
+        result = await quick(capsys, server, "--json")
+    assert str(paths.models_file()) in result.data["not_kept"] and not result.data["kept"]
     assert paths.models_file().read_text() == broken
 
 
 async def test_a_model_of_no_use_is_not_calibrated(capsys: CAPSYS) -> None:
     async with serve(scenario("", "I can't."), models=["m"]) as server:
-        done = await quick(capsys, server)
-    assert "none works" in done.out and "no strategy worked" in done.out
-    assert done.code == 1 and not paths.models_file().exists()
+        result = await quick(capsys, server)
+    assert "none works" in result.out and "no strategy worked" in result.out
+    assert result.code == 1 and not paths.models_file().exists()
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_the_first_prompt_says_nothing_of_the_cache() -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (shown("shop.py", probe_project().tasks[0].content), ""),
+        (file_block("shop.py", probe_project().tasks[0].content), ""),
         ("shop.py\n```python\ndef difference(a, b):\n    return a - b\n```", ""),
-        (shown("shop.py", probe_project().files["shop.py"]), "wrong_file"),
-        (shown("shop.py", probe_project().files["shop.py"].replace("a + b", "b - a")), "wrong_content"),
-        (shown("settings.json", "{}\n"), "wrong_file"),
+        (file_block("shop.py", probe_project().files["shop.py"]), "wrong_file"),
+        (file_block("shop.py", probe_project().files["shop.py"].replace("a + b", "b - a")), "wrong_content"),
+        (file_block("settings.json", "{}\n"), "wrong_file"),
         ("Subtract b from a.", "prose"),
     ],
 )
@@ -158,6 +158,6 @@ def test_a_reply_with_files_is_right_or_says_what_is_wrong(text: str, kind: str)
 
 
 def test_the_layout_of_json_does_not_matter() -> None:
-    task = next(one for one in probe_project().tasks if one.file == "settings.json")
-    assert judge_file_reply(shown(task.file, json.dumps(json.loads(task.content)) + "\n"), task) == ("", "")
+    task = next(task for task in probe_project().tasks if task.file == "settings.json")
+    assert judge_file_reply(file_block(task.file, json.dumps(json.loads(task.content)) + "\n"), task) == ("", "")
     assert probing.comparable_content("a.json", "{") == "{"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.asking import Ran, run
+from tests.commands.asking import CommandResult, run
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tests.waiting import in_time
@@ -31,7 +31,7 @@ def write_models(text: str) -> None:
     paths.models_file().write_text(text)
 
 
-async def doctor(capsys: CAPSYS, server: MockServer | FakeRawServer, *argv: str, v1: bool = False) -> Ran:
+async def doctor(capsys: CAPSYS, server: MockServer | FakeRawServer, *argv: str, v1: bool = False) -> CommandResult:
     kind = ("--provider", "openai", "--base-url", server.url + "/v1") if v1 else ("--base-url", server.url)
     return await run(capsys, "doctor", "--json", *kind, *argv)
 
@@ -39,27 +39,27 @@ async def doctor(capsys: CAPSYS, server: MockServer | FakeRawServer, *argv: str,
 @pytest.mark.parametrize("v1", [False, True])
 async def test_a_server_that_works_is_well(capsys: CAPSYS, v1: bool) -> None:
     async with serve(READS, models=["mock-model"]) as server:
-        done = await doctor(capsys, server, v1=v1)
-    states = done.states()
-    assert done.code == 0 and done.data["ok"]
+        result = await doctor(capsys, server, v1=v1)
+    states = result.states()
+    assert result.code == 0 and result.data["ok"]
     assert "bad" not in states.values()
     assert all(states[name] == "ok" for name in ("address", "name", "native calls", "window", "data folder"))
 
 
 async def test_the_scripted_model_needs_no_server(capsys: CAPSYS) -> None:
-    done = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
-    assert done.code == 0
-    assert "scripted" in done.text_of("address")
+    result = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    assert result.code == 0
+    assert "scripted" in result.text_of("address")
 
 
 async def test_a_server_that_is_not_there_is_told_with_what_was_tried(capsys: CAPSYS) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: refused
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        done = await in_time(run(capsys, "doctor", "--json", "--base-url", url))
-    assert done.code == 1
-    assert url in done.text_of("address") and "ollama serve" in done.text_of("address")
-    assert "git" in done.states(), "the rest is looked at all the same"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # bound but not listening: refused
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        result = await in_time(run(capsys, "doctor", "--json", "--base-url", url))
+    assert result.code == 1
+    assert url in result.text_of("address") and "ollama serve" in result.text_of("address")
+    assert "git" in result.states(), "the other checks run all the same"
 
 
 async def test_a_server_that_hangs_holds_up_nothing(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,28 +70,28 @@ async def test_a_server_that_hangs_holds_up_nothing(capsys: CAPSYS, monkeypatch:
         await connection.gone()
 
     async with FakeRawServer({"/api/tags": silence, "/api/version": silence}) as server:
-        done = await doctor(capsys, server)
+        result = await doctor(capsys, server)
         assert server.log
-    assert done.code == 1
-    assert "in time" in done.text_of("address")
+    assert result.code == 1
+    assert "in time" in result.text_of("address")
 
 
 async def test_a_model_that_never_answers_is_given_up(capsys: CAPSYS) -> None:
     async with serve(scenario("", step("late", delay=600)), models=["mock-model"]) as server:
-        done = await doctor(capsys, server, "--timeout", "0.5")
-        assert len(server.requests) == 1, "a second probe would only wait as long"
-    assert done.code == 1
-    assert "--timeout" in done.text_of("native calls")
+        result = await doctor(capsys, server, "--timeout", "0.5")
+        assert len(server.requests) == 1, "no second probe"
+    assert result.code == 1
+    assert "--timeout" in result.text_of("native calls")
 
 
 async def test_a_model_without_tools_is_asked_in_other_forms(capsys: CAPSYS) -> None:
     plain = ServedModel(name="plain", capabilities=("completion",))
     text = '{"tool_calls": [{"name": "read_file", "parameters": {"path": "src/app.py"}}]}'
     async with serve(scenario("Read the file", text), models=[plain]) as server:
-        done = await doctor(capsys, server)
+        result = await doctor(capsys, server)
         assert not any(request.body.get("tools") for request in server.requests)
-    assert done.code == 0
-    assert (done.states()["native calls"], done.states()["calls as JSON"]) == ("note", "ok")
+    assert result.code == 0
+    assert (result.states()["native calls"], result.states()["calls as JSON"]) == ("note", "ok")
 
 
 USAGE = {"prompt_tokens": 1_000, "cached_tokens": 930, "completion_tokens": 20}
@@ -102,39 +102,39 @@ async def test_the_strategy_is_told_with_its_reason_and_the_speed_by_asking_twic
     write_models(f'{{"models": {{"m": {{"calibration": {measured}}}}}}}')
     text = '{"tool_calls": [{"name": "read_file", "parameters": {"path": "src/app.py"}}]}'
     async with serve(scenario("Read the file", step(text, usage=USAGE)), models=["m"]) as server:
-        done = await doctor(capsys, server)
+        result = await doctor(capsys, server)
         assert ["format" in request.body for request in server.requests] == [True, True, False, False]
-    said = done.text_of("strategy")
-    assert "json: calibrated on 2026-01-31; measured: native 50%, json 100%" in said
-    assert "93% of the prompt from the cache" in done.text_of("speed")
+    text = result.text_of("strategy")
+    assert "json: calibrated on 2026-01-31; measured: native 50%, json 100%" in text
+    assert "93% of the prompt from the cache" in result.text_of("speed")
 
 
 async def test_a_model_that_works_with_files_is_asked_for_nothing_else(capsys: CAPSYS) -> None:
     write_models('{"models": {"m": {"options": {"strategy": "files"}}}}')
     task = probe_project().tasks[0]
     async with serve(scenario(task.text[:30], f"{task.file}\n```\n{task.content}```"), models=["m"]) as server:
-        done = await doctor(capsys, server)
+        result = await doctor(capsys, server)
         assert ["tools" in request.body for request in server.requests] == [False, False]
-    assert done.code == 0
-    assert done.states()["whole files"] == "ok" and "calls as JSON" not in done.states()
-    assert "set in models.json" in done.text_of("strategy")
+    assert result.code == 0
+    assert result.states()["whole files"] == "ok" and "calls as JSON" not in result.states()
+    assert "set in models.json" in result.text_of("strategy")
 
 
 async def test_a_model_that_only_talks_stands_in_the_way(capsys: CAPSYS) -> None:
     async with serve(scenario("", "You should read that file yourself."), models=["m"]) as server:
-        done = await doctor(capsys, server)
-    assert done.code == 1
-    assert "choose another model" in done.text_of("native calls")
+        result = await doctor(capsys, server)
+    assert result.code == 1
+    assert "choose another model" in result.text_of("native calls")
 
 
 async def test_a_server_without_models_and_one_without_the_named_model(capsys: CAPSYS) -> None:
-    async with FakeRawServer({"/api/tags": _answering({"models": []})}) as empty:
+    async with FakeRawServer({"/api/tags": _answer_with({"models": []})}) as empty:
         assert "ollama pull" in (await doctor(capsys, empty)).text_of("name")
     async with serve(READS, models=["a", "b"]) as server:
-        done = await doctor(capsys, server, "--model", "c")
+        result = await doctor(capsys, server, "--model", "c")
         assert not server.requests
-    assert done.code == 1
-    assert "available: a, b" in done.text_of("name")
+    assert result.code == 1
+    assert "available: a, b" in result.text_of("name")
 
 
 async def test_a_window_that_is_not_granted_is_told_with_the_line_to_write(capsys: CAPSYS) -> None:
@@ -145,28 +145,28 @@ async def test_a_window_that_is_not_granted_is_told_with_the_line_to_write(capsy
         "/api/version": {"version": "0.6.2"},
         "/api/show": {"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 32768}},
     }
-    routes = {path: _answering(value) for path, value in answers.items()} | {"/api/chat": _calling}
+    routes = {path: _answer_with(value) for path, value in answers.items()} | {"/api/chat": _send_call}
     async with FakeRawServer(routes) as server:
-        done = await doctor(capsys, server)
-    assert done.code == 0
-    assert '"num_ctx": 4096' in done.text_of("window")
-    assert "25%" in done.text_of("memory")
-    assert "0.6.2 is old" in done.text_of("version")
-    assert done.states()["prompt"] == "warn" and "40 of about" in done.text_of("prompt")
+        result = await doctor(capsys, server)
+    assert result.code == 0
+    assert '"num_ctx": 4096' in result.text_of("window")
+    assert "25%" in result.text_of("memory")
+    assert "0.6.2 is old" in result.text_of("version")
+    assert result.states()["prompt"] == "warn" and "40 of about" in result.text_of("prompt")
 
 
-def _answering(value: object) -> Script:
+def _answer_with(value: object) -> Script:
     async def answer(connection: FakeConnection) -> None:
         await connection.answer(200, value)
 
     return answer
 
 
-async def _calling(connection: FakeConnection) -> None:
+async def _send_call(connection: FakeConnection) -> None:
     await connection.head(200, "application/x-ndjson", chunked=True)
-    made = {"function": {"name": "read_file", "arguments": {"path": "src/app.py"}}}
+    tool_call = {"function": {"name": "read_file", "arguments": {"path": "src/app.py"}}}
     await connection.lines(
-        {"message": {"role": "assistant", "content": "", "tool_calls": [made]}, "done": False},
+        {"message": {"role": "assistant", "content": "", "tool_calls": [tool_call]}, "done": False},
         {
             "message": {"role": "assistant", "content": ""},
             "done": True,
@@ -182,11 +182,11 @@ async def test_mistakes_in_the_files_are_named(capsys: CAPSYS) -> None:
     write_models('{"models": {\n"a": {"contextWindow": "big"}}}')
     paths.config_file().write_text("temperatur: 1\nmodel: mock-model\n")
     async with serve(READS, models=["mock-model"]) as server:
-        done = await doctor(capsys, server)
-    assert done.code == 1
-    assert "line 2: models.a.contextWindow" in done.text_of("models.json")
-    assert "line 1: temperatur" in done.text_of("settings")
-    assert done.states()["native calls"] == "ok"
+        result = await doctor(capsys, server)
+    assert result.code == 1
+    assert "line 2: models.a.contextWindow" in result.text_of("models.json")
+    assert "line 1: temperatur" in result.text_of("settings")
+    assert result.states()["native calls"] == "ok"
 
 
 async def test_nothing_is_written(capsys: CAPSYS) -> None:
@@ -199,16 +199,16 @@ async def test_a_data_folder_that_cannot_be_written_stands_in_the_way(
     capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", "/proc/1/nowhere")
-    done = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
-    assert done.code == 1
-    assert "TUI_AGENT_HOME" in done.text_of("data folder")
+    result = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    assert result.code == 1
+    assert "TUI_AGENT_HOME" in result.text_of("data folder")
 
 
 async def test_missing_programs_are_told(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
-    assert done.code == 0
-    assert done.states()["git"] == "warn"
+    result = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    assert result.code == 0
+    assert result.states()["git"] == "warn"
 
 
 async def test_a_program_of_the_folder_itself_is_never_run(
@@ -238,10 +238,10 @@ async def test_the_languages_of_the_folder_are_told_with_their_servers(
     monkeypatch.setenv("PATH", f"{bin_}:{work / 'bin'}:/usr/bin:/bin")
     paths.config_file().parent.mkdir(parents=True, exist_ok=True)
     paths.config_file().write_text("language_servers:\n  odd: [no-such-odd-server]\n  rust: [no-such-rust]\n")
-    look = ("doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(work))
-    done = await run(capsys, *look)
-    states = done.states()
-    assert done.code == 0
+    arguments = ("doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(work))
+    result = await run(capsys, *arguments)
+    states = result.states()
+    assert result.code == 0
     assert {name: states[name] for name in ("python", "typescript", "go", "bash", "rust", "odd")} == {
         "python": "ok",
         "typescript": "warn",
@@ -250,25 +250,25 @@ async def test_the_languages_of_the_folder_are_told_with_their_servers(
         "rust": "warn",
         "odd": "warn",
     }
-    assert done.text_of("python") == f"15 files: pylsp, {bin_}/pylsp "
-    assert "npm install -g typescript typescript-language-server" in done.text_of("typescript")
-    assert "gopls is not on PATH" in done.text_of("go") and "go install" in done.text_of("go")
-    assert "`no-such-odd-server` of the settings is not on PATH" in done.text_of("odd")
-    assert "language_servers.rust" in done.text_of("rust")
-    assert "until the folder is trusted" in done.text_of("servers")
-    assert [one.name for one in tmp_path.glob("ran-*")] == ["ran-tsc"]  # asked for its version, none started
+    assert result.text_of("python") == f"15 files: pylsp, {bin_}/pylsp "
+    assert "npm install -g typescript typescript-language-server" in result.text_of("typescript")
+    assert "gopls is not on PATH" in result.text_of("go") and "go install" in result.text_of("go")
+    assert "`no-such-odd-server` of the settings is not on PATH" in result.text_of("odd")
+    assert "language_servers.rust" in result.text_of("rust")
+    assert "until the folder is trusted" in result.text_of("servers")
+    assert [path.name for path in tmp_path.glob("ran-*")] == ["ran-tsc"]  # only to print its version
     paths.config_file().write_text("language_servers_on: false\n")
-    off = await run(capsys, *look)
+    off = await run(capsys, *arguments)
     assert "switched off" in off.text_of("servers") and "python" not in off.states()
 
 
 def test_every_language_that_can_be_served_says_how() -> None:
-    assert set(doctor_files._install_hints()) == {one.name for one in languages({})}
+    assert set(doctor_files._install_hints()) == {language.name for language in languages({})}
 
 
 # --- the page -------------------------------------------------------------------------------
 
-FOUND = [
+FINDINGS = [
     Finding(group="Server", name="address", state="ok", text="http://localhost:11434"),
     Finding(group="Model", name="window", state="warn", text="4,096 tokens", advice="Raise it. " * 12),
     Finding(group="Model", name="calls", state="bad", text="words \x1b[31mred\x1b]0;title\x07 " * 9, advice="→"),
@@ -276,7 +276,7 @@ FOUND = [
 
 
 def test_the_page_is_aligned_and_carries_no_control(capsys: CAPSYS) -> None:
-    print_findings(FOUND, TextPage())
+    print_findings(FINDINGS, TextPage())
     lines = capsys.readouterr().out.split("\n")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", "".join(lines))
     assert max(map(len, lines)) <= 100
@@ -285,7 +285,7 @@ def test_the_page_is_aligned_and_carries_no_control(capsys: CAPSYS) -> None:
 
 
 def test_colours_only_where_they_are_welcome(capsys: CAPSYS) -> None:
-    print_findings(FOUND, TextPage(color=True))
+    print_findings(FINDINGS, TextPage(color=True))
     assert "\x1b[31m✗" in capsys.readouterr().out
 
 
@@ -296,8 +296,8 @@ def test_an_old_encoding_gets_plain_signs() -> None:
         "print_findings([F(group='Gruppe', name='a', state='bad', text='größer …', advice='x')], TextPage())"
     )
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
-    assert b"x  a  gr??er ..." in done.stdout and b"-> x" in done.stdout
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
+    assert b"x  a  gr??er ..." in result.stdout and b"-> x" in result.stdout
 
 
 def test_help_names_both_commands(capsys: CAPSYS) -> None:
@@ -305,5 +305,5 @@ def test_help_names_both_commands(capsys: CAPSYS) -> None:
 
     with pytest.raises(SystemExit):
         main(["--help"])
-    said = capsys.readouterr().out
-    assert "doctor" in said and "reliability" in said
+    text = capsys.readouterr().out
+    assert "doctor" in text and "reliability" in text

@@ -14,15 +14,17 @@ from tui_agent.commands.output import TextPage
 MODEL = "qwen2.5-coder:7b"
 
 
-def found(group: str, *rows: tuple[State, str, str, str]) -> list[Finding]:
-    return [Finding(group=group, name=name, state=state, text=text, advice=do) for state, name, text, do in rows]
+def findings_of(group: str, *rows: tuple[State, str, str, str]) -> list[Finding]:
+    return [
+        Finding(group=group, name=name, state=state, text=text, advice=advice) for state, name, text, advice in rows
+    ]
 
 
 WELL = [
-    *found(
+    *findings_of(
         "Server", ("ok", "address", "http://localhost:11434 (the default)", ""), ("ok", "version", "Ollama 0.32.0", "")
     ),
-    *found(
+    *findings_of(
         "Model",
         ("ok", "name", f"{MODEL}, the only one there (the server has it)", ""),
         ("ok", "capabilities", "completion, tools, insert", ""),
@@ -31,7 +33,7 @@ WELL = [
         ("ok", "window", "32,768 tokens of the model's 32,768, in effect", ""),
         ("ok", "memory", "4.7 GB loaded, all of it on the graphics card", ""),
     ),
-    *found(
+    *findings_of(
         "Files",
         ("ok", "settings", "defaults; /home/ada/.config/tui-agent/config.yaml does not exist", ""),
         (
@@ -41,11 +43,11 @@ WELL = [
             "The first session here asks; for `exec`, use --trust.",
         ),
     ),
-    *found("This machine", ("ok", "ripgrep", "13.0.0, /usr/bin/rg", ""), ("ok", "git", "2.39.5", "")),
+    *findings_of("This machine", ("ok", "ripgrep", "13.0.0, /usr/bin/rg", ""), ("ok", "git", "2.39.5", "")),
 ]
 TROUBLE = [
-    *found("Server", ("ok", "address", "http://localhost:11434 (`base_url` (settings))", "")),
-    *found(
+    *findings_of("Server", ("ok", "address", "http://localhost:11434 (`base_url` (settings))", "")),
+    *findings_of(
         "Model",
         ("ok", "name", f"{MODEL} (`model` (settings))", ""),
         (
@@ -61,7 +63,7 @@ TROUBLE = [
             "Restart it with `OLLAMA_CONTEXT_LENGTH=32768 ollama serve`.",
         ),
     ),
-    *found(
+    *findings_of(
         "This machine",
         ("warn", "ripgrep", "not there; searching is slower without it", "Install it: apt install ripgrep"),
     ),
@@ -69,7 +71,7 @@ TROUBLE = [
 
 
 class PageApp(App[None]):
-    """What a terminal would show of a page."""
+    """Shows a page as a terminal would."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -15,55 +15,55 @@ ROOT = Path(__file__).resolve().parents[2]
 PARSERS = {name: command_parser(name) for name in ("", *command_names())}
 
 
-def with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser and those of its commands."""
+def with_subparsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and those of its subcommands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield from action.choices.values()
 
 
-ALL = {part.prog: part for parser in PARSERS.values() for part in with_parts(parser)}
+ALL = {subparser.prog: subparser for parser in PARSERS.values() for subparser in with_subparsers(parser)}
 
 
-def lines_of(text: str) -> Iterator[str]:
-    """Command lines of ours in a text of the shell, without what stands around them."""
+def command_lines(text: str) -> Iterator[str]:
+    """Yield the arguments of each `tui-agent` command in a shell script."""
     for line in text.splitlines():
         for piece in re.split(r" && | \| ", line):
-            words = shlex.split(piece, comments=True) if "tui-agent" in piece else []
-            while words and re.match(r"[A-Z_]+=", words[0]):
-                del words[0]
-            if words and words[0].rpartition("/")[2] == "tui-agent":
-                yield shlex.join(words[1:])
+            arguments = shlex.split(piece, comments=True) if "tui-agent" in piece else []
+            while arguments and re.match(r"[A-Z_]+=", arguments[0]):
+                del arguments[0]
+            if arguments and arguments[0].rpartition("/")[2] == "tui-agent":
+                yield shlex.join(arguments[1:])
 
 
-def read(line: str) -> argparse.Namespace:
-    """What the program makes of a command line; ends with SystemExit where it refuses it."""
-    words = shlex.split(line)
-    name = words[0] if words and words[0] in PARSERS else ""
-    rest = words[1:] if name else words
+def parse_line(line: str) -> argparse.Namespace:
+    """Parse a command line. Raises SystemExit if it is invalid."""
+    arguments = shlex.split(line)
+    name = arguments[0] if arguments and arguments[0] in PARSERS else ""
+    rest = arguments[1:] if name else arguments
     return PARSERS[name].parse_args(with_default_command(name, rest))
 
 
 def examples() -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for parser in PARSERS.values():
-        given = (parser.epilog or "").partition("examples:\n")[2].partition("\n\n")[0]
-        shown = "\n".join(re.split(r"\s{2,}", row.strip())[0] for row in given.splitlines())
-        found += lines_of(shown)
-    return found
+        rows = (parser.epilog or "").partition("examples:\n")[2].partition("\n\n")[0]
+        text = "\n".join(re.split(r"\s{2,}", row.strip())[0] for row in rows.splitlines())
+        lines += command_lines(text)
+    return lines
 
 
-def promised() -> list[str]:
-    """The command lines of the README and the pages."""
-    found: list[str] = []
+def documented_lines() -> list[str]:
+    """The command lines in the README and the documentation."""
+    lines: list[str] = []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-            found += lines_of(block)
+            lines += command_lines(block)
         for inline in re.findall(r"`([^`\n]*tui-agent [^`\n]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
-            found += lines_of(inline.replace("…", "x").replace("[", "").replace("]", ""))
-    return found
+            lines += command_lines(inline.replace("…", "x").replace("[", "").replace("]", ""))
+    return lines
 
 
 def test_the_commands_that_are_listed_are_those_there_are() -> None:
@@ -83,17 +83,17 @@ def test_a_page_says_what_it_is_for_and_every_option_with_its_default(
     for action in parser._actions:
         assert action.help or isinstance(action, argparse._SubParsersAction), action
         if action.option_strings and action.default not in (None, False, [], argparse.SUPPRESS):
-            shown = action.default
-            given = (
-                ",".join(f"{one:g}" if isinstance(one, float) else str(one) for one in shown)
-                if isinstance(shown, tuple)
-                else f"{shown:g}"
-                if isinstance(shown, float)
-                else str(shown)
+            default = action.default
+            expected = (
+                ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in default)
+                if isinstance(default, tuple)
+                else f"{default:g}"
+                if isinstance(default, float)
+                else str(default)
             )
-            assert f"default: {given}" in (action.help or ""), action
+            assert f"default: {expected}" in (action.help or ""), action
         if action.choices and action.option_strings:
-            assert [one for one in action.choices if str(one) not in (action.help or "")] == []
+            assert [choice for choice in action.choices if str(choice) not in (action.help or "")] == []
     if name in {parser.prog for parser in PARSERS.values()}:
         assert "examples:\n" in text
         assert "exit codes:\n" in text
@@ -101,23 +101,23 @@ def test_a_page_says_what_it_is_for_and_every_option_with_its_default(
 
 @pytest.mark.parametrize("line", examples())
 def test_an_example_of_a_page_is_understood(line: str) -> None:
-    assert read(line)
+    assert parse_line(line)
 
 
-@pytest.mark.parametrize("line", sorted(set(promised())))
+@pytest.mark.parametrize("line", sorted(set(documented_lines())))
 def test_a_command_line_of_the_readme_or_the_pages_is_understood(line: str) -> None:
     try:
-        read(line)
+        parse_line(line)
     except SystemExit as end:
         assert end.code == 0, line  # --help
 
 
 def test_the_lines_that_are_looked_at_are_found() -> None:
     assert len(examples()) > 30
-    assert "--demo" in promised()
-    assert "exec --demo --approve all" in promised()
+    assert "--demo" in documented_lines()
+    assert "exec --demo --approve all" in documented_lines()
     with pytest.raises(SystemExit):
-        read("exec --no-such-option")
+        parse_line("exec --no-such-option")
 
 
 def test_a_command_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

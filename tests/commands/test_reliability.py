@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.asking import Ran, run
+from tests.commands.asking import CommandResult, run
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tui_agent.commands.probing import FAILURE_KINDS, call_tasks
 from tui_agent.tools.registry import default_tools
@@ -13,18 +13,18 @@ CAPSYS = pytest.CaptureFixture[str]
 FIRST = "Read the file src/app.py"
 
 
-async def measure(capsys: CAPSYS, server: MockServer, *argv: str, n: int = 1) -> Ran:
+async def measure(capsys: CAPSYS, server: MockServer, *argv: str, n: int = 1) -> CommandResult:
     flags = ("--base-url", server.url, "-n", str(n), "--json")
     return await run(capsys, "reliability", *flags, *argv)
 
 
-def right(task: Any) -> dict[str, Any]:
-    more = {
+def correct_call(task: Any) -> dict[str, Any]:
+    arguments = {
         "write_file": {"content": "x"},
         "edit_file": {"search": task.before, "replace": task.after},
         "list_files": {"path": "."},
     }
-    return call(task.tool, **{**more.get(task.tool, {}), **task.values})
+    return call(task.tool, **{**arguments.get(task.tool, {}), **task.values})
 
 
 def test_the_tasks_are_about_our_own_tools() -> None:
@@ -34,15 +34,15 @@ def test_the_tasks_are_about_our_own_tools() -> None:
 
 
 async def test_a_good_model_is_fit_for_work(capsys: CAPSYS) -> None:
-    known = [scenario(task.text[:40], step(None, right(task))) for task in call_tasks()]
-    async with serve(*known) as server:
-        done = await measure(capsys, server, "m", "--protocols", "native", n=len(call_tasks()))
-        sent = {request.body["options"]["temperature"] for request in server.requests}
+    scenarios = [scenario(task.text[:40], step(None, correct_call(task))) for task in call_tasks()]
+    async with serve(*scenarios) as server:
+        result = await measure(capsys, server, "m", "--protocols", "native", n=len(call_tasks()))
+        temperatures = {request.body["options"]["temperature"] for request in server.requests}
         windows = {request.body["options"]["num_ctx"] for request in server.requests}
-    cells = done.data["cells"]
+    cells = result.data["cells"]
     assert [(cell["temperature"], cell["valid"]) for cell in cells] == [(t, len(call_tasks())) for t in (0, 0.3, 0.7)]
-    assert done.code == 0
-    assert sent == {0, 0.3, 0.7} and len(windows) == 1
+    assert result.code == 0
+    assert temperatures == {0, 0.3, 0.7} and len(windows) == 1
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,17 @@ async def test_a_good_model_is_fit_for_work(capsys: CAPSYS) -> None:
 async def test_each_kind_of_failure_has_its_name(capsys: CAPSYS, reply: dict[str, Any], kind: str) -> None:
     async with serve(scenario(FIRST, reply)) as server:
         argv = ("m", "--protocols", "native", "--temperatures", "0", "--timeout", "1")
-        done = await measure(capsys, server, *argv)
-    assert done.data["cells"][0]["failures"] == {kind: 1}, done.data["cells"][0]["attempts"]
+        result = await measure(capsys, server, *argv)
+    assert result.data["cells"][0]["failures"] == {kind: 1}, result.data["cells"][0]["attempts"]
     assert kind in FAILURE_KINDS
-    assert done.code == 1
+    assert result.code == 1
 
 
 async def test_a_call_in_plain_text_counts_and_is_marked(capsys: CAPSYS) -> None:
     text = '```json\n{"name": "read_file", "arguments": {"path": "src/app.py"}}\n```'
     async with serve(scenario(FIRST, text)) as server:
-        done = await measure(capsys, server, "m", "--temperatures", "0", "--protocols", "native")
-    cell = done.data["cells"][0]
+        result = await measure(capsys, server, "m", "--temperatures", "0", "--protocols", "native")
+    cell = result.data["cells"][0]
     assert (cell["valid"], cell["recovered"]) == (1, 1)
 
 
@@ -95,36 +95,36 @@ async def test_each_protocol_asks_in_its_own_form(capsys: CAPSYS) -> None:
 
 async def test_the_table_is_for_people(capsys: CAPSYS) -> None:
     async with serve(scenario(FIRST, "no")) as server:
-        done = await run(capsys, "reliability", "m", "--base-url", server.url, "--n", "1", "--temperatures", "0.5")
-    lines = done.out.splitlines()
-    assert done.code == 1
+        result = await run(capsys, "reliability", "m", "--base-url", server.url, "--n", "1", "--temperatures", "0.5")
+    lines = result.out.splitlines()
+    assert result.code == 1
     assert lines[2].split() == ["strategy", "temp", "valid", "in", "text", "median", "failures"]
     assert lines[3].split()[:3] == ["native", "0.5", "0%"]
-    assert "prose 1" in lines[3] and "below the goal of 95%" in done.out
-    assert "\x1b" not in done.out
+    assert "prose 1" in lines[3] and "below the goal of 95%" in result.out
+    assert "\x1b" not in result.out
 
 
 async def test_openai_servers_and_the_scripted_model_are_measured_too(capsys: CAPSYS) -> None:
     async with serve(scenario(FIRST, step(None, call("read_file", path="src/app.py")))) as server:
         argv = ("--provider", "openai", "--base-url", f"{server.url}/v1", "-n", "1", "--json")
         assert (await run(capsys, "reliability", "m", *argv)).code == 0
-    done = await run(capsys, "reliability", "--provider", "scripted", "-n", "1", "--temperatures", "0", "--json")
-    assert done.data["model"] == "scripted"
+    result = await run(capsys, "reliability", "--provider", "scripted", "-n", "1", "--temperatures", "0", "--json")
+    assert result.data["model"] == "scripted"
 
 
 async def test_an_absent_server_is_told_at_once(capsys: CAPSYS) -> None:
-    done = await run(capsys, "reliability", "m", "--base-url", "http://127.0.0.1:9", "--json")
-    assert done.code == 4
-    assert "127.0.0.1:9" in done.err and not done.out
+    result = await run(capsys, "reliability", "m", "--base-url", "http://127.0.0.1:9", "--json")
+    assert result.code == 4
+    assert "127.0.0.1:9" in result.err and not result.out
 
 
 async def test_a_server_that_refuses_is_not_asked_for_ever(capsys: CAPSYS) -> None:
     refusal = step("x", fault={"kind": "status", "status": 400, "body": {"error": "no"}})
     async with serve(scenario("", refusal)) as server:
         argv = ("m", "--protocols", "native", "--temperatures", "0")
-        done = await measure(capsys, server, *argv, n=50)
+        result = await measure(capsys, server, *argv, n=50)
         assert len(server.requests) == 3
-    assert done.data["cells"][0]["replies"] == 3
+    assert result.data["cells"][0]["replies"] == 3
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ async def test_a_server_that_refuses_is_not_asked_for_ever(capsys: CAPSYS) -> No
     [("-n", "0"), ("--temperatures", "hot"), ("--temperatures", "9"), ("--protocols", "smoke"), ("--timeout", "-1")],
 )
 async def test_wrong_usage_is_said(capsys: CAPSYS, argv: tuple[str, ...]) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_:
         await run(capsys, "reliability", "m", *argv)
-    assert ended.value.code == 2
+    assert exit_.value.code == 2

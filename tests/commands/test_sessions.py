@@ -45,147 +45,147 @@ def test_sessions_are_listed_for_this_folder_or_all(
     monkeypatch.chdir(tmp_path / "here")
     assert main(["sessions"]) == 0
     assert "no session in this folder" in capsys.readouterr().err
-    one = make(home, *TALK, workspace=tmp_path / "here")
-    two = make(home, e.UserMessageAdded(id="m1", text=f"\x1b]0;x\x07 {SECRET}"), workspace=tmp_path / "gone")
-    (two.path / "events.jsonl").rename(tmp_path / "kept")
+    first = make(home, *TALK, workspace=tmp_path / "here")
+    second = make(home, e.UserMessageAdded(id="m1", text=f"\x1b]0;x\x07 {SECRET}"), workspace=tmp_path / "gone")
+    (second.path / "events.jsonl").rename(tmp_path / "moved")
     assert main(["sessions"]) == 0
     out = capsys.readouterr().out
-    assert one.id in out and "Make the importer faster" in out and two.id not in out
+    assert first.id in out and "Make the importer faster" in out and second.id not in out
     assert main(["sessions", "list", "--all"]) == 0
     out = capsys.readouterr().out
-    assert one.id in out and two.id in out and "missing" in out
+    assert first.id in out and second.id in out and "missing" in out
     assert main(["sessions", "--all", "--json"]) == 0
-    listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {row["id"] for row in listed} == {one.id, two.id}
-    row = next(row for row in listed if row["id"] == one.id)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["id"] for row in rows} == {first.id, second.id}
+    row = next(row for row in rows if row["id"] == first.id)
     assert (row["title"], row["workspace"], row["running"]) == (
         "Make the importer faster",
         str(tmp_path / "here"),
         False,
     )
     assert main(["sessions", "-C", str(tmp_path / "gone")]) == 0
-    assert two.id in capsys.readouterr().out
+    assert second.id in capsys.readouterr().out
 
 
 def test_a_search_shows_what_it_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = make(home, *TALK, e.ReplyEnded(text=f"the exporter has {SECRET}"), workspace=Path.cwd())
+    first = make(home, *TALK, e.ReplyEnded(text=f"the exporter has {SECRET}"), workspace=Path.cwd())
     assert main(["sessions", "search", "EXPORTER"]) == 0
     out = capsys.readouterr().out
-    assert one.id in out and "now the exporter" in out and "Exporter done too." in out
+    assert first.id in out and "now the exporter" in out and "Exporter done too." in out
     assert "⟨secret GitHub token, 40 characters⟩" in out and SECRET not in out
     assert main(["sessions", "search", "--json", "now", "exporter"]) == 0
     (hit,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (hit["id"], hit["hit"]) == (one.id, "now the exporter")
+    assert (hit["id"], hit["hit"]) == (first.id, "now the exporter")
     assert main(["sessions", "search", "nowhere"]) == 1
     assert "Nothing found" in capsys.readouterr().err
 
 
 def test_ids_are_told_by_their_beginning(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, two = make(home, *TALK), make(home, *TALK)
-    assert main(["sessions", "rename", one.id, "New", "name"]) == 0
+    first, second = make(home, *TALK), make(home, *TALK)
+    assert main(["sessions", "rename", first.id, "New", "name"]) == 0
     assert "“New name”" in capsys.readouterr().out
-    assert catalog.read_entry(one.path).title == "New name"
-    assert main(["sessions", "rename", one.id[:4], "x"]) == 2
+    assert catalog.read_entry(first.path).title == "New name"
+    assert main(["sessions", "rename", first.id[:4], "x"]) == 2
     assert "2 session ids start with" in capsys.readouterr().err
     assert main(["sessions", "fork", "nothing"]) == 2
     assert "tui-agent sessions list --all" in capsys.readouterr().err
-    assert main(["sessions", "delete", two.id, "--yes"]) == 0
-    assert main(["sessions", "rename", one.id[:4], "alone"]) == 0
-    assert main(["sessions", "rename", one.id, "\x1b[2J"]) == 1
-    assert catalog.read_entry(one.path).title == "alone"
+    assert main(["sessions", "delete", second.id, "--yes"]) == 0
+    assert main(["sessions", "rename", first.id[:4], "alone"]) == 0
+    assert main(["sessions", "rename", first.id, "\x1b[2J"]) == 1
+    assert catalog.read_entry(first.path).title == "alone"
 
 
 def test_a_fork_is_made_before_a_message(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = make(home, *TALK)
-    assert main(["sessions", "fork", one.id, "--at", "2"]) == 0
+    first = make(home, *TALK)
+    assert main(["sessions", "fork", first.id, "--at", "2"]) == 0
     out = capsys.readouterr().out
     new = out.split()[0]
     assert f"tui-agent --resume {new}" in out
-    assert [one.id for one in catalog.user_messages(catalog.read_entry(home / "sessions" / new))] == ["m1"]
-    assert main(["sessions", "fork", one.id, "--at", "m1"]) == 0
+    assert [message.id for message in catalog.user_messages(catalog.read_entry(home / "sessions" / new))] == ["m1"]
+    assert main(["sessions", "fork", first.id, "--at", "m1"]) == 0
     capsys.readouterr()
     for number in ("0", "3", "-1", "²", "x"):
-        assert main(["sessions", "fork", one.id, f"--at={number}"]) == 2
+        assert main(["sessions", "fork", first.id, f"--at={number}"]) == 2
         assert "its messages are 1 to 2" in capsys.readouterr().err
 
 
 def test_deleting_asks_a_person(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = make(home, *TALK)
+    first = make(home, *TALK)
 
     class FakeTerminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert main(["sessions", "delete", one.id]) == 3
+    assert main(["sessions", "delete", first.id]) == 3
     assert "--yes" in capsys.readouterr().err
-    for said in ("", "n\n", "yesterday\n"):
-        monkeypatch.setattr(sys, "stdin", FakeTerminal(said))
-        assert main(["sessions", "delete", one.id]) == 1
+    for reply in ("", "n\n", "yesterday\n"):
+        monkeypatch.setattr(sys, "stdin", FakeTerminal(reply))
+        assert main(["sessions", "delete", first.id]) == 1
     assert "Make the importer faster" in capsys.readouterr().out
-    assert one.path.exists()
+    assert first.path.exists()
     monkeypatch.setattr(sys, "stdin", FakeTerminal("y\n"))
-    assert main(["sessions", "delete", one.id]) == 0
-    assert not one.path.exists()
+    assert main(["sessions", "delete", first.id]) == 0
+    assert not first.path.exists()
 
 
 def test_an_export_replaces_nothing_unasked(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = make(home, *TALK)
+    first = make(home, *TALK)
     monkeypatch.chdir(tmp_path)
-    assert main(["sessions", "export", one.id]) == 0
-    (written,) = tmp_path.glob("session-*.md")
-    assert written.read_text().startswith("# Make the importer faster\n") and ":" not in written.name
-    assert written.stat().st_mode & 0o777 == 0o600
+    assert main(["sessions", "export", first.id]) == 0
+    (exported,) = tmp_path.glob("session-*.md")
+    assert exported.read_text().startswith("# Make the importer faster\n") and ":" not in exported.name
+    assert exported.stat().st_mode & 0o777 == 0o600
     target = tmp_path / "it.html"
     target.write_text("mine")
-    assert main(["sessions", "export", one.id, "-o", "it.html"]) == 1
+    assert main(["sessions", "export", first.id, "-o", "it.html"]) == 1
     assert "--force" in capsys.readouterr().err and target.read_text() == "mine"
-    assert main(["sessions", "export", one.id, "-o", "it.html", "--force"]) == 0
+    assert main(["sessions", "export", first.id, "-o", "it.html", "--force"]) == 0
     assert target.read_text().startswith("<!DOCTYPE html>")
-    assert main(["sessions", "export", one.id, "-o", "none/it.html"]) == 1
+    assert main(["sessions", "export", first.id, "-o", "none/it.html"]) == 1
     assert "no folder none" in capsys.readouterr().err
     (tmp_path / "out").mkdir()
-    assert main(["sessions", "export", one.id, "-o", "out", "--format", "html"]) == 0
+    assert main(["sessions", "export", first.id, "-o", "out", "--format", "html"]) == 0
     assert [path.suffix for path in (tmp_path / "out").iterdir()] == [".html"]
     (tmp_path / "link.md").symlink_to(target)
-    assert main(["sessions", "export", one.id, "-o", "link.md"]) == 1
+    assert main(["sessions", "export", first.id, "-o", "link.md"]) == 1
     capsys.readouterr()
-    (one.path / "events.jsonl").unlink()
-    assert main(["sessions", "export", one.id, "-o", "gone.md"]) == 1
+    (first.path / "events.jsonl").unlink()
+    assert main(["sessions", "export", first.id, "-o", "gone.md"]) == 1
     assert "tui-agent: " in capsys.readouterr().err and not (tmp_path / "gone.md").exists()
 
 
 def test_secrets_of_the_environment_are_masked(
     home: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = make(home, e.UserMessageAdded(id="m1", text="the password is hunter2-hunter2, é"))
+    first = make(home, e.UserMessageAdded(id="m1", text="the password is hunter2-hunter2, é"))
     monkeypatch.setenv("DEPLOY_PASSWORD", "hunter2-hunter2")
     for form in ("markdown", "html"):
         with open(os.dup(1), "w", encoding="ascii") as out:
             monkeypatch.setattr(sys, "stdout", out)
-            assert main(["sessions", "export", one.id, "-o", "-", "--format", form]) == 0
+            assert main(["sessions", "export", first.id, "-o", "-", "--format", form]) == 0
         text = capfdbinary.readouterr().out.decode()
         assert "⟨secret DEPLOY_PASSWORD, 15 characters⟩, é" in text and "hunter2" not in text
 
 
 def test_wrong_usage_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (
+    for arguments in (
         ["foo"],
         ["rename", "x"],
         ["search"],
         ["list", "--all", "-C", "x"],
         ["export", "x", "--format", "pdf"],
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(["sessions", *words])
-        assert ended.value.code == 2
-    with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_:
+            main(["sessions", *arguments])
+        assert exit_.value.code == 2
+    with pytest.raises(SystemExit) as exit_:
         main(["sessions", "--help"])
-    assert ended.value.code == 0
+    assert exit_.value.code == 0
     assert "export" in capsys.readouterr().out
     assert [time_ago(seconds) for seconds in (-5, 59, 60, 3_600, 90_000, 200_000)] == [
         "just now",
@@ -217,16 +217,16 @@ async def test_a_running_session_is_forked_and_both_go_on(
                 await forked.send("more")
                 await Watch(forked).ended()
                 assert (folder / "a.txt").read_text() == "1\nTWO\n"
-                for run in ("run-2", "run-1"):  # what was kept before the fork is there as well
+                for run in ("run-2", "run-1"):  # the snapshots from before the fork exist too
                     assert not (await forked.checkpoints.undo(run=run)).left
                 assert (folder / "a.txt").read_text() == "one\ntwo\n"
             finally:
                 await forked.close()
             original = session.folder
-        assert [said.text for said in catalog.user_messages(catalog.read_entry(original))] == ["work"]
+        assert [message.text for message in catalog.user_messages(catalog.read_entry(original))] == ["work"]
         assert await asyncio.to_thread(main, ["sessions", "rename", original.name, "Renamed"]) == 0
-        async with opened(server, None, **EDIT, resume=original.name) as again:
-            assert again.title == "Renamed"
+        async with opened(server, None, **EDIT, resume=original.name) as resumed:
+            assert resumed.title == "Renamed"
         with pytest.raises(SessionOpenError, match="No session"):
             await open_session(wishes(server, None, resume="none", fork=True))
         count = len(catalog.list_sessions(paths.data_dir()))
@@ -234,7 +234,7 @@ async def test_a_running_session_is_forked_and_both_go_on(
             await open_session(
                 wishes(server, None, flags={"base_url": "ftp://nowhere"}, resume=original.name, fork=True)
             )
-        assert len(catalog.list_sessions(paths.data_dir())) == count, "a start that failed left a copy"
+        assert len(catalog.list_sessions(paths.data_dir())) == count, "a failed start leaves no copy"
 
 
 def test_a_fork_can_be_asked_for_at_the_start() -> None:

@@ -18,11 +18,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def test_the_printed_settings_are_a_file_that_loads(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["settings"]) == 0
     text = capsys.readouterr().out
-    whole = "\n".join(
+    uncommented = "\n".join(
         line.removeprefix("#") if line.startswith("#") and ": " in line else line for line in text.splitlines()
     )
     assert yaml.safe_load(text) is None
-    assert "approval_mode" in whole
+    assert "approval_mode" in uncommented
     file = tmp_path / "config.yaml"
     file.write_text(text)
     assert not load_settings(file, environ={}).problems
@@ -34,16 +34,16 @@ def test_the_page_of_settings_is_up_to_date() -> None:
         assert (DOCS / name).read_text(encoding="utf-8") == text
 
 
-def names_of(part: type[BaseModel], above: str = "") -> set[str]:
-    """Every setting as the program itself reads it, with its group before it."""
-    found: set[str] = set()
-    for name, field in part.model_fields.items():
+def names_of(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """Return the dotted names of all settings."""
+    names: set[str] = set()
+    for name, field in model.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found |= names_of(inner, f"{above}{name}.")
+            names |= names_of(inner, f"{prefix}{name}.")
         else:
-            found.add(f"{above}{name}")
-    return found
+            names.add(f"{prefix}{name}")
+    return names
 
 
 def test_the_page_lists_every_setting_with_type_default_and_meaning() -> None:

@@ -11,7 +11,7 @@ from tui_agent.__main__ import main
 from tui_agent.common.domain import Usage
 from tui_agent.events import ReplyEnded
 
-ONE, TWO = "2026-01-05T09:00:00.000Z", "2026-01-06T09:00:00.000Z"
+FIRST_SESSION, SECOND_SESSION = "2026-01-05T09:00:00.000Z", "2026-01-06T09:00:00.000Z"
 
 
 @pytest.fixture
@@ -21,19 +21,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_text(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    three_runs().write(home, ONE)
+    three_runs().write(home, FIRST_SESSION)
     assert main(["stats"]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("1 session · 3 runs · 2026-01-05 to 2026-01-06\n")
-    rows = {line.split("  ")[1]: " ".join(line.split()) for line in said.out.splitlines() if line.startswith("  ")}
+    captured = capsys.readouterr()
+    assert captured.out.startswith("1 session · 3 runs · 2026-01-05 to 2026-01-06\n")
+    rows = {line.split("  ")[1]: " ".join(line.split()) for line in captured.out.splitlines() if line.startswith("  ")}
     assert rows["first attempt"] == "first attempt 33% 1 of 3"
     assert rows["p95"] == "p95 9.0 s"
     assert rows["from cache"] == "from cache 33% 1 of 3"
     assert rows["passed"] == "passed 75% 3 of 4"
     assert rows["tool · not found"] == "tool · not found 2"
-    assert re.search(r"large +1 +0%", said.out)
-    assert "rules aaaa" in said.out and "tools tttt" not in said.out
-    assert "\x1b" not in said.out and said.err == ""
+    assert re.search(r"large +1 +0%", captured.out)
+    assert "rules aaaa" in captured.out and "tools tttt" not in captured.out
+    assert "\x1b" not in captured.out and captured.err == ""
 
 
 def test_how_fast_the_server_was(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,34 +43,34 @@ def test_how_fast_the_server_was(home: Path, capsys: pytest.CaptureFixture[str])
     journal = Journal().begin()
     for usage in (cold, warm, silent):
         journal.put(ReplyEnded(text="x", usage=usage))
-    journal.end().write(home, ONE)
+    journal.end().write(home, FIRST_SESSION)
     assert main(["stats"]) == 0
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "reading 50 tokens/s 2.5k tokens in 50.0 s" in rows
     assert "writing 10 tokens/s 150 tokens in 15.0 s" in rows
     assert "not read again 50% 2.5k of 5.0k tokens, by the server's cache" in rows
     assert main(["stats", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["speed"] == {"read_per_second": 50, "written_per_second": 10, "cached_rate": 0.5}
+    data = json.loads(capsys.readouterr().out)
+    assert data["speed"] == {"read_per_second": 50, "written_per_second": 10, "cached_rate": 0.5}
 
 
 def test_json_is_the_same_and_more(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    three_runs().write(home, ONE)
-    broken = Journal().begin().end().write(home, TWO)
+    three_runs().write(home, FIRST_SESSION)
+    broken = Journal().begin().end().write(home, SECOND_SESSION)
     broken.write_bytes(b"no journal\n" + broken.read_bytes())
     assert main(["stats", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["sessions"], found["runs"]) == (2, 4)
-    assert found["damaged_sessions"] == [TWO] and found["skipped"] == {}
-    assert found["models"]["large"]["planning"]["p95_ms"] == 9_000
-    assert found["prompts"]["rules"]["bbbb"]["runs"] == 1
-    assert found["days"]["2026-01-05"] == {"runs": 2, "first_try": 2, "tokens": 1_440}
+    data = json.loads(capsys.readouterr().out)
+    assert (data["sessions"], data["runs"]) == (2, 4)
+    assert data["damaged_sessions"] == [SECOND_SESSION] and data["skipped"] == {}
+    assert data["models"]["large"]["planning"]["p95_ms"] == 9_000
+    assert data["prompts"]["rules"]["bbbb"]["runs"] == 1
+    assert data["days"]["2026-01-05"] == {"runs": 2, "first_try": 2, "tokens": 1_440}
     assert main(["stats"]) == 0
-    assert f"not counted, in {TWO}." in capsys.readouterr().err
+    assert f"not counted, in {SECOND_SESSION}." in capsys.readouterr().err
 
 
 def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    three_runs().write(home, ONE)
+    three_runs().write(home, FIRST_SESSION)
     assert main(["stats", "2026-01-05"]) == 0
     table = capsys.readouterr().out.partition("Run by run\n")[2].splitlines()
     assert [row.split()[:4] for row in table[1:]] == [
@@ -78,9 +78,9 @@ def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) 
         ["run-2", "done", "6", "3"],
         ["run-3", "interrupted", "1", "0"],
     ]
-    assert main(["stats", ONE, "--json"]) == 0
-    each = json.loads(capsys.readouterr().out)["each"]
-    assert [(one["run"], one["parse_errors"], one["retries"]) for one in each] == [
+    assert main(["stats", FIRST_SESSION, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["each"]
+    assert [(run["run"], run["parse_errors"], run["retries"]) for run in runs] == [
         ("run-1", 0, 0),
         ("run-2", 1, 1),
         ("run-3", 0, 0),
@@ -92,7 +92,7 @@ def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) 
 def test_nothing_yet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats"]) == 1
     assert "no statistics yet" in capsys.readouterr().err
-    Journal().write(home, ONE)
-    assert main(["stats", ONE]) == 1
+    Journal().write(home, FIRST_SESSION)
+    assert main(["stats", FIRST_SESSION]) == 1
     assert main(["stats", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["first_attempt"]["rate"] is None

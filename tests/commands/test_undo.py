@@ -39,26 +39,26 @@ def workspace(tmp_path: Path) -> Path:
 
 def test_runs_are_listed_and_compared(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["undo", "--list", "-C", str(workspace)]) == 0
-    listed = capsys.readouterr().out
-    assert "run-1  work" in listed
-    assert "A new/c.txt  +1 -0" in listed
+    output = capsys.readouterr().out
+    assert "run-1  work" in output
+    assert "A new/c.txt  +1 -0" in output
     assert main(["undo", "--diff", "--run", "1", "-C", str(workspace), "a.txt"]) == 0
-    shown = capsys.readouterr().out
-    assert "-two" in shown
-    assert "+TWO" in shown
-    assert "-one" not in shown
+    output = capsys.readouterr().out
+    assert "-two" in output
+    assert "+TWO" in output
+    assert "-one" not in output
 
 
 def test_the_last_run_goes_first_and_comes_back(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["-C", str(workspace)]
-    assert main(["undo", *where]) == 0
+    options = ["-C", str(workspace)]
+    assert main(["undo", *options]) == 0
     assert (workspace / "a.txt").read_text() == "one\nTWO\n"
-    assert main(["undo", "--redo", *where]) == 0
+    assert main(["undo", "--redo", *options]) == 0
     assert (workspace / "a.txt").read_text() == "1\nTWO\n"
-    assert main(["undo", "--rewind", "--run", "1", *where]) == 0
+    assert main(["undo", "--rewind", "--run", "1", *options]) == 0
     assert (workspace / "a.txt").read_text() == "one\ntwo\n"
     assert not (workspace / "new").exists()
-    assert main(["undo", *where]) == 1
+    assert main(["undo", *options]) == 1
     assert "Nothing to undo" in capsys.readouterr().err
 
 
@@ -70,9 +70,9 @@ def test_newer_work_is_left_unless_asked_otherwise(workspace: Path, capsys: pyte
 
 
 def test_what_was_kept_is_passed_over(workspace: Path) -> None:
-    where = ["-C", str(workspace)]
-    assert main(["undo", "--keep", "--run", "2", *where]) == 0
-    assert main(["undo", *where, "new/c.txt"]) == 0
+    options = ["-C", str(workspace)]
+    assert main(["undo", "--keep", "--run", "2", *options]) == 0
+    assert main(["undo", *options, "new/c.txt"]) == 0
     assert not (workspace / "new").exists()
     assert (workspace / "a.txt").read_text() == "1\nTWO\n"
 
@@ -80,9 +80,9 @@ def test_what_was_kept_is_passed_over(workspace: Path) -> None:
 def test_without_a_session_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["undo", "-C", str(tmp_path)]) == 1
     assert "no session" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_:
         main(["undo", "--rewind"])
-    assert ended.value.code == 2
+    assert exit_.value.code == 2
 
 
 async def test_a_session_in_use_can_be_listed_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

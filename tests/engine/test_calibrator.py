@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.test_calibration import only_files, shown
+from tests.commands.test_calibration import file_block, only_files
 from tests.doubles.mock import MockServer, scenario, serve, step
 from tests.engine.kit import Watch
 from tests.engine.kit import opened as _opened
@@ -59,7 +59,9 @@ async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_
 
 
 async def test_a_message_ends_the_measurement_and_goes_first(tmp_path: Path) -> None:
-    slow = [scenario(one.text[:40], step(shown(one.file, one.content), delay=600.0)) for one in probe_project().tasks]
+    slow = [
+        scenario(one.text[:40], step(file_block(one.file, one.content), delay=600.0)) for one in probe_project().tasks
+    ]
     async with serve(*slow, scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
             watch = Watch(session)

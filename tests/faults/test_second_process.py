@@ -14,7 +14,7 @@ import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import opened
-from tests.frontends.test_exec import Exec, server_flags
+from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent import events as e
 from tui_agent.platform.locks import InUse, read_holder
 from tui_agent.storage.catalog import preview, read_entry
@@ -171,7 +171,7 @@ def test_a21_what_a_lock_file_says_locks_nothing(path: Path) -> None:
 
 
 async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_goes_on_at_once(tmp_path: Path) -> None:
-    run = Exec(tmp_path)
+    run = ExecRunner(tmp_path)
     endless = scenario("go", step("", call("run_terminal_command", command="sleep 1000")), "stopped")
     async with serve(endless, scenario("hi", "hello"), strict=True) as server:
         flags = server_flags(server, "openai")
@@ -194,13 +194,13 @@ async def test_a16_a21_after_a_kill_in_the_middle_of_a_command_the_next_start_go
     assert "run_terminal_command" in asked and "ended: the program was stopped" in asked
 
 
-def endless_call(run: Exec) -> str:
+def endless_call(run: ExecRunner) -> str:
     journal = read_records(run.session() / "events.jsonl")
     return next(one.event.call.id for one in journal if isinstance(one.event, e.ToolStarted))
 
 
 async def test_a20_the_refusal_says_what_can_be_done_instead(tmp_path: Path) -> None:
-    run = Exec(tmp_path)
+    run = ExecRunner(tmp_path)
     async with serve(scenario("hi", step("hello", delay=60)), strict=True) as server:
         flags = server_flags(server, "openai")
         process = await run.start("hi", *flags)

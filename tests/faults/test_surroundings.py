@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.job import environment, make_workspace
 from tests.doubles.mock import scenario, serve
 from tests.engine.kit import opened
-from tests.frontends.test_exec import Ran
+from tests.frontends.test_exec import ExecResult
 from tests.nightly import sampled
 from tui_agent.storage.journal import read_records
 
@@ -28,7 +28,7 @@ class Place:
         self.scenarios = folder / "scenarios.json"
         self.env = environment(self.home)
 
-    def run(self, *args: str, first: str = ":", python: tuple[str, ...] = (), **env: str) -> Ran:
+    def run(self, *args: str, first: str = ":", python: tuple[str, ...] = (), **env: str) -> ExecResult:
         argv = [sys.executable, *python, "-m", "tui_agent", "exec", "hi", "--provider", "scripted", "--trust", *args]
         done = subprocess.run(
             ["sh", "-c", f'{first}; exec "$@"', "sh", *argv],
@@ -39,7 +39,7 @@ class Place:
             timeout=120,
             check=False,
         )
-        ran = Ran(done.returncode, done.stdout, done.stderr)
+        ran = ExecResult(done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in ran.err, ran.err
         return ran
 

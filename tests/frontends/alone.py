@@ -1,6 +1,6 @@
-"""Run where nothing but the loopback interface is there: a model server and one front end, through a whole small job.
+"""Run a model server and one front end through a whole small job, where only the loopback interface exists.
 
-Arguments: the front end, a folder to work in. Writes one JSON object: the ports that it may reach, and what was done.
+Arguments: the front end, a folder. Prints one JSON object: the ports that may be reached, and the results.
 """
 
 from __future__ import annotations
@@ -20,117 +20,117 @@ from tests.doubles.mock import MockServer, serve
 from tests.doubles.terminal import Terminal
 from tests.web.kit import Stream, log_in
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
-class Place:
-    """A home and a workspace, and how a program is started there."""
+class Setup:
+    """A home and a workspace in which programs are started."""
 
     def __init__(self, folder: Path, server: MockServer) -> None:
         self.home = folder / "home"
         self.home.mkdir()
         self.workspace = make_workspace(folder / "work")
         self.server = server
-        # By its name: who looks that up has to find it without asking anybody.
+        # By name: it must be resolved without a request.
         url = f"http://localhost:{urlsplit(server.url).port}/v1"
         self.flags = ["--provider", "openai", "--base-url", url, "--model", "mock-model"]
         self.flags += ["-C", str(self.workspace)]
 
-    async def start(self, *args: str, given: int = asyncio.subprocess.DEVNULL) -> asyncio.subprocess.Process:
+    async def start(self, *args: str, stdin: int = asyncio.subprocess.DEVNULL) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tui_agent", *args, env=environment(self.home), cwd=self.home, stdin=given,
+            sys.executable, "-m", "tui_agent", *args, env=environment(self.home), cwd=self.home, stdin=stdin,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, limit=2**24,
         )  # fmt: skip
 
-    async def run(self, *args: str, given: str | None = None) -> tuple[int | None, str]:
-        pipe = asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE
-        process = await self.start(*args, given=pipe)
-        out, _ = await process.communicate(None if given is None else given.encode())
+    async def run(self, *args: str, stdin: str | None = None) -> tuple[int | None, str]:
+        pipe = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
+        process = await self.start(*args, stdin=pipe)
+        out, _ = await process.communicate(None if stdin is None else stdin.encode())
         return process.returncode, out.decode()
 
 
-async def exec_(place: Place) -> dict[str, Any]:
-    code, said = await place.run("exec", TASK, "--trust", "--approve", "all", *place.flags)
-    return {"code": code, "said": said}
+async def exec_(setup: Setup) -> dict[str, Any]:
+    code, output = await setup.run("exec", TASK, "--trust", "--approve", "all", *setup.flags)
+    return {"code": code, "output": output}
 
 
-async def demo(place: Place) -> dict[str, Any]:
-    code, said = await place.run("exec", "--demo", "--approve", "all", "--accept-plan", "--mode", "agent")
-    return {"code": code, "said": said}
+async def demo(setup: Setup) -> dict[str, Any]:
+    code, output = await setup.run("exec", "--demo", "--approve", "all", "--accept-plan", "--mode", "agent")
+    return {"code": code, "output": output}
 
 
-async def repl(place: Place) -> dict[str, Any]:
-    flags = ["--trust", "--approval-mode", "auto", *place.flags]
-    code, said = await place.run("repl", *flags, given=f"{TASK}\n/quit\n")
-    return {"code": code, "said": said}
+async def repl(setup: Setup) -> dict[str, Any]:
+    flags = ["--trust", "--approval-mode", "auto", *setup.flags]
+    code, output = await setup.run("repl", *flags, stdin=f"{TASK}\n/quit\n")
+    return {"code": code, "output": output}
 
 
-async def doctor(place: Place) -> dict[str, Any]:
-    code, said = await place.run("doctor", "--json", *place.flags)
-    return {"code": code, "said": said}
+async def doctor(setup: Setup) -> dict[str, Any]:
+    code, output = await setup.run("doctor", "--json", *setup.flags)
+    return {"code": code, "output": output}
 
 
-async def screen(place: Place) -> dict[str, Any]:
+async def screen(setup: Setup) -> dict[str, Any]:
     program = Terminal(
-        "-m", "tui_agent", *place.flags, env=environment(place.home), whole_env=True, cwd=place.home, size=(100, 32)
+        "-m", "tui_agent", *setup.flags, env=environment(setup.home), whole_env=True, cwd=setup.home, size=(100, 32)
     )  # fmt: skip
     try:
-        await program.asks("Trust this folder", PATIENCE)
+        await program.asks("Trust this folder", TIMEOUT)
         program.type("a")
-        await program.sees("Ask for a change", PATIENCE)
+        await program.sees("Ask for a change", TIMEOUT)
         program.type(TASK)
-        await program.sees(TASK, PATIENCE)
+        await program.sees(TASK, TIMEOUT)
         program.type("\r")
-        for asked in ("Edit adder.py", "Run a command"):
-            await program.asks(asked, PATIENCE)
+        for request in ("Edit adder.py", "Run a command"):
+            await program.asks(request, TIMEOUT)
             program.type("a")
-        await program.sees(REPORT, PATIENCE)
-        await program.sees("· Done ·", PATIENCE)
+        await program.sees(REPORT, TIMEOUT)
+        await program.sees("· Done ·", TIMEOUT)
         program.type("\x04")
-        return {"code": await program.end(PATIENCE), "said": REPORT}
+        return {"code": await program.end(TIMEOUT), "output": REPORT}
     finally:
         program.close()
 
 
-async def web(place: Place) -> dict[str, Any]:
-    program = await place.start("web", "--port", "0", "--trust", *place.flags)
+async def web(setup: Setup) -> dict[str, Any]:
+    program = await setup.start("web", "--port", "0", "--trust", *setup.flags)
     try:
-        return await visited(program)
+        return await use_page(program)
     finally:
         if program.returncode is None:
             program.kill()
             await program.wait()
 
 
-async def visited(program: asyncio.subprocess.Process) -> dict[str, Any]:
+async def use_page(program: asyncio.subprocess.Process) -> dict[str, Any]:
     assert program.stdout is not None
-    told = ""
-    while "Ctrl+C" not in told:
+    output = ""
+    while "Ctrl+C" not in output:
         line = await program.stdout.readline()
-        assert line, told
-        told += line.decode()
-    found = re.search(r"(http://127\.0\.0\.1:(\d+))/#(\S+)", told)
-    assert found is not None, told
-    async with httpx.AsyncClient(base_url=found[1], timeout=PATIENCE, trust_env=False) as client:
+        assert line, output
+        output += line.decode()
+    link = re.search(r"(http://127\.0\.0\.1:(\d+))/#(\S+)", output)
+    assert link is not None, output
+    async with httpx.AsyncClient(base_url=link[1], timeout=TIMEOUT, trust_env=False) as client:
         page = await client.get("/")
         parts = re.findall(r'(?:src|href)="([^"#]+)"', page.text)
         assert parts and {(await client.get(part)).status_code for part in parts} == {200}, parts
-        await log_in(client, found[1], found[3])
+        await log_in(client, link[1], link[3])
         async with Stream(client, "GET", "/events", {}, None) as events:
             headers = {"Accept": "application/json"}
             assert (await client.post("/chat", json={"message": TASK}, headers=headers)).status_code == 202
             for _ in range(2):
-                asked = await events.until("approval.asked")
-                answer = {"id": asked.data["data"]["id"], "verdict": "approve"}
+                request = await events.until("approval.asked")
+                answer = {"id": request.data["data"]["id"], "verdict": "approve"}
                 assert (await client.post("/answer", json=answer)).status_code == 200
             ended = await events.until("run.ended")
     program.terminate()
     await program.communicate()
-    return {"code": program.returncode, "said": ended.data["data"]["text"], "page": int(found[2])}
+    return {"code": program.returncode, "output": ended.data["data"]["text"], "page": int(link[2])}
 
 
-async def leaky(place: Place) -> dict[str, Any]:
-    """Asks for a name and calls an address, to show that neither goes unseen."""
+async def leaky(setup: Setup) -> dict[str, Any]:
+    """Resolve a name and connect to addresses, to show that both are detected."""
     code = (
         "import socket, contextlib\n"
         "with contextlib.suppress(OSError): socket.getaddrinfo('elsewhere.test', 80)\n"
@@ -139,7 +139,7 @@ async def leaky(place: Place) -> dict[str, Any]:
         "    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.8', 53))\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
-    return {"code": await process.wait(), "said": ""}
+    return {"code": await process.wait(), "output": ""}
 
 
 SURFACES = {
@@ -149,11 +149,13 @@ SURFACES = {
 
 async def main(surface: str, folder: Path) -> None:
     async with serve(job(), strict=True) as server:
-        place = Place(folder, server)
-        done = await SURFACES[surface](place)
-        adder = (place.workspace / "adder.py").read_text(encoding="utf-8")
-        asked = len(server.requests)
-        print(json.dumps({"model": urlsplit(server.url).port, "page": 0, "adder": adder, "asked": asked, **done}))
+        setup = Setup(folder, server)
+        result = await SURFACES[surface](setup)
+        adder = (setup.workspace / "adder.py").read_text(encoding="utf-8")
+        requests = len(server.requests)
+        print(
+            json.dumps({"model": urlsplit(server.url).port, "page": 0, "adder": adder, "requests": requests, **result})
+        )
 
 
 if __name__ == "__main__":

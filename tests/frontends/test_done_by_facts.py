@@ -9,8 +9,8 @@ import pytest
 from tests.doubles.job import BROKEN, COMMAND, TASK
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
-from tests.engine.staging import run as worked
-from tests.frontends.test_exec import Exec, server_flags
+from tests.engine.staging import run as run_session
+from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import PlanStep
 from tui_agent.events import Event, PlanProposed, StepFinished, StepVerified
@@ -22,14 +22,14 @@ TESTS = step("", call("run_terminal_command", command=COMMAND))
 
 
 @pytest.fixture
-async def run(tmp_path: Path) -> AsyncIterator[Exec]:
-    program = Exec(tmp_path)
+async def run(tmp_path: Path) -> AsyncIterator[ExecRunner]:
+    program = ExecRunner(tmp_path)
     yield program
     await program.close()
 
 
-async def test_tests_that_failed_after_the_edit_outweigh_words_and_mark(run: Exec) -> None:
-    given = (
+async def test_tests_that_failed_after_the_edit_outweigh_words_and_mark(run: ExecRunner) -> None:
+    scenarios = (
         sorted_as(),
         planned(do("Mend it")),
         summed_up("Mended it"),
@@ -37,34 +37,34 @@ async def test_tests_that_failed_after_the_edit_outweigh_words_and_mark(run: Exe
         scenario("", CLAIM),
     )
     flags = ["--json", "--approve", "all", "--accept-plan", "--accept-summary"]
-    async with serve(*given) as server:
-        ran = await run(TASK, *flags, *server_flags(server, "openai"), TUI_AGENT_MODE="agent")
-    assert ran.of("run.ended")[-1]["outcome"] == "failed"
-    assert ran.code == 1, ran.out + ran.err
+    async with serve(*scenarios) as server:
+        result = await run(TASK, *flags, *server_flags(server, "openai"), TUI_AGENT_MODE="agent")
+    assert result.of("run.ended")[-1]["outcome"] == "failed"
+    assert result.code == 1, result.out + result.err
     doc = (run.session() / "plan_doc.md").read_text(encoding="utf-8")
     assert "Mended it" in doc and "❌" in doc and "✓" not in doc
 
 
-async def test_a_change_that_is_asked_for_in_direct_mode_is_not_done_by_words(run: Exec) -> None:
+async def test_a_change_that_is_asked_for_in_direct_mode_is_not_done_by_words(run: ExecRunner) -> None:
     async with serve(scenario(TASK, "I changed a - b to a + b. The adder works now.")) as server:
-        ran = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
-    ended = ran.of("run.ended")[-1]
+        result = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
+    ended = result.of("run.ended")[-1]
     assert ended["outcome"] == "failed" and "Not done" in ended["text"]
-    assert ran.code == 1, ran.out + ran.err
-    refused = [one["why"] for one in ran.of("completion.refused")]
+    assert result.code == 1, result.out + result.err
+    refused = [refusal["why"] for refusal in result.of("completion.refused")]
     assert refused[:2] == ["the request needs a change, and nothing was changed"] * 2
     assert (run.workspace / "adder.py").read_text(encoding="utf-8") == BROKEN
 
 
-async def test_a_step_that_the_user_adds_without_what_to_expect_is_not_done_by_words(run: Exec) -> None:
+async def test_a_step_that_the_user_adds_without_what_to_expect_is_not_done_by_words(run: ExecRunner) -> None:
     def answer(event: Event) -> Answer:
         if not isinstance(event, PlanProposed):
             return Answer(verdict="approve")
-        mine = PlanStep(number=2, description="Rename add to plus", critical=True)
-        plan = msgspec.structs.replace(event.plan, steps=(*event.plan.steps, mine))
+        added = PlanStep(number=2, description="Rename add to plus", critical=True)
+        plan = msgspec.structs.replace(event.plan, steps=(*event.plan.steps, added))
         return Answer(verdict="approve", data={"plan": msgspec.to_builtins(plan), "edited": True})
 
-    given = (
+    scenarios = (
         sorted_as(),
         planned(do("Look at it", "read_file", args={"path": "adder.py"})),
         summed_up(),
@@ -72,8 +72,8 @@ async def test_a_step_that_the_user_adds_without_what_to_expect_is_not_done_by_w
         in_step("Rename add to plus", "Renamed it."),
         scenario("", "Renamed it."),
     )
-    async with serve(*given) as server:
-        watch, ended, _ = await worked(server, run.workspace, TASK, answer)
-    assert [one.met for one in watch.of(StepVerified)][:2] == [True, False]
-    assert [one.outcome for one in watch.of(StepFinished)][:2] == ["done", "failed"]
+    async with serve(*scenarios) as server:
+        watch, ended, _ = await run_session(server, run.workspace, TASK, answer)
+    assert [step.met for step in watch.of(StepVerified)][:2] == [True, False]
+    assert [step.outcome for step in watch.of(StepFinished)][:2] == ["done", "failed"]
     assert ended.outcome == "failed" and "(Rename add to plus): nothing was done for it" in ended.text

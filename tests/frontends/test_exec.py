@@ -22,7 +22,7 @@ from tui_agent.__main__ import main
 from tui_agent.frontends import headless
 
 
-class Ran:
+class ExecResult:
     def __init__(self, code: int, out: bytes, err: bytes) -> None:
         self.code = code
         self.out = out.decode()
@@ -36,8 +36,8 @@ class Ran:
         return [record["data"] for record in self.records if record["type"] == name]
 
 
-class Exec:
-    """Runs `tui-agent exec` in a workspace of its own: here, which takes a tenth of the time, or as a process."""
+class ExecRunner:
+    """Runs `tui-agent exec` in a temporary workspace: in this process, which is ten times as fast, or as a process."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
@@ -47,7 +47,7 @@ class Exec:
         self.started: list[asyncio.subprocess.Process] = []
 
     async def close(self) -> None:
-        """End what a test that failed left behind, so that no later one stumbles over it."""
+        """End the processes that a failed test left behind."""
         for process in self.started:
             if process.returncode is None:
                 process.kill()
@@ -62,51 +62,53 @@ class Exec:
         self.started.append(process)
         return process
 
-    async def __call__(self, *args: str, stdin: bytes = b"", **env: str) -> Ran:
-        """In this process, from the command line to the exit code."""
-        given = self.home.with_name("stdin")
-        given.write_bytes(stdin)
-        said, told = io.BytesIO(), io.BytesIO()
-        out, err = (io.TextIOWrapper(one, "utf-8", errors="replace", write_through=True) for one in (said, told))
-        asked: list[Any] = []
+    async def __call__(self, *args: str, stdin: bytes = b"", **env: str) -> ExecResult:
+        """Run in this process, from the command line to the exit code."""
+        input_file = self.home.with_name("stdin")
+        input_file.write_bytes(stdin)
+        stdout, stderr = io.BytesIO(), io.BytesIO()
+        out, err = (
+            io.TextIOWrapper(stream, "utf-8", errors="replace", write_through=True) for stream in (stdout, stderr)
+        )
+        task: list[Any] = []
 
-        def keep(*task: Any) -> int:
-            asked.extend(task)
+        def capture_task(*options: Any) -> int:
+            task.extend(options)
             return 0
 
         with (
-            given.open(encoding="utf-8") as lines,
+            input_file.open(encoding="utf-8") as lines,
             patch.dict(os.environ, {**self.env, **env}, clear=True),
             patch.object(sys, "stdin", lines),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             contextlib.chdir(self.home),
-            patch.object(headless, "run_exec", keep),
+            patch.object(headless, "run_exec", capture_task),
         ):
             try:
                 code = main(["exec", "-C", str(self.workspace), *args])
             except SystemExit as end:
                 assert isinstance(end.code, int)
                 code = end.code
-            if asked:
-                code = await headless.exec_task(*asked)
-        return Ran(code, said.getvalue(), told.getvalue())
+            if task:
+                code = await headless.exec_task(*task)
+        return ExecResult(code, stdout.getvalue(), stderr.getvalue())
 
-    async def process(self, *args: str, stdin: bytes = b"", **env: str) -> Ran:
-        """The same as a process."""
+    async def process(self, *args: str, stdin: bytes = b"", **env: str) -> ExecResult:
+        """Run as a process."""
         process = await self.start(*args, **env)
         out, err = await process.communicate(stdin)
         assert process.returncode is not None
-        return Ran(process.returncode, out, err)
+        return ExecResult(process.returncode, out, err)
 
     def session(self) -> Path:
-        (only,) = (self.home / "tui-agent" / "sessions").iterdir()
-        return only
+        (folder,) = (self.home / "tui-agent" / "sessions").iterdir()
+        return folder
 
 
 @pytest.fixture
-async def run(tmp_path: Path) -> AsyncIterator[Exec]:
-    program = Exec(tmp_path)
+async def run(tmp_path: Path) -> AsyncIterator[ExecRunner]:
+    program = ExecRunner(tmp_path)
     yield program
     await program.close()
 
@@ -117,34 +119,34 @@ def server_flags(server: MockServer, provider: str) -> list[str]:
 
 
 @pytest.mark.parametrize("provider", sampled(["openai", "ollama"], 1))
-async def test_the_job_is_done_over_http(run: Exec, provider: str) -> None:
+async def test_the_job_is_done_over_http(run: ExecRunner, provider: str) -> None:
     async with serve(job(), strict=True) as server:
-        ran = await run.process(TASK, "--json", "--approve", "all", *server_flags(server, provider))
-    assert ran.code == 0, ran.out + ran.err
+        result = await run.process(TASK, "--json", "--approve", "all", *server_flags(server, provider))
+    assert result.code == 0, result.out + result.err
     assert (run.workspace / "adder.py").read_text() == MENDED
-    assert [data["name"] for data in ran.of("tool.finished")] == ["read_file", "edit_file", "run_terminal_command"]
-    assert all(data["result"]["success"] for data in ran.of("tool.finished"))
-    assert ran.of("run.ended")[-1]["outcome"] == "done"
-    assert ran.of("reply.ended")[-1]["text"] == REPORT
-    assert [record["seq"] for record in ran.records] == list(range(1, len(ran.records) + 1))
+    assert [data["name"] for data in result.of("tool.finished")] == ["read_file", "edit_file", "run_terminal_command"]
+    assert all(data["result"]["success"] for data in result.of("tool.finished"))
+    assert result.of("run.ended")[-1]["outcome"] == "done"
+    assert result.of("reply.ended")[-1]["text"] == REPORT
+    assert [record["seq"] for record in result.records] == list(range(1, len(result.records) + 1))
 
 
-async def test_the_job_is_done_by_the_scripted_model(run: Exec) -> None:
+async def test_the_job_is_done_by_the_scripted_model(run: ExecRunner) -> None:
     file = run.home / "job.json"
     file.write_text(json.dumps({"scenarios": [job()], "default_response": {"content": "?"}}))
-    ran = await run(TASK, "--approve", "all", "--trust", "--provider", "scripted", "--scenarios", str(file))
-    assert ran.code == 0, ran.out + ran.err
+    result = await run(TASK, "--approve", "all", "--trust", "--provider", "scripted", "--scenarios", str(file))
+    assert result.code == 0, result.out + result.err
     assert (run.workspace / "adder.py").read_text() == MENDED
-    assert REPORT in ran.out
-    assert f"[Tool: run_terminal_command {COMMAND}]" in ran.out
+    assert REPORT in result.out
+    assert f"[Tool: run_terminal_command {COMMAND}]" in result.out
 
 
-async def test_everything_printed_is_in_the_journal_and_the_log(run: Exec) -> None:
+async def test_everything_printed_is_in_the_journal_and_the_log(run: ExecRunner) -> None:
     async with serve(job(), strict=True) as server:
-        ran = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
-    kept = [json.loads(line) for line in (run.session() / "events.jsonl").read_text().splitlines()]
-    printed = {record["seq"]: record["type"] for record in ran.records}
-    assert printed.items() <= {record["seq"]: record["type"] for record in kept}.items()
+        result = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
+    journal = [json.loads(line) for line in (run.session() / "events.jsonl").read_text().splitlines()]
+    printed = {record["seq"]: record["type"] for record in result.records}
+    assert printed.items() <= {record["seq"]: record["type"] for record in journal}.items()
     log = (run.session() / "chat_history.log").read_text()
     assert f"USER: {TASK}" in log
     assert "TOOL_CALL: read_file(" in log
@@ -152,58 +154,58 @@ async def test_everything_printed_is_in_the_journal_and_the_log(run: Exec) -> No
 
 
 @pytest.mark.parametrize(
-    ("approve", "code", "edited"), [("none", 3, False), ("safe", 3, False), ("edits", 3, True), ("all", 0, True)]
+    ("approve", "code", "changes_file"), [("none", 3, False), ("safe", 3, False), ("edits", 3, True), ("all", 0, True)]
 )
-async def test_what_may_happen_without_a_person(run: Exec, approve: str, code: int, edited: bool) -> None:
+async def test_what_may_happen_without_a_person(run: ExecRunner, approve: str, code: int, changes_file: bool) -> None:
     async with serve(job(), strict=True) as server:
-        ran = await run(TASK, "--json", "--approve", approve, *server_flags(server, "openai"))
-    assert ran.code == code, ran.out + ran.err
-    assert ((run.workspace / "adder.py").read_text() == MENDED) == edited
-    assert bool(ran.of("approval.executed")) == (approve in ("edits", "all"))
+        result = await run(TASK, "--json", "--approve", approve, *server_flags(server, "openai"))
+    assert result.code == code, result.out + result.err
+    assert ((run.workspace / "adder.py").read_text() == MENDED) == changes_file
+    assert bool(result.of("approval.executed")) == (approve in ("edits", "all"))
 
 
-async def test_what_always_asks_is_refused_even_with_all(run: Exec) -> None:
+async def test_what_always_asks_is_refused_even_with_all(run: ExecRunner) -> None:
     wipe = scenario("wipe", step("", call("run_terminal_command", command="rm -rf ~/")), "could not")
     async with serve(wipe, strict=True) as server:
-        ran = await run("wipe", "--json", "--approve", "all", *server_flags(server, "openai"))
-    assert ran.code == 3
+        result = await run("wipe", "--json", "--approve", "all", *server_flags(server, "openai"))
+    assert result.code == 3
     assert run.home.exists()
-    assert not ran.of("approval.executed")
+    assert not result.of("approval.executed")
 
 
-async def test_a_protected_file_is_refused_even_with_all(run: Exec) -> None:
+async def test_a_protected_file_is_refused_even_with_all(run: ExecRunner) -> None:
     plant = scenario("plant", step("", call("write_file", path=".git/hooks/pre-commit", content="x")), "no")
     async with serve(plant, strict=True) as server:
-        ran = await run("plant", "--json", "--approve", "all", *server_flags(server, "openai"))
-    assert ran.code == 3
+        result = await run("plant", "--json", "--approve", "all", *server_flags(server, "openai"))
+    assert result.code == 3
     assert not (run.workspace / ".git").exists()
 
 
-async def test_an_untrusted_folder_is_read_only(run: Exec) -> None:
+async def test_an_untrusted_folder_is_read_only(run: ExecRunner) -> None:
     (run.workspace / "AGENTS.md").write_text("SECRET RULES OF THE FOLDER")
     async with serve(job(), strict=True) as server:
         flags = [flag for flag in server_flags(server, "openai") if flag != "--trust"]
-        ran = await run(TASK, "--json", "--approve", "all", *flags)
+        result = await run(TASK, "--json", "--approve", "all", *flags)
         bodies = json.dumps([request.body for request in server.requests])
-    assert ran.code == 3
+    assert result.code == 3
     assert (run.workspace / "adder.py").read_text() != MENDED
     assert "SECRET RULES" not in bodies
 
 
-async def test_an_answer_given_beforehand_does_not_trust_the_folder(run: Exec) -> None:
+async def test_an_answer_given_beforehand_does_not_trust_the_folder(run: ExecRunner) -> None:
     (run.workspace / "AGENTS.md").write_text("SECRET RULES OF THE FOLDER")
     lines = b'{"verdict": "approve"}\n' * 3
     async with serve(job(), strict=True) as server:
         flags = [flag for flag in server_flags(server, "openai") if flag != "--trust"]
-        ran = await run(TASK, "--json", "--answers", *flags, stdin=lines)
+        result = await run(TASK, "--json", "--answers", *flags, stdin=lines)
         bodies = json.dumps([request.body for request in server.requests])
     assert (run.workspace / "adder.py").read_text() != MENDED
     assert "SECRET RULES" not in bodies
     assert not (run.home / "tui-agent" / "trust.json").exists()
-    assert ran.code == 3
+    assert result.code == 3
 
 
-async def test_a_trusted_folder_gives_its_rules(run: Exec) -> None:
+async def test_a_trusted_folder_gives_its_rules(run: ExecRunner) -> None:
     (run.workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
     (run.home / "AGENTS.md").write_text("RULES OF THE USER")
     async with serve(job(), strict=True) as server:
@@ -212,43 +214,43 @@ async def test_a_trusted_folder_gives_its_rules(run: Exec) -> None:
     assert system.index("RULES OF THE USER") < system.index("RULES OF THE FOLDER")
 
 
-async def test_answers_from_standard_input(run: Exec) -> None:
+async def test_answers_from_standard_input(run: ExecRunner) -> None:
     lines = b'{"verdict": "reject", "text": "use another file"}\n{"verdict": "approve"}\n'
     async with serve(job(), strict=True) as server:
-        ran = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
+        result = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
         last = server.requests[-1].messages
-    assert ran.code == 1, ran.out + ran.err
-    verdicts = [data["answer"]["verdict"] for data in ran.of("approval.answered")]
+    assert result.code == 1, result.out + result.err
+    verdicts = [data["answer"]["verdict"] for data in result.of("approval.answered")]
     assert verdicts == ["reject", "approve"]
-    assert "since the change was refused" in ran.of("run.ended")[-1]["text"]
+    assert "since the change was refused" in result.of("run.ended")[-1]["text"]
     assert any("use another file" in str(message["content"]) for message in last)
 
 
-async def test_a_bad_answer_is_named_and_the_next_one_counts(run: Exec) -> None:
+async def test_a_bad_answer_is_named_and_the_next_one_counts(run: ExecRunner) -> None:
     lines = b'yes please\n{"verdict": "approve"}\n{"verdict": "approve"}\n'
     async with serve(job(), strict=True) as server:
-        ran = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
-    assert ran.code == 0
-    assert "answer" in ran.err
+        result = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
+    assert result.code == 0
+    assert "answer" in result.err
 
 
-async def test_a_server_that_is_not_there(run: Exec) -> None:
-    ran = await run("hello", "--provider", "ollama", "--base-url", "http://127.0.0.1:9", "--trust")
-    assert ran.code == 4
-    assert "127.0.0.1:9" in ran.out
-    assert "Traceback" not in ran.out + ran.err
+async def test_a_server_that_is_not_there(run: ExecRunner) -> None:
+    result = await run("hello", "--provider", "ollama", "--base-url", "http://127.0.0.1:9", "--trust")
+    assert result.code == 4
+    assert "127.0.0.1:9" in result.out
+    assert "Traceback" not in result.out + result.err
 
 
-async def test_the_limit_of_rounds(run: Exec) -> None:
+async def test_the_limit_of_rounds(run: ExecRunner) -> None:
     async with serve(job(), strict=True) as server:
-        ran = await run(TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai"))
-    assert ran.code == 5
-    ended = ran.of("run.ended")[-1]
+        result = await run(TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai"))
+    assert result.code == 5
+    ended = result.of("run.ended")[-1]
     assert ended["outcome"] == "limit" and "`iterations` settings" in ended["text"]
 
 
 @pytest.mark.parametrize("number", sampled([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], 2))
-async def test_a_signal_ends_it_in_order(run: Exec, number: signal.Signals) -> None:
+async def test_a_signal_ends_it_in_order(run: ExecRunner, number: signal.Signals) -> None:
     sleeping = scenario("sleep", step("", call("run_terminal_command", command="sleep 60")), "done")
     async with serve(sleeping, strict=True) as server:
         process = await run.start("sleep", "--json", "--approve", "all", *server_flags(server, "openai"))
@@ -268,38 +270,38 @@ async def test_a_signal_ends_it_in_order(run: Exec, number: signal.Signals) -> N
     "args",
     [(), ("  ",), ("task", "--approve", "everything"), ("task", "-C", "/nowhere/at/all"), ("task", "--resume", "1999")],
 )
-async def test_wrong_usage(run: Exec, args: tuple[str, ...]) -> None:
-    ran = await run(*args)
-    assert ran.code == 2
-    assert ran.err.strip()
-    assert "Traceback" not in ran.err
+async def test_wrong_usage(run: ExecRunner, args: tuple[str, ...]) -> None:
+    result = await run(*args)
+    assert result.code == 2
+    assert result.err.strip()
+    assert "Traceback" not in result.err
 
 
-async def test_a_task_from_standard_input(run: Exec) -> None:
+async def test_a_task_from_standard_input(run: ExecRunner) -> None:
     async with serve(scenario("the long task", "understood"), strict=True) as server:
-        ran = await run("-", *server_flags(server, "openai"), stdin=b"the long task\nof two lines")
-    assert ran.code == 0
-    assert "understood" in ran.out
+        result = await run("-", *server_flags(server, "openai"), stdin=b"the long task\nof two lines")
+    assert result.code == 0
+    assert "understood" in result.out
 
 
-async def test_a_session_goes_on(run: Exec) -> None:
+async def test_a_session_goes_on(run: ExecRunner) -> None:
     talk = [scenario("first thing", "noted the first"), scenario("second thing", "noted the second")]
     async with serve(*talk, strict=True) as server:
         flags = server_flags(server, "openai")
         await run("first thing", *flags)
         session = run.session().name
-        one = await run("second thing", "--continue", "--json", *flags)
-        two = await run("first thing", "--resume", session[:10], "--json", *flags)
+        continued = await run("second thing", "--continue", "--json", *flags)
+        resumed = await run("first thing", "--resume", session[:10], "--json", *flags)
         texts = [message["content"] for message in server.requests[-1].messages[1:]]
-    assert one.code == two.code == 0, one.err + two.err
+    assert continued.code == resumed.code == 0, continued.err + resumed.err
     assert texts[:4] == ["first thing", "noted the first", "second thing", "noted the second"]
-    seqs = [record["seq"] for record in one.records + two.records]
+    seqs = [record["seq"] for record in continued.records + resumed.records]
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
     assert seqs[0] > 1
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-async def test_no_control_character_reaches_the_output(run: Exec, flags: list[str]) -> None:
+async def test_no_control_character_reaches_the_output(run: ExecRunner, flags: list[str]) -> None:
     evil = "\x1b]0;pwn\x07\x9b31m\x7f\x85"
     (run.workspace / f"n{evil}.txt").write_text(evil)
     talk = scenario(
@@ -310,38 +312,38 @@ async def test_no_control_character_reaches_the_output(run: Exec, flags: list[st
         f"done{evil}",
     )
     async with serve(talk, strict=True) as server:
-        given = [f"coder{evil}" if flag == "mock-model" else flag for flag in server_flags(server, "openai")]
-        ran = await run("talk", *flags, "--approve", "all", *given)
-    assert "done" in ran.out
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", ran.out + ran.err)
+        flags_used = [f"coder{evil}" if flag == "mock-model" else flag for flag in server_flags(server, "openai")]
+        result = await run("talk", *flags, "--approve", "all", *flags_used)
+    assert "done" in result.out
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", result.out + result.err)
     log = (run.session() / "chat_history.log").read_text()
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", log)
 
 
-async def test_a_secret_in_the_reply_is_masked(run: Exec) -> None:
+async def test_a_secret_in_the_reply_is_masked(run: ExecRunner) -> None:
     token = "canary-7f3a9c-long"
     talk = scenario("talk", f"You gave me {token} as a key, and AKIAIOSFODNN7EXAMPLZ as another.")
     async with serve(talk, strict=True, token=token) as server:
-        ran = await run("talk", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
-    assert ran.code == 0, ran.err
-    assert "as a key, and" in ran.out and "⟨secret LLM_AUTH_TOKEN, 18 characters⟩" in ran.out
-    assert token not in ran.out and "AKIAIOSFODNN7EXAMPLZ" not in ran.out
+        result = await run("talk", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
+    assert result.code == 0, result.err
+    assert "as a key, and" in result.out and "⟨secret LLM_AUTH_TOKEN, 18 characters⟩" in result.out
+    assert token not in result.out and "AKIAIOSFODNN7EXAMPLZ" not in result.out
 
 
-async def test_the_server_token_never_leaves(run: Exec) -> None:
+async def test_the_server_token_never_leaves(run: ExecRunner) -> None:
     token = "canary-7f3a9c"
     show = scenario("show", step("", call("run_terminal_command", command="env; echo done")), "seen")
     async with serve(show, strict=True, token=token) as server:
-        ran = await run("show", "--json", "--approve", "all", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
-    assert ran.code == 0
-    assert token not in ran.out + ran.err
+        result = await run("show", "--json", "--approve", "all", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
+    assert result.code == 0
+    assert token not in result.out + result.err
     for file in run.home.rglob("*"):
         if file.is_file():
             assert token.encode() not in file.read_bytes(), file
 
 
 @pytest.mark.slow
-async def test_a_refused_edit_of_the_demonstration_is_told_once_and_not_as_done(run: Exec) -> None:
+async def test_a_refused_edit_of_the_demonstration_is_told_once_and_not_as_done(run: ExecRunner) -> None:
     done = await run.process("--demo", "--approve", "none", TMPDIR=str(run.home), TUI_AGENT_MODE="agent")
     assert done.code == 3
     assert done.out.count("The edit was not applied") == 1

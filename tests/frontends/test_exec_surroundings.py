@@ -13,7 +13,7 @@ import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import wishes
-from tests.frontends.test_exec import Exec, server_flags
+from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent.engine.opening import open_session
 
 HELLO = scenario("hi", "hello · you")
@@ -21,13 +21,15 @@ DEADLINE = 20.0
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Exec:
-    return Exec(tmp_path)
+def run(tmp_path: Path) -> ExecRunner:
+    return ExecRunner(tmp_path)
 
 
-async def shell(run: Exec, tail: str, *args: str, cwd: Path | None = None, **env: str) -> tuple[int, bytes, bytes]:
+async def run_in_shell(
+    run: ExecRunner, redirection: str, *args: str, cwd: Path | None = None, **env: str
+) -> tuple[int, bytes, bytes]:
     process = await asyncio.create_subprocess_exec(
-        "sh", "-c", f'exec "$@" {tail}', "sh",
+        "sh", "-c", f'exec "$@" {redirection}', "sh",
         sys.executable, "-m", "tui_agent", "exec", *args,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**run.env, **env}, cwd=cwd or run.workspace,
@@ -37,12 +39,12 @@ async def shell(run: Exec, tail: str, *args: str, cwd: Path | None = None, **env
     return process.returncode, out, err
 
 
-def waiting_in(pipe: int) -> int:
+def buffered_bytes(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
 
 
 @pytest.mark.parametrize(
-    ("tail", "args", "code"),
+    ("redirection", "args", "code"),
     [
         (">&-", (), 0),
         pytest.param(">&-", ("--json",), 0, marks=pytest.mark.nightly),
@@ -54,64 +56,66 @@ def waiting_in(pipe: int) -> int:
         pytest.param(">/dev/full", ("--json",), 1, marks=pytest.mark.nightly),
     ],
 )
-async def test_streams_that_are_closed_or_broken(run: Exec, tail: str, args: tuple[str, ...], code: int) -> None:
+async def test_streams_that_are_closed_or_broken(
+    run: ExecRunner, redirection: str, args: tuple[str, ...], code: int
+) -> None:
     async with serve(HELLO, strict=True) as server:
-        got, _, err = await shell(run, tail, "hi", *args, *server_flags(server, "openai"))
+        exit_code, _, err = await run_in_shell(run, redirection, "hi", *args, *server_flags(server, "openai"))
         assert len(server.requests) == 1 or code
     assert b"Traceback" not in err
     assert b"Exception" not in err
-    assert got == code, err.decode()
+    assert exit_code == code, err.decode()
 
 
-async def test_no_task_on_a_closed_input(run: Exec) -> None:
-    code, _, err = await shell(run, "<&-", "-")
+async def test_no_task_on_a_closed_input(run: ExecRunner) -> None:
+    code, _, err = await run_in_shell(run, "<&-", "-")
     assert code == 2
     assert b"Traceback" not in err
 
 
-async def test_a_reader_that_leaves_ends_the_work(run: Exec) -> None:
+async def test_a_reader_that_leaves_ends_the_work(run: ExecRunner) -> None:
     sleeping = scenario("sleep", step("", call("run_terminal_command", command="sleep 60")), "done")
     async with serve(sleeping, strict=True) as server:
         flags = server_flags(server, "openai")
-        code, _, err = await shell(run, "| head -n 1 >/dev/null; exit 7", "sleep", "--approve", "all", *flags)
+        code, _, err = await run_in_shell(run, "| head -n 1 >/dev/null; exit 7", "sleep", "--approve", "all", *flags)
         assert code == 7
     assert b"Traceback" not in err
 
 
-async def test_output_in_a_narrow_encoding(run: Exec) -> None:
+async def test_output_in_a_narrow_encoding(run: ExecRunner) -> None:
     async with serve(HELLO, strict=True) as server:
         flags = server_flags(server, "openai")
-        code, out, err = await shell(run, "", "hi", *flags, PYTHONIOENCODING="ascii")
+        code, out, err = await run_in_shell(run, "", "hi", *flags, PYTHONIOENCODING="ascii")
         assert (code, err) == (0, b"")
         assert b"hello ? you" in out
-        code, out, err = await shell(run, "", "hi", "--json", *flags, PYTHONIOENCODING="ascii")
+        code, out, err = await run_in_shell(run, "", "hi", "--json", *flags, PYTHONIOENCODING="ascii")
     assert (code, err) == (0, b"")
     assert "hello · you" in out.decode("utf-8")
 
 
-async def test_a_task_that_is_no_unicode(run: Exec) -> None:
+async def test_a_task_that_is_no_unicode(run: ExecRunner) -> None:
     async with serve(scenario("", "hello"), strict=True) as server:
         flags = server_flags(server, "openai")
-        code, out, err = await shell(run, "", os.fsdecode(b"say \xfe"), "--json", *flags)
+        code, out, err = await run_in_shell(run, "", os.fsdecode(b"say \xfe"), "--json", *flags)
     assert (code, err) == (0, b"")
     assert all(json.loads(line) for line in out.splitlines())
 
 
-async def test_a_folder_whose_name_is_no_unicode(run: Exec) -> None:
-    strange = os.fsdecode(os.fsencode(run.workspace) + b"-\xff")
-    os.mkdir(strange)
-    code, _, err = await shell(run, "", "hi", "--provider", "scripted", cwd=Path(strange))
+async def test_a_folder_whose_name_is_no_unicode(run: ExecRunner) -> None:
+    folder = os.fsdecode(os.fsencode(run.workspace) + b"-\xff")
+    os.mkdir(folder)
+    code, _, err = await run_in_shell(run, "", "hi", "--provider", "scripted", cwd=Path(folder))
     assert code == 2
     assert b"UTF-8" in err and b"Traceback" not in err
 
 
-async def test_a_folder_that_is_gone(run: Exec, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
+async def test_a_folder_that_is_gone(run: ExecRunner, tmp_path: Path) -> None:
+    removed = tmp_path / "gone"
+    removed.mkdir()
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "tui_agent", "exec", "hi",
         "--provider", "scripted",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=run.env, cwd=gone,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=run.env, cwd=removed,
     )  # fmt: skip
     _, err = await asyncio.wait_for(process.communicate(), DEADLINE)
     assert process.returncode == 2
@@ -119,13 +123,13 @@ async def test_a_folder_that_is_gone(run: Exec, tmp_path: Path) -> None:
     assert b"folder" in err
 
 
-async def test_a_task_that_is_no_utf8(run: Exec) -> None:
+async def test_a_task_that_is_no_utf8(run: ExecRunner) -> None:
     async with serve(scenario("", "understood"), strict=True) as server:
-        ran = await run("-", *server_flags(server, "openai"), stdin=b"caf\xe9")
-    assert ran.code == 0, ran.err
+        result = await run("-", *server_flags(server, "openai"), stdin=b"caf\xe9")
+    assert result.code == 0, result.err
 
 
-async def test_a_stop_while_opening_leaves_no_traceback(run: Exec) -> None:
+async def test_a_stop_while_opening_leaves_no_traceback(run: ExecRunner) -> None:
     async with serve(scenario("hi", step("hello", delay=60)), strict=True) as server:
         process = await run.start("hi", *server_flags(server, "openai"))
         while not (run.home / "tui-agent").exists():  # noqa: ASYNC110 - another process makes it
@@ -136,7 +140,7 @@ async def test_a_stop_while_opening_leaves_no_traceback(run: Exec) -> None:
     assert b"Traceback" not in err
 
 
-async def test_nohup_is_respected(run: Exec) -> None:
+async def test_nohup_is_respected(run: ExecRunner) -> None:
     slow = scenario("hi", step("hello", delay=1.0))
     async with serve(slow, strict=True) as server:
         process = await asyncio.create_subprocess_exec(
@@ -153,7 +157,7 @@ async def test_nohup_is_respected(run: Exec) -> None:
 
 
 @pytest.mark.slow
-async def test_a_slow_reader_does_not_hold_up_a_stop(run: Exec) -> None:
+async def test_a_slow_reader_does_not_hold_up_a_stop(run: ExecRunner) -> None:
     long = scenario("long", step(("w" * 200 + " ") * 50_000))
     read, write = os.pipe()  # nobody reads, so it is full soon
     async with serve(long, strict=True, pace=0.001) as server:
@@ -163,7 +167,7 @@ async def test_a_slow_reader_does_not_hold_up_a_stop(run: Exec) -> None:
         )  # fmt: skip
         os.close(write)
         exchange = await server.wait_for_request(1)
-        while waiting_in(read) < 60_000:  # noqa: ASYNC110 - another process fills it
+        while buffered_bytes(read) < 60_000:  # noqa: ASYNC110 - another process fills it
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
         await asyncio.wait_for(exchange.finished.wait(), DEADLINE)
@@ -173,7 +177,9 @@ async def test_a_slow_reader_does_not_hold_up_a_stop(run: Exec) -> None:
     os.close(read)
 
 
-async def test_messages_left_from_before_do_not_hold_up_a_stop(run: Exec, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_left_from_before_do_not_hold_up_a_stop(
+    run: ExecRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(run.home))
     monkeypatch.setenv("TUI_AGENT_HOME", str(run.home / "tui-agent"))
     slow = [scenario("first", step("one", delay=60)), scenario("second", step("two", delay=60))]
@@ -189,7 +195,7 @@ async def test_messages_left_from_before_do_not_hold_up_a_stop(run: Exec, monkey
     assert process.returncode == 130, err.decode()
 
 
-async def test_a_session_that_can_not_be_saved_ends_with_a_sentence(run: Exec) -> None:
+async def test_a_session_that_can_not_be_saved_ends_with_a_sentence(run: ExecRunner) -> None:
     slow = scenario("hi", step("hello", call("read_file", path="adder.py"), delay=1.0), "done")
     async with serve(slow, strict=True) as server:
         process = await run.start("hi", "--json", *server_flags(server, "openai"))
@@ -202,7 +208,7 @@ async def test_a_session_that_can_not_be_saved_ends_with_a_sentence(run: Exec) -
     assert b"tui-agent:" in err
 
 
-async def test_one_session_for_one_process(run: Exec) -> None:
+async def test_one_session_for_one_process(run: ExecRunner) -> None:
     slow = scenario("hi", step("hello", delay=60))
     async with serve(slow, strict=True) as server:
         flags = server_flags(server, "openai")
@@ -215,13 +221,13 @@ async def test_one_session_for_one_process(run: Exec) -> None:
         await asyncio.wait_for(process.communicate(), DEADLINE)
 
 
-async def test_continue_and_resume_exclude_each_other(run: Exec) -> None:
-    ran = await run("hi", "--continue", "--resume", "2026")
-    assert ran.code == 2
-    assert "--resume" in ran.err
+async def test_continue_and_resume_exclude_each_other(run: ExecRunner) -> None:
+    result = await run("hi", "--continue", "--resume", "2026")
+    assert result.code == 2
+    assert "--resume" in result.err
 
 
-async def test_two_stops_in_a_row_are_obeyed(run: Exec) -> None:
+async def test_two_stops_in_a_row_are_obeyed(run: ExecRunner) -> None:
     async with serve(scenario("hi", step("hello", delay=60)), strict=True) as server:
         process = await run.start("hi", *server_flags(server, "openai"))
         await server.wait_for_request(1)

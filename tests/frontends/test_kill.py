@@ -19,13 +19,13 @@ from tui_agent.events import SessionRecovered, UserMessageAdded
 from tui_agent.storage import catalog
 
 KILLS = int(os.environ.get("TUI_AGENT_KILLS", "100"))
-"""In the nightly run; a twentieth of them every time."""
+"""Kills of the nightly run; other runs do a twentieth of them."""
 GROUPS = 20
 TALK = scenario("how are you", "well, thank you")
 
 
 async def kill_at(server: MockServer, home: Path, workspace: Path, line: int) -> list[dict[str, Any]]:
-    """The records that were printed by a process that is killed when it has printed `line` lines."""
+    """Kill a process when it has printed `line` lines; return the records that it printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tui_agent", "exec", TASK, "--json", "--approve", "all", "--trust",
         "-C", str(workspace), "--provider", "openai", "--base-url", server.url + "/v1", "--model", "mock-model",
@@ -45,7 +45,7 @@ async def kill_at(server: MockServer, home: Path, workspace: Path, line: int) ->
 
 
 def records_of(journal: Path) -> list[dict[str, Any]]:
-    """What can be read of the journal, whatever stands at its end."""
+    """The readable records of a journal, whatever its end looks like."""
     read = []
     for raw in journal.read_bytes().split(b"\n"):
         try:
@@ -73,10 +73,10 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
             printed = await kill_at(server, home, workspace, chance.randint(1, 40))
             (entry,) = catalog.list_sessions(home / "tui-agent", workspace)
             journal = entry.path / "events.jsonl"
-            kept = [record["seq"] for record in records_of(journal)]
-            assert len(kept) == len(set(kept))
-            assert {record["seq"] for record in printed} <= set(kept)
-            assert kept == sorted(kept)
+            saved = [record["seq"] for record in records_of(journal)]
+            assert len(saved) == len(set(saved))
+            assert {record["seq"] for record in printed} <= set(saved)
+            assert saved == sorted(saved)
             killed += printed[-1]["type"] != "session.closed"
 
             async with opened(server, workspace, resume=entry.id) as session:
@@ -84,12 +84,12 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
                 await session.send("how are you")
                 assert (await watch.ended()).text == "well, thank you"
                 shown = [record async for record in replay(session)]
-            said = any(record["type"] == "user.said" for record in printed)
-            assert any(isinstance(r.event, UserMessageAdded) and r.event.text == TASK for r in shown) or not said
+            was_sent = any(record["type"] == "user.said" for record in printed)
+            assert any(isinstance(r.event, UserMessageAdded) and r.event.text == TASK for r in shown) or not was_sent
             started = {r["node"] for r in printed if r["type"] == "tool.started"}
             ended = {r["node"] for r in records_of(journal) if r["type"] == "tool.finished"}
-            told = {one for r in shown if isinstance(r.event, SessionRecovered) for one in r.event.interrupted}
-            assert started <= ended | told
+            reported = {node for r in shown if isinstance(r.event, SessionRecovered) for node in r.event.interrupted}
+            assert started <= ended | reported
             assert not [exchange for exchange in server.requests if exchange.status == 400]
     assert killed > KILLS // GROUPS // 2
 

@@ -10,8 +10,9 @@ import pytest
 from tui_agent.common.domain import Answer, Diff, EditAction, Grant, Hunk, RunAction, Scope, Severity, TrustAction
 from tui_agent.common.workplan import Alternative, InstructionPlan, PlanStep, Summary
 from tui_agent.events import ApprovalRequested, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryProposed
-from tui_agent.frontends.line_mode.requests import RequestPrompt, needs_answer, unattended_answer
+from tui_agent.frontends.line_mode.requests import RequestPrompt
 from tui_agent.frontends.line_mode.terminal import InputEnded
+from tui_agent.frontends.plain import needs_answer, unattended_answer
 from tui_agent.text import SecretMask
 
 
@@ -29,10 +30,10 @@ class FakeTerminal:
 
     def read_answer(self, prompt: str) -> str:
         self.out += prompt
-        said = self.answers.pop(0)
-        if said is None:
+        reply = self.answers.pop(0)
+        if reply is None:
             raise InputEnded
-        return said
+        return reply
 
     def edit(self, prompt: str, text: str) -> str:
         return self.read_answer(prompt) or text
@@ -40,7 +41,7 @@ class FakeTerminal:
 
 def ask(event: Event, *answers: str | None, mask: SecretMask | None = None) -> tuple[Answer, str]:
     terminal = FakeTerminal(*answers)
-    answer = RequestPrompt(terminal, mask or SecretMask({})).ask(event)  # type: ignore[arg-type]  # what it uses of a terminal
+    answer = RequestPrompt(terminal, mask or SecretMask({})).ask(event)  # type: ignore[arg-type]  # has what it uses
     assert not terminal.answers
     assert not set("\x1b\x07\x9b") & set(terminal.out)
     return answer, terminal.out
@@ -50,10 +51,10 @@ def hunk(start: int, text: str) -> Hunk:
     return Hunk(old_start=start, old_count=1, new_start=start, new_count=1, lines=(f"-old {start}", f"+{text}"))
 
 
-def edit(*texts: str, grants: tuple[Grant, ...] = (), **more: Any) -> ApprovalRequested:
+def edit(*texts: str, grants: tuple[Grant, ...] = (), **options: Any) -> ApprovalRequested:
     hunks = tuple(hunk(10 * number, text) for number, text in enumerate(texts, 1))
     diff = Diff(path="a.py", kind="modify", hunks=hunks, added=len(texts), removed=len(texts))
-    action = EditAction(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", splittable=True, **more)
+    action = EditAction(path="/w/a.py", display="a.py", diff=diff, before="b", after="a", splittable=True, **options)
     return ApprovalRequested(id="a-1", action=action, digest="d", why="a rule", grants=grants)
 
 
@@ -61,7 +62,7 @@ GRANTS = (Grant(kind="edit", pattern="a.py"), Grant(kind="edit", pattern="*.py",
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("reply", "expected"),
     [
         ("y", Answer(verdict="approve")),
         ("YES", Answer(verdict="approve")),
@@ -75,17 +76,17 @@ GRANTS = (Grant(kind="edit", pattern="a.py"), Grant(kind="edit", pattern="*.py",
         (None, Answer(verdict="reject")),
     ],
 )
-def test_an_edit_is_decided_as_in_the_dialog(said: str | None, answer: Answer) -> None:
-    given, out = ask(edit("new 1", "new 2", grants=GRANTS), said)
-    assert given == answer
+def test_an_edit_is_decided_as_in_the_dialog(reply: str | None, expected: Answer) -> None:
+    answer, out = ask(edit("new 1", "new 2", grants=GRANTS), reply)
+    assert answer == expected
     for part in ("Edit a.py  (+2 −2)", "part 1 of 2", "-old 10", "+new 2", "A always: edit *.py", "a rule"):
         assert part in out
 
 
-@pytest.mark.parametrize("said", ["", " ", "a", "S", "ja", "p 3", "p 0", "p", "yn", "u", "1"])
-def test_what_is_no_answer_asks_again(said: str) -> None:
-    given, out = ask(edit("new 1", "new 2", grants=GRANTS), said, "n")
-    assert given.verdict == "reject"
+@pytest.mark.parametrize("reply", ["", " ", "a", "S", "ja", "p 3", "p 0", "p", "yn", "u", "1"])
+def test_what_is_no_answer_asks_again(reply: str) -> None:
+    answer, out = ask(edit("new 1", "new 2", grants=GRANTS), reply, "n")
+    assert answer.verdict == "reject"
     assert "Answer with y, s, A, p, e or n." in out
 
 
@@ -94,14 +95,14 @@ def test_a_part_is_changed_in_the_own_editor(tmp_path: Path, monkeypatch: pytest
     script.write_text('#!/bin/sh\ncase "$1" in *.py) ;; *) exit 9;; esac\nprintf "mine\\n" > "$1"\n')
     script.chmod(0o755)
     monkeypatch.setenv("VISUAL", f"'{script}'")
-    given, out = ask(edit("new 1", "new 2", grants=GRANTS), "e 3", "e 2", "s", "y")
-    assert given.data == {"hunks": [0, 1], "edits": {"1": "mine"}}
+    answer, out = ask(edit("new 1", "new 2", grants=GRANTS), "e 3", "e 2", "s", "y")
+    assert answer.data == {"hunks": [0, 1], "edits": {"1": "mine"}}
     assert "+mine" in out and "y approves it with your text" in out
     assert ask(edit("new 1", "new 2"), "e 2", "p 1")[0].data == {"hunks": [0], "edits": {}}
     assert ask(edit("mine"), "e 1", "y")[0].data is None
     monkeypatch.setenv("VISUAL", "false")
-    given, out = ask(edit("new 1"), "e 1", "y")
-    assert given.data is None and "false ended with 1" in out
+    answer, out = ask(edit("new 1"), "e 1", "y")
+    assert answer.data is None and "false ended with 1" in out
     monkeypatch.setenv("VISUAL", str(tmp_path / "nowhere"))
     assert "can't be used" in ask(edit("new 1"), "e 1", "n")[1]
 
@@ -117,8 +118,8 @@ def test_what_is_hidden_in_a_change_is_shown() -> None:
 
 def test_secrets_are_shown_only_when_the_user_wants_it() -> None:
     mask = SecretMask({"TOKEN": "hush-hush-hush"})
-    given, out = ask(edit("x = hush-hush-hush"), "u", "y", mask=mask)
-    assert given == Answer(verdict="approve")
+    answer, out = ask(edit("x = hush-hush-hush"), "u", "y", mask=mask)
+    assert answer == Answer(verdict="approve")
     before, _, after = out.partition("u show the secrets")
     assert "hush-hush" not in before and "hush-hush-hush" in after
 
@@ -134,8 +135,8 @@ def test_a_command_is_shown_with_all_that_matters() -> None:
 
 def test_trust_is_asked_with_what_would_be_obeyed() -> None:
     event = ApprovalRequested(id="a", action=TrustAction(folder="/w", contents=("AGENTS.md",)), digest="d", why="w")
-    given, out = ask(event, "s", "y")
-    assert given == Answer(verdict="approve")
+    answer, out = ask(event, "s", "y")
+    assert answer == Answer(verdict="approve")
     assert "• AGENTS.md" in out
 
 
@@ -146,7 +147,7 @@ PLAN = InstructionPlan(
 )
 
 
-def proposed() -> PlanProposed:
+def proposed_plan() -> PlanProposed:
     return PlanProposed(id="d-1", plan=PLAN, asks=True, why="it is unsure")
 
 
@@ -157,14 +158,14 @@ def steps_of(answer: Answer) -> list[tuple[int, str]]:
 
 
 def test_a_plan_is_taken_changed_or_rejected() -> None:
-    assert ask(proposed(), "y")[0] == Answer(verdict="approve")
-    assert ask(proposed(), "1")[0].data == {"alternative": 0}
-    assert ask(proposed(), "n too long")[0] == Answer(verdict="reject", text="too long")
-    assert ask(proposed(), "4", "e 9", "d0", None)[0] == Answer(verdict="reject")
-    given, out = ask(proposed(), "d 1", "e 2", "do it well", "y")
-    assert steps_of(given) == [(1, "do 2"), (2, "do it well")]
+    assert ask(proposed_plan(), "y")[0] == Answer(verdict="approve")
+    assert ask(proposed_plan(), "1")[0].data == {"alternative": 0}
+    assert ask(proposed_plan(), "n too long")[0] == Answer(verdict="reject", text="too long")
+    assert ask(proposed_plan(), "4", "e 9", "d0", None)[0] == Answer(verdict="reject")
+    answer, out = ask(proposed_plan(), "d 1", "e 2", "do it well", "y")
+    assert steps_of(answer) == [(1, "do 2"), (2, "do it well")]
     assert "1 alternative: otherwise" in out
-    assert steps_of(ask(proposed(), "d 3", "d 2", "d 1", "y")[0]) == [(1, "do 1")]
+    assert steps_of(ask(proposed_plan(), "d 3", "d 2", "d 1", "y")[0]) == [(1, "do 1")]
 
 
 def test_a_summary_is_kept_changed_dropped_or_left_for_later() -> None:
@@ -172,9 +173,9 @@ def test_a_summary_is_kept_changed_dropped_or_left_for_later() -> None:
     assert ask(event, "y")[0] == Answer(verdict="approve")
     assert ask(event, "n")[0] == Answer(verdict="reject")
     assert ask(event, "later")[0].verdict == ask(event, None)[0].verdict == "withdrawn"
-    given = ask(event, "e", "did it", "", "", "y")[0]
-    assert given.data is not None
-    assert msgspec.convert(given.data["summary"], Summary) == Summary(action="did it", details="so", result="✓")
+    answer = ask(event, "e", "did it", "", "", "y")[0]
+    assert answer.data is not None
+    assert msgspec.convert(answer.data["summary"], Summary) == Summary(action="did it", details="so", result="✓")
 
 
 def test_a_question_takes_a_number_or_words() -> None:
@@ -187,14 +188,14 @@ def test_a_question_takes_a_number_or_words() -> None:
 
 def test_a_conflict_takes_one_side_or_both() -> None:
     event = PlanDocConflict(id="d-1", where="goal", ours="mine\nall", theirs="yours")
-    assert [ask(event, "x", key)[0].data for key in "otb"] == [{"take": one} for one in ("ours", "theirs", "both")]
+    assert [ask(event, "x", key)[0].data for key in "otb"] == [{"take": side} for side in ("ours", "theirs", "both")]
     assert ask(event, None)[0].verdict == "reject"
 
 
-@pytest.mark.parametrize("make", [proposed, lambda: edit("x")])
-def test_where_nobody_is_there_nothing_is_allowed(make: Callable[[], Event]) -> None:
+@pytest.mark.parametrize("make", [proposed_plan, lambda: edit("x")])
+def test_where_nobody_is_there_nothing_is_allowed(make: Callable[[], ApprovalRequested | PlanProposed]) -> None:
     assert needs_answer(make())
-    assert unattended_answer(make()).verdict == "reject"
-    offered = SummaryProposed(id="d", summary=Summary(action="x"))
-    assert unattended_answer(offered).verdict == "withdrawn"
-    assert not needs_answer(msgspec.structs.replace(proposed(), asks=False))
+    assert unattended_answer(make(), "test").verdict == "reject"
+    summary = SummaryProposed(id="d", summary=Summary(action="x"))
+    assert unattended_answer(summary, "test").verdict == "withdrawn"
+    assert not needs_answer(msgspec.structs.replace(proposed_plan(), asks=False))

@@ -18,11 +18,11 @@ from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.terminal import Terminal
 from tui_agent.frontends.line_mode import terminal as line_terminal
 
-COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+COLOR = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Home:
-    """A home, a workspace in it, and ways to start `tui-agent repl` there."""
+    """A home with a workspace, where `tui-agent repl` is started."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "home"
@@ -31,19 +31,19 @@ class Home:
         self.env = environment(self.folder)
         self.data = self.folder / "tui-agent"
 
-    def arguments(self, server: MockServer, *more: str) -> list[str]:
+    def arguments(self, server: MockServer, *flags_added: str) -> list[str]:
         flags = ["--provider", "openai", "--base-url", f"{server.url}/v1", "--model", "mock-model"]
-        return ["-m", "tui_agent", "repl", "-C", str(self.workspace), *flags, *more]
+        return ["-m", "tui_agent", "repl", "-C", str(self.workspace), *flags, *flags_added]
 
-    async def pipe(self, server: MockServer, said: str | bytes, *more: str, **env: str) -> tuple[int, str, str]:
-        """The exit code, output and errors for lines that come through a pipe."""
+    async def pipe(self, server: MockServer, lines: str | bytes, *flags_added: str, **env: str) -> tuple[int, str, str]:
+        """Run with lines from a pipe; return exit code, output and errors."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *self.arguments(server, *more),
+            sys.executable, *self.arguments(server, *flags_added),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**self.env, **env}, cwd=self.folder,
         )  # fmt: skip
         try:
-            out, err = await process.communicate(said.encode() if isinstance(said, str) else said)
+            out, err = await process.communicate(lines.encode() if isinstance(lines, str) else lines)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -51,9 +51,13 @@ class Home:
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
-    def terminal(self, server: MockServer, *more: str, **env: str) -> Terminal:
+    def terminal(self, server: MockServer, *flags_added: str, **env: str) -> Terminal:
         return Terminal(
-            *self.arguments(server, *more), size=(110, 60), env={**self.env, **env}, cwd=self.folder, whole_env=True
+            *self.arguments(server, *flags_added),
+            size=(110, 60),
+            env={**self.env, **env},
+            cwd=self.folder,
+            whole_env=True,
         )
 
     def session(self) -> str:
@@ -70,18 +74,18 @@ def home(tmp_path: Path) -> Home:
 
 
 @contextlib.asynccontextmanager
-async def at(terminal: Terminal) -> AsyncIterator[Terminal]:
+async def closing(terminal: Terminal) -> AsyncIterator[Terminal]:
     try:
         yield terminal
     finally:
         terminal.close()
 
 
-def count(terminal: Terminal, text: str, times: int) -> Callable[[], bool]:
+def occurs(terminal: Terminal, text: str, times: int) -> Callable[[], bool]:
     return lambda: terminal.bytes.decode("utf-8", "replace").count(text) >= times
 
 
-def prompted(terminal: Terminal) -> Callable[[], bool]:
+def is_prompting(terminal: Terminal) -> Callable[[], bool]:
     return lambda: terminal.text.rstrip().endswith("You:")
 
 
@@ -91,8 +95,8 @@ def prompted(terminal: Terminal) -> Callable[[], bool]:
 async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> None:
     hello = scenario("hello", "Hi.\x1b]0;owned\x07 Twice\x1b[2J hi.")
     async with serve(hello, job(), strict=True) as server:
-        said = f"hello\n\n   \n!echo out; echo err >&2; exit 3\n/no-such\n/status\n{TASK}\n"
-        code, out, err = await home.pipe(server, said, "--trust")
+        lines = f"hello\n\n   \n!echo out; echo err >&2; exit 3\n/no-such\n/status\n{TASK}\n"
+        code, out, err = await home.pipe(server, lines, "--trust")
     assert code == 3, out + err
     assert (home.workspace / "adder.py").read_text() == BROKEN
     assert "You: hello\nAgent: Hi. Twice hi.\n" in out
@@ -116,18 +120,18 @@ async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) ->
         assert "  ✓ Changed adder.py (+1 -1)" in out
         first = home.session()
         with (home.data / "sessions" / first / "events.jsonl").open("ab") as journal:
-            journal.write(bytes(100))  # as a power loss leaves it
-        said = "and now\n/clear\nand now\\\nthis\n"
-        code, out, err = await home.pipe(server, said, "--trust", "--resume", first[:23])
+            journal.write(bytes(100))  # as after a power loss
+        lines = "and now\n/clear\nand now\\\nthis\n"
+        code, out, err = await home.pipe(server, lines, "--trust", "--resume", first[:23])
         assert code == 0, out + err
         assert home.session() == first
         assert f"Continuing “{TASK}”." in out and "· resumed" in out
         assert "The session was not closed properly. One record" in out
         assert "Conversation cleared" in out
-        told = [[str(m["content"]) for m in request.messages] for request in server.requests[-2:]]
-    assert any(TASK in text for text in told[0])
-    assert not any(TASK in text or "Now what?" in text for text in told[1])
-    assert any("and now\nthis" in text for text in told[1])
+        histories = [[str(m["content"]) for m in request.messages] for request in server.requests[-2:]]
+    assert any(TASK in text for text in histories[0])
+    assert not any(TASK in text or "Now what?" in text for text in histories[1])
+    assert any("and now\nthis" in text for text in histories[1])
 
 
 async def test_the_end_of_a_line_that_is_too_long_is_no_message(home: Home) -> None:
@@ -140,8 +144,8 @@ async def test_the_end_of_a_line_that_is_too_long_is_no_message(home: Home) -> N
 
 async def test_a_pipe_without_trust_only_reads(home: Home) -> None:
     async with serve(job(), strict=True) as server:
-        said = b"\xff\xfe\x00\n" + f"{TASK}\n/help\n/quit\nxyzzy\n".encode()
-        code, out, err = await home.pipe(server, said, "--approval-mode", "auto")
+        lines = b"\xff\xfe\x00\n" + f"{TASK}\n/help\n/quit\nxyzzy\n".encode()
+        code, out, err = await home.pipe(server, lines, "--approval-mode", "auto")
         assert code in (0, 3), out + err
         assert not any("xyzzy" in str(request.messages) for request in server.requests)
     assert "This folder is not trusted" in out
@@ -183,49 +187,49 @@ async def test_a_session_at_a_terminal(home: Home) -> None:
     secret = "sk-proj-" + "a8Kd93jLmQ" * 4
     keeps = scenario("keep", step("", call("write_file", path="note.txt", content=f"a {secret}\n")), "Kept.")
     async with serve(job(), keeps, strict=True) as server:
-        async with at(home.terminal(server, NO_COLOR="1")) as terminal:
+        async with closing(home.terminal(server, NO_COLOR="1")) as terminal:
             await terminal.sees("Trust this folder?")
-            await terminal.sees(count(terminal, "Approve? ", 1))
+            await terminal.sees(occurs(terminal, "Approve? ", 1))
             terminal.type("y\r")
             await terminal.sees("You: ")
             terminal.type(f"{TASK}\r")
             await terminal.sees("Edit adder.py  (+1 −1)")
-            await terminal.sees(count(terminal, "Approve? ", 2))
+            await terminal.sees(occurs(terminal, "Approve? ", 2))
             assert "-    return a - b" in terminal.text and "+    return a + b" in terminal.text
             assert "s for this session" in terminal.text
             terminal.type("\r")
             await terminal.sees("Answer with y, s, A, e or n.")
-            await terminal.sees(count(terminal, "Approve? ", 3))
+            await terminal.sees(occurs(terminal, "Approve? ", 3))
             terminal.type("y\r")
             await terminal.sees("Run a command, severity")
-            await terminal.sees(count(terminal, "Approve? ", 4))
+            await terminal.sees(occurs(terminal, "Approve? ", 4))
             terminal.type("n use make instead\r")
             await terminal.sees(REPORT)
             assert (home.workspace / "adder.py").read_text() == MENDED
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type("keep\r")
             await terminal.sees("u show the secrets")
-            await terminal.sees(count(terminal, "Approve? ", 5))
+            await terminal.sees(occurs(terminal, "Approve? ", 5))
             assert secret[:20] not in terminal.text
             terminal.type("u\r")
             await terminal.sees(secret)
-            await terminal.sees(count(terminal, "Approve? ", 6))
+            await terminal.sees(occurs(terminal, "Approve? ", 6))
             terminal.type("n\r")
             await terminal.sees("Kept.")
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type("/und\t\r")
             await terminal.sees("Undone: 1 file (adder.py)")
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type("\x03")
             await terminal.sees("Nothing is running. Press Ctrl+C again")
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type("\x04")
             assert await terminal.end() == 0
             assert f"tui-agent repl --resume {home.session()}" in terminal.text
             assert terminal.is_sane()
-            assert not COLOUR.search(terminal.bytes)
+            assert not COLOR.search(terminal.bytes)
         answers = [r["data"]["answer"] for r in home.records() if r["type"] == "approval.answered"]
-        verdicts = [(one["verdict"], one["text"]) for one in answers if one["by"] == "user"]
+        verdicts = [(answer["verdict"], answer["text"]) for answer in answers if answer["by"] == "user"]
         assert verdicts == [("approve", ""), ("approve", ""), ("reject", "use make instead"), ("reject", "")]
         history = home.data / "repl_history"
         assert history.read_text().splitlines() == [TASK, "keep", "/undo"]
@@ -238,20 +242,20 @@ async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(hom
     edit = step("", call("edit_file", path="adder.py", old_string="a - b", new_string="a + b"), delay=1.5)
     late = scenario("late", step("", call("read_file", path="adder.py")), edit, "Left as it is.")
     async with serve(slow, late, strict=True) as server:
-        async with at(home.terminal(server, "--trust")) as terminal:
+        async with closing(home.terminal(server, "--trust")) as terminal:
             await terminal.sees("You: ")
             terminal.type("wait\r")
             await terminal.sees(lambda: any("wait" in str(one.messages) for one in server.requests))
             terminal.type("\x03")
             await terminal.sees("interrupted: ")
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type(f"!echo here > {home.folder}/begun; sleep 300\r")
             await terminal.sees((home.folder / "begun").exists)
             terminal.type("\x03")
             await terminal.sees("[stopped]")
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type("late\r")
-            await terminal.sees(lambda: len([1 for one in server.requests if "late" in str(one.messages)]) >= 2)
+            await terminal.sees(lambda: len([1 for request in server.requests if "late" in str(request.messages)]) >= 2)
             terminal.type("y\rhalf a")
             await terminal.sees("Approve? ")
             assert (home.workspace / "adder.py").read_text() == BROKEN
@@ -260,16 +264,16 @@ async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(hom
             await terminal.sees(lambda: "You: y half a" in terminal.text)
             terminal.type("\x03")
             await terminal.sees("Nothing is running. Press Ctrl+C again")
-            await terminal.sees(prompted(terminal))
+            await terminal.sees(is_prompting(terminal))
             terminal.type("\x03")
             assert await terminal.end() == 0
             assert terminal.is_sane()
     assert (home.workspace / "adder.py").read_text() == BROKEN
 
 
-DROPPED = "import os; readline.set_pre_input_hook(lambda: os.kill(os.getpid(), 15))"
-"""What the signal raises is dropped by readline, which calls this before it waits."""
-NOTED = """
+DROPPED_SIGNAL = "import os; readline.set_pre_input_hook(lambda: os.kill(os.getpid(), 15))"
+"""The exception of the signal is dropped by readline, which calls this hook before it waits."""
+NOTED_INTERRUPT = """
 import ctypes, re
 library = re.search(r"/\\S*libreadline\\.so\\S*", open("/proc/self/maps").read())
 if library is None:
@@ -277,10 +281,10 @@ if library is None:
 hook = ctypes.c_void_p.in_dll(ctypes.CDLL(library[0]), "rl_pre_input_hook")
 hook.value = ctypes.cast(ctypes.pythonapi.PyErr_SetInterrupt, ctypes.c_void_p).value
 """
-"""Ctrl+C is noted and no instruction of Python's follows it before readline waits."""
+"""Ctrl+C is noted, but no Python instruction follows before readline waits."""
 
 
-@pytest.mark.parametrize(("hook", "code"), [(DROPPED, 128 + signal.SIGTERM), (NOTED, 0)])
+@pytest.mark.parametrize(("hook", "code"), [(DROPPED_SIGNAL, 128 + signal.SIGTERM), (NOTED_INTERRUPT, 0)])
 async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(home: Home, hook: str, code: int) -> None:
     begin = f"import readline, runpy, sys\n{hook}\nsys.argv[0] = 'x'\nrunpy.run_module('tui_agent', None, '__main__')"
     async with serve(strict=True) as server:
@@ -288,10 +292,10 @@ async def test_a_signal_in_the_moment_before_a_line_is_waited_for_is_noticed(hom
             "-c", begin, *home.arguments(server, "--trust")[2:],
             size=(110, 60), env=home.env, cwd=home.folder, whole_env=True,
         )  # fmt: skip
-        async with at(program) as terminal:
+        async with closing(program) as terminal:
             ended = await terminal.end()
             if ended == 77:
-                pytest.skip("readline is no library of its own here")
+                pytest.skip("readline is not a separate library here")
             assert ended == code and terminal.is_sane(), terminal.text
             assert ("Nothing is running" in terminal.text) is (code == 0)
     assert home.records()[-1]["type"] == "session.closed"
@@ -303,10 +307,10 @@ async def test_every_signal_interrupts_the_wait_once_more(monkeypatch: pytest.Mo
     woken = asyncio.Event()
     monkeypatch.setattr(line_terminal, "WAKE_DELAYS", (0.0,))
     monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: woken.set())
-    loops_own = signal.set_wakeup_fd(-1)
+    loop_fd = signal.set_wakeup_fd(-1)
     try:
         signals = line_terminal.LineSignals()
-        end = signal.set_wakeup_fd(loops_own)
+        end = signal.set_wakeup_fd(loop_fd)
         wake = asyncio.create_task(signals.wake_main_thread())
         for _ in range(5):
             os.write(end, bytes([signal.SIGINT]))
@@ -316,14 +320,14 @@ async def test_every_signal_interrupts_the_wait_once_more(monkeypatch: pytest.Mo
         assert not wake.done()
         wake.cancel()
     finally:
-        signal.set_wakeup_fd(loops_own)
+        signal.set_wakeup_fd(loop_fd)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 async def test_a_hangup_at_the_prompt_closes_the_session(home: Home) -> None:
     async with serve(strict=True) as server:
-        async with at(home.terminal(server, "--trust")) as terminal:
+        async with closing(home.terminal(server, "--trust")) as terminal:
             await terminal.sees("You: ")
             terminal.kill(signal.SIGTERM)
             assert await terminal.end() == 128 + signal.SIGTERM

@@ -442,7 +442,7 @@ async def test_secrets_are_masked_and_shown_only_when_asked_for(
         await page.enter()
         async with page.events() as stream:
             await page.session.send("go")
-            request = (await stream.until("approval.request")).data["data"]
+            request = (await stream.until("approval.asked")).data["data"]
             assert request["hides_secrets"] is True
             shown: Any = (await page.post("/reveal", id=request["id"])).json()
             assert SECRETS["github"] in json.dumps(shown)

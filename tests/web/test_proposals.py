@@ -27,33 +27,33 @@ def proposal(text: str, sha256: str = "1" * 64) -> PlanDocChanged:
     return PlanDocChanged(text=text, by="review", sha256=sha256, pending=True)
 
 
-async def test_a_long_proposal_is_told_as_cut_and_given_whole_when_that_is_asked_for() -> None:
+async def test_a_long_proposal_is_cut_in_the_stream_and_compared_in_full_on_request() -> None:
     session = AnsweredPageSession(saved(document()), proposal(document(f"use {SECRET}")))
     async with serve_fake_session(session) as page:
         await page.enter()
         async with page.events() as stream:
             saved_event = await asked_for(stream, "plan_doc.changed")
             proposed = (await stream.until("plan_doc.changed", pending=True)).data["data"]
-        assert saved_event["cut"] == len(document()) - 60_000 and f"{saved_event['cut']:,} more" in saved_event["text"]
-        assert proposed["cut"] > saved_event["cut"]
+        assert f"{len(document()) - 60_000:,} more" in saved_event["text"] and "more characters" in proposed["text"]
         complete = (await page.post("/plan/proposal", seen="1" * 64)).json()
-        assert complete["before"] == document() and complete["cut"] == 0
-        assert complete["after"].startswith(document("use ⟨secret").rstrip()) and SECRET not in complete["after"]
+        ((sign, line),) = complete["changes"]
+        assert sign == "+" and line.startswith("- use ⟨secret") and complete["cut"] == 0
+        assert complete["text"].startswith(document("use ⟨secret").rstrip()) and SECRET not in complete["text"]
         session.tell(proposal("x" * 500_010, "2" * 64))
         async with page.events() as stream:
             await stream.until("plan_doc.changed", sha256="2" * 64)
         complete = (await page.post("/plan/proposal", seen="2" * 64)).json()
-        assert (len(complete["after"]), complete["cut"]) == (500_000, 10)
+        assert (len(complete["text"]), complete["cut"]) == (500_000, 10)
         refused = await page.post("/plan/proposal", seen="1" * 64)
         assert refused.status_code == 409 and "changed" in refused.json()["error"]
         session.tell(saved("# Plan\n"))
         async with page.events() as stream:
-            await stream.until("plan_doc.changed", text="# Plan\n", cut=0)
+            await stream.until("plan_doc.changed", text="# Plan\n")
         assert (await page.post("/plan/proposal", seen="2" * 64)).status_code == 409
 
 
 @browser_test
-async def test_nobody_takes_a_proposal_unseen_without_being_told(pages: Pages) -> None:
+async def test_accepting_a_proposal_that_is_not_shown_in_full_needs_confirmation(pages: Pages) -> None:
     bad = "<img src=x onerror=window.pwned=1>"
     session = AnsweredPageSession(saved(document()), proposal(document(bad, "the last of it")))
     async with serve_fake_session(session) as client:
@@ -102,7 +102,7 @@ async def test_nobody_takes_a_proposal_unseen_without_being_told(pages: Pages) -
 
 
 @browser_test
-async def test_a_plan_shows_what_it_needs_and_when_another_way_is_better(pages: Pages) -> None:
+async def test_a_plan_shows_its_prerequisites_and_alternatives(pages: Pages) -> None:
     bad = "<b>a database</b> that answers"
     plan = InstructionPlan(
         approach="Move the tables one by one, and keep the old ones until the end.",

@@ -18,7 +18,16 @@ from tui_agent.common.domain import Answer, EditAction, RunAction, Scope, Severi
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.frontends.plain import EXIT_CODES, UNATTENDED, PlainText, StopSignals, exit_code, report_saving
+from tui_agent.frontends.plain import (
+    EXIT_CODES,
+    PlainText,
+    StopSignals,
+    UserRequest,
+    exit_code,
+    needs_answer,
+    report_saving,
+    unattended_answer,
+)
 from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.storage.lines import encode_json
 
@@ -104,18 +113,11 @@ class Exec:
         async for record in self._session.follow(self._session.replay_end):
             await asyncio.to_thread(self._print, record)  # the reader may be slow
             event = record.event
+            if needs_answer(event):
+                self._answer(event)
             match event:
                 case e.UserMessageAdded(id=id) if id == self._message_id:
                     run = record.run
-                case e.ApprovalRequested() | e.QuestionAsked():
-                    self._answer(event)
-                case (
-                    e.PlanProposed(id=request, asks=True)
-                    | e.SummaryProposed(id=request)
-                    | e.PlanDocConflict(id=request)
-                ) if self._answers is not None:
-                    refusal: Refusal = "reject" if isinstance(event, e.PlanProposed) else "withdrawn"
-                    self._answers.add_request(request, refusal)
                 case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
                     "user",
                     _NO_TRUST,
@@ -133,20 +135,20 @@ class Exec:
         else:
             self._plain.show(record)
 
-    def _answer(self, event: e.ApprovalRequested | e.QuestionAsked) -> None:
+    def _answer(self, event: UserRequest) -> None:
         """Answer by the options; always-ask actions and trust are refused in any case."""
-        if isinstance(event, e.ApprovalRequested) and isinstance(event.action, TrustAction):
-            text = "`exec` trusts a folder only with --trust."
-            self._session.answer(event.id, Answer(verdict="reject", text=text, by=_NO_TRUST))
-            return
-        if self._answers is not None:
-            self._answers.add_request(event.id)
-            return
-        if isinstance(event, e.ApprovalRequested) and self._options.approve == "all" and _is_covered_by_all(event):
-            self._session.answer(event.id, Answer(verdict="approve", by="--approve all"))
-            return
-        flag = f"--approve {self._options.approve}"
-        self._session.answer(event.id, Answer(verdict="reject", text=UNATTENDED, by=flag))
+        answer: Answer | None = None
+        match event:
+            case e.ApprovalRequested(action=TrustAction()):
+                answer = Answer(verdict="reject", text="`exec` trusts a folder only with --trust.", by=_NO_TRUST)
+            case _ if self._answers is not None:
+                self._answers.add_request(event)
+            case e.ApprovalRequested() if self._options.approve == "all" and _is_covered_by_all(event):
+                answer = Answer(verdict="approve", by="--approve all")
+            case e.ApprovalRequested() | e.QuestionAsked():
+                answer = unattended_answer(event, f"--approve {self._options.approve}")
+        if answer is not None:
+            self._session.answer(event.id, answer)
 
 
 def _json_line(record: e.Record) -> str:
@@ -206,10 +208,6 @@ class AnswerLine(msgspec.Struct, forbid_unknown_fields=True):
     """An edited plan or summary, the resolution of a conflict, or the hunks of an edit (`Answer.data`)."""
 
 
-Refusal = Literal["reject", "withdrawn"]
-"""Verdict when no answer can come: a plan is rejected, a summary stays pending until the next start."""
-
-
 class AnswerReader:
     """Reads answers in a thread and passes them to the session in order.
 
@@ -218,8 +216,8 @@ class AnswerReader:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._open: dict[str, Refusal] = {}
-        """Open request → verdict if the input ends."""
+        self._open: dict[str, UserRequest] = {}
+        """Id → open request."""
         self._early: list[AnswerLine] = []
         self._ended = False
         self._loop = asyncio.get_running_loop()
@@ -232,16 +230,16 @@ class AnswerReader:
         """Ignore further answers."""
         self._ended = True
 
-    def add_request(self, request: str, refusal: Refusal = "reject") -> None:
+    def add_request(self, event: UserRequest) -> None:
         """Register an open request, and answer it if an answer was read already."""
-        self._open[request] = refusal
+        self._open[event.id] = event
         for line in self._early:
-            if line.id in ("", request):
+            if line.id in ("", event.id):
                 self._early.remove(line)
-                self._settle(request, line)
+                self._settle(event.id, line)
                 return
         if self._ended:
-            self._refuse(request)
+            self._refuse(event.id)
 
     def _read(self) -> None:
         try:
@@ -284,6 +282,4 @@ class AnswerReader:
             self._refuse(request)
 
     def _refuse(self, request: str) -> None:
-        verdict = self._open.pop(request)
-        answer = Answer(verdict=verdict, text=UNATTENDED, by="--answers ended")
-        self._session.answer(request, answer)
+        self._session.answer(request, unattended_answer(self._open.pop(request), "--answers ended"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import TextIO
+from typing import Literal, TextIO, TypeGuard
 
 from tui_agent import events as e
+from tui_agent.common.domain import Answer
 from tui_agent.events.narration import Narration, narrate
 from tui_agent.platform.pipes import print_error
 from tui_agent.text import SecretMask, StreamMasker, clean, one_line
@@ -107,6 +108,20 @@ def narration_text(narration: Narration | None) -> str | None:
         ]  # details of steps
         return "\n".join([head, *(f"  {one_line(line, LINE_MAX)}" for line in lines)])
     return head.rstrip(":")
+
+
+UserRequest = e.ApprovalRequested | e.PlanProposed | e.QuestionAsked | e.PlanDocConflict | e.SummaryProposed
+
+
+def needs_answer(event: e.Event) -> TypeGuard[UserRequest]:
+    """Whether the event is a request for the user."""
+    return isinstance(event, UserRequest) and not (isinstance(event, e.PlanProposed) and not event.asks)
+
+
+def unattended_answer(event: UserRequest, by: str) -> Answer:
+    """The answer without a user: requests are rejected, and a summary stays pending until the next start (X3)."""
+    verdict: Literal["withdrawn", "reject"] = "withdrawn" if isinstance(event, e.SummaryProposed) else "reject"
+    return Answer(verdict=verdict, text=UNATTENDED, by=by)
 
 
 def exit_code(outcome: str, *, refused: bool, changed: bool) -> int:

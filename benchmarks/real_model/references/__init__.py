@@ -1,1 +1,1 @@
-"""Reference agents: the shortest programs that get small jobs done, to compare with. Standard library only."""
+"""Reference agents for comparison: minimal programs that complete small jobs, with the standard library only."""

@@ -1,4 +1,4 @@
-"""What the references share: the project as text, and replies that hold whole files."""
+"""Shared by the references: reading the project, and replies with complete files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Messages: TypeAlias = list[dict[str, str]]
 Files: TypeAlias = dict[str, str]
 """Name → content."""
 
-PATIENCE = 900
-"""Seconds to wait for a reply."""
+TIMEOUT = 900
+"""Time limit of a reply in seconds."""
 NOT_DONE = 5
 """Exit code of a reference that gives up."""
 
@@ -37,23 +37,23 @@ _BLOCK = re.compile(r"```\w*\n(.*?)\n?```", re.S)
 
 
 def post(base_url: str, body: dict[str, Any]) -> HTTPResponse:
-    """The open response to a chat request."""
+    """Send a chat request; return the open response."""
     request = urllib.request.Request(
         f"{base_url}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    response: HTTPResponse = urllib.request.urlopen(request, timeout=PATIENCE)
+    response: HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT)
     return response
 
 
-def ask(base_url: str, messages: Messages, max_tokens: int, **more: Any) -> str:
-    """The text of one reply at temperature 0."""
-    body = {"model": "m", "messages": messages, "temperature": 0, "max_tokens": max_tokens, **more}
+def ask(base_url: str, messages: Messages, max_tokens: int, **options: Any) -> str:
+    """Return the text of a reply at temperature 0."""
+    body = {"model": "m", "messages": messages, "temperature": 0, "max_tokens": max_tokens, **options}
     with post(base_url, body) as response:
         return str(json.load(response)["choices"][0]["message"]["content"])
 
 
-def project() -> Files:
-    """All files below the current folder, without git's and Python's own."""
+def read_project() -> Files:
+    """Read all files below the current folder, except those of git and Python's cache."""
     return {
         str(path): path.read_text()
         for path in sorted(Path().rglob("*"))
@@ -61,36 +61,36 @@ def project() -> Files:
     }
 
 
-def opening(files: Mapping[str, str], prompt: str) -> Messages:
-    """The first request: rules, project, task."""
-    shown = "\n\n".join(f"{name}\n```\n{text}```" for name, text in files.items())
+def first_messages(files: Mapping[str, str], prompt: str) -> Messages:
+    """The messages of the first request: rules, project, task."""
+    listing = "\n\n".join(f"{name}\n```\n{text}```" for name, text in files.items())
     return [
         {"role": "system", "content": WHOLE_FILES},
-        {"role": "user", "content": f"The project:\n\n{shown}\n\nThe request: {prompt}"},
+        {"role": "user", "content": f"The project:\n\n{listing}\n\nThe request: {prompt}"},
     ]
 
 
-def blocks(text: str, known: Collection[str]) -> Files:
-    """The files that a reply holds. A block without a name is the only file there is."""
-    found: Files = {}
+def parse_files(text: str, known: Collection[str]) -> Files:
+    """The files in a reply. A block without a name stands for the only file of the project."""
+    files: Files = {}
     for match in _NAMED_BLOCK.finditer(text):
         name = match[1]
         if name not in known:
-            same = [other for other in known if Path(other).name == Path(name).name]
-            name = same[0] if len(same) == 1 else name.removeprefix("path/to/")
-        found[name] = match[2] + "\n"
-    if not found and len(known) == 1 and (only := _BLOCK.search(text)):
-        found[next(iter(known))] = only[1] + "\n"
-    return found
+            matches = [other for other in known if Path(other).name == Path(name).name]
+            name = matches[0] if len(matches) == 1 else name.removeprefix("path/to/")
+        files[name] = match[2] + "\n"
+    if not files and len(known) == 1 and (block := _BLOCK.search(text)):
+        files[next(iter(known))] = block[1] + "\n"
+    return files
 
 
-def changes(found: Mapping[str, str], known: Mapping[str, str]) -> Files:
-    """Those of the files that differ from the known ones in more than blank space at the ends."""
-    return {name: text for name, text in found.items() if known.get(name, "").strip() != text.strip()}
+def changed_files(files: Mapping[str, str], known: Mapping[str, str]) -> Files:
+    """The files that differ from the known ones, apart from surrounding whitespace."""
+    return {name: text for name, text in files.items() if known.get(name, "").strip() != text.strip()}
 
 
-def write(files: Mapping[str, str]) -> None:
-    """Put the files into the current folder."""
+def write_files(files: Mapping[str, str]) -> None:
+    """Write the files to the current folder."""
     for name, text in files.items():
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)

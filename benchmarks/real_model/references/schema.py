@@ -1,4 +1,4 @@
-"""Reference A: the shortest loop of tool calls in which a JSON schema says what the model may write."""
+"""Reference A: a minimal loop of tool calls whose format is enforced by a JSON schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
     "run": (("command",), "run a shell command"),
     "finish": (("answer",), "end the job: say what was done, or answer the question"),
 }
-"""Name → arguments, all of them texts, and what it does."""
+"""Name → arguments, all strings, and description."""
 SYSTEM = """You are a coding agent. You work on the project in the current folder by calling one tool at a time.
 
 Tools:
@@ -32,12 +32,12 @@ Reply with one JSON object: {"thought": "why, in one short sentence", "tool": "n
 Work in this order: look at the files that matter (read_file), change them (edit_file or write_file), check the change (run), then finish.
 """  # noqa: E501 # a prompt
 NO_OBJECT = "'NoneType' object has no attribute 'group'"
-"""What the model is told where its reply holds no object; these words were measured."""
+"""Error for a reply without an object; part of the measured feedback."""
 REPEATED = "\n(You made this very call before, with the same result. Do something else, or finish.)"
 
 
 def schema() -> dict[str, Any]:
-    """Of one call."""
+    """The schema of a call."""
     return {"oneOf": [_call_schema(name, arguments) for name, (arguments, _) in TOOLS.items()]}
 
 
@@ -60,13 +60,13 @@ def _call_schema(name: str, arguments: tuple[str, ...]) -> dict[str, Any]:
 
 
 def list_files() -> str:
-    """The project's files, a line each."""
+    """List the project's files, one per line."""
     paths = (path for path in Path().rglob("*") if path.is_file() and ".git/" not in f"{path}/")
     return "\n".join(sorted(map(str, paths)))
 
 
 def edit_file(name: str, old: str, new: str) -> str:
-    """Replace `old` in the file, and say what came of it."""
+    """Replace `old` in the file; return the result for the model."""
     path = Path(name)
     text = path.read_text()
     count = text.count(old)
@@ -81,7 +81,7 @@ def edit_file(name: str, old: str, new: str) -> str:
 
 
 def write_file(name: str, content: str) -> str:
-    """Write the whole file."""
+    """Write a complete file."""
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
@@ -89,15 +89,15 @@ def write_file(name: str, content: str) -> str:
 
 
 def run(command: str) -> str:
-    """The end of what the command prints, and its status."""
-    done = subprocess.run(
+    """Run a command; return its status and the end of its output."""
+    process = subprocess.run(
         command, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
     )
-    return f"exit status {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}"
+    return f"exit status {process.returncode}\n{(process.stdout + process.stderr)[-2000:]}"
 
 
 def result_of(tool: str, args: dict[str, Any]) -> str:
-    """What the call comes to, errors included."""
+    """Execute a call; return its result or error."""
     try:
         match tool:
             case "list_files":
@@ -115,8 +115,8 @@ def result_of(tool: str, args: dict[str, Any]) -> str:
     return f"error: there is no tool {tool}"
 
 
-def opening(prompt: str) -> Messages:
-    """The first request: tools, names of files, task."""
+def first_messages(prompt: str) -> Messages:
+    """The messages of the first request: tools, file names, task."""
     tools = "\n".join(f"- {name}({', '.join(args)}): {text}" for name, (args, text) in TOOLS.items())
     return [
         {"role": "system", "content": SYSTEM % tools},
@@ -125,38 +125,38 @@ def opening(prompt: str) -> Messages:
 
 
 def work(base_url: str, prompt: str, constrained: bool) -> int:
-    """Work on the request in the current folder. Returns the exit code."""
-    more: dict[str, Any] = {}
+    """Work on the request in the current folder; return the exit code."""
+    options: dict[str, Any] = {}
     if constrained:
-        more["response_format"] = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema()}}
-    messages, seen = opening(prompt), dict[str, str]()
+        options["response_format"] = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema()}}
+    messages, results = first_messages(prompt), dict[str, str]()
     for _ in range(TURNS):
-        text = ask(base_url, messages, MAX_TOKENS, **more)
+        text = ask(base_url, messages, MAX_TOKENS, **options)
         messages.append({"role": "assistant", "content": text})
-        found = re.search(r"\{.*\}", text, re.S)
+        match = re.search(r"\{.*\}", text, re.S)
         try:
-            if not found:
+            if not match:
                 raise ValueError(NO_OBJECT)
-            call = json.loads(found[0])
+            call = json.loads(match[0])
             tool, args = call["tool"], call.get("args") or {}
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            again = f"error: that was no call ({error}). Reply with one JSON object as described."
-            messages.append({"role": "user", "content": again})
+            feedback = f"error: that was no call ({error}). Reply with one JSON object as described."
+            messages.append({"role": "user", "content": feedback})
             continue
         print(f"[{tool} {json.dumps(args)[:200]}]", flush=True)
         if tool == "finish":
             print(args.get("answer", ""))
             return 0
         key, result = json.dumps([tool, args], sort_keys=True), result_of(tool, args)
-        if seen.get(key) == result:
+        if results.get(key) == result:
             result += REPEATED
-        seen[key] = result
+        results[key] = result
         messages.append({"role": "user", "content": f"Result of {tool}:\n{result}\n\nNext call:"})
     return NOT_DONE
 
 
 def main() -> int:
-    """Read the command line and work."""
+    """Parse the command line and work."""
     parser = argparse.ArgumentParser(prog="reference-schema", description=__doc__)
     parser.add_argument("--base-url", required=True)
     parser.add_argument("--style", choices=("schema", "free"), default="schema", help="free: no schema")

@@ -26,16 +26,9 @@ from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
 from tui_agent.engine.undo import CannotUndo, RewindScope
 from tui_agent.events import Record
-from tui_agent.frontends.line_mode.requests import (
-    RequestPrompt,
-    diff_lines,
-    grant_text,
-    needs_answer,
-    parse_choice,
-    unattended_answer,
-)
+from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, grant_text, parse_choice
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
-from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, report_saving
+from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
 from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.text import clean, one_line
 
@@ -234,13 +227,12 @@ class Repl:
         if not needs_answer(event):
             return
         self._lines.end_line()
-        request: str = getattr(event, "id", "")
         try:
-            answer = self._prompt.ask(event) if self.terminal.attended else unattended_answer(event)
+            answer = self._prompt.ask(event) if self.terminal.attended else unattended_answer(event, "no terminal")
         except KeyboardInterrupt:
             self._interrupt()
             return
-        is_open = self.engine.call(lambda: self.session.answer(request, answer))
+        is_open = self.engine.call(lambda: self.session.answer(event.id, answer))
         if self.terminal.attended and not is_open:
             self.print("  It was decided elsewhere or is no longer pending.")
 

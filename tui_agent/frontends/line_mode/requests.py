@@ -13,7 +13,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tui_agent.common.domain import Action, Answer, Diff, EditAction, Grant, Rea
 from tui_agent.common.hunks import HunkChoice, new_side_text, with_edits
 from tui_agent.common.workplan import InstructionPlan
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
-from tui_agent.frontends.plain import UNATTENDED
+from tui_agent.frontends.plain import UserRequest
 from tui_agent.platform.programs import editor_command
 from tui_agent.text import SecretMask, make_visible
 
@@ -38,19 +38,6 @@ _SCOPES = {"s": (Scope.SESSION, "for this session"), "A": (Scope.ALWAYS, "always
 """Key → scope of the approval, and its description."""
 
 
-def needs_answer(event: e.Event) -> bool:
-    """Whether the event is a request for the user."""
-    if isinstance(event, e.PlanProposed):
-        return event.asks
-    return isinstance(event, e.ApprovalRequested | e.QuestionAsked | e.PlanDocConflict | e.SummaryProposed)
-
-
-def unattended_answer(event: e.Event) -> Answer:
-    """The answer without a user: requests are rejected, and a summary stays pending until the next start (X3)."""
-    verdict: Literal["withdrawn", "reject"] = "withdrawn" if isinstance(event, e.SummaryProposed) else "reject"
-    return Answer(verdict=verdict, text=UNATTENDED, by="no terminal")
-
-
 class RequestPrompt:
     """Asks the user at a terminal. Methods raise KeyboardInterrupt for Ctrl+C, which stops the run."""
 
@@ -58,7 +45,7 @@ class RequestPrompt:
         self._terminal = terminal
         self._mask = mask
 
-    def ask(self, event: e.Event) -> Answer:
+    def ask(self, event: UserRequest) -> Answer:
         """Ask the user about a request and return the answer."""
         match event:
             case e.ApprovalRequested():
@@ -71,7 +58,6 @@ class RequestPrompt:
                 return self._ask_summary(event)
             case e.PlanDocConflict():
                 return self._ask_conflict(event)
-        return unattended_answer(event)
 
     # --- approvals ---
 

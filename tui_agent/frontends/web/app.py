@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -34,6 +37,8 @@ STOP_SECONDS = 10.0
 """Time limit for a run to stop before the conversation is cleared."""
 PLAN_TEXT_MAX = 500_000
 """Characters of the plan document that can be shown and edited in the page."""
+COMPARISONS_MAX = 4_000_000
+"""Product of the numbers of lines up to which two versions of the plan document are compared line by line."""
 
 
 class ChatBody(RequestBody, frozen=True):
@@ -242,16 +247,17 @@ class SessionPage(PageServer):
         return await self._session.settle_plan(body.accept, body.seen)
 
     async def _proposal(self, body: ProposalBody) -> dict[str, Any]:
-        """Return the masked plan document before and after the proposal, and the number of characters cut from it."""
+        """Return the masked document after the proposal, its changed lines, and the number of characters cut."""
         proposal, document = self.feed.proposal, self.feed.document
         if proposal is None or proposal.sha256 != body.seen:
             raise ValueError("the proposal has changed or was decided elsewhere")
         mask = self._session.mask
 
         def compare() -> dict[str, Any]:
-            before, after = (mask.mask(event.text) if event else "" for event in (document, proposal))
-            cut = sum(max(0, len(text) - PLAN_TEXT_MAX) for text in (before, after))
-            return {"before": reveal(before[:PLAN_TEXT_MAX]), "after": reveal(after[:PLAN_TEXT_MAX]), "cut": cut}
+            texts = [mask.mask(event.text) if event else "" for event in (document, proposal)]
+            before, after = (reveal(text[:PLAN_TEXT_MAX]) for text in texts)
+            cut = sum(max(0, len(text) - PLAN_TEXT_MAX) for text in texts)
+            return {"text": after, "changes": changed_lines(before, after), "cut": cut}
 
         return await asyncio.to_thread(compare)
 
@@ -337,6 +343,32 @@ class SessionPage(PageServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+_VOLATILE_FIELDS = ("updatedAt:", "createdAt:", "version:")
+_UNIMPORTANT_LINE = re.compile(r"\s*$|---$|(?:- \[ \] )?\[(?:No |User will|Criteria will|Goal to be).*\]$")
+"""Blank lines and placeholders."""
+
+
+def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
+    """The removed (−) and added (+) lines of a plan document, without its counters, blank lines and placeholders."""
+    old, new = _compared_lines(before), _compared_lines(after)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    old, new = old[same:], new[same:]
+    if len(old) * len(new) > COMPARISONS_MAX:
+        return [*(("−", line) for line in old), *(("+", line) for line in new)]
+    changes: list[tuple[str, str]] = []
+    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new).get_opcodes():
+        if tag != "equal":
+            changes += [("−", line) for line in old[start:end]]
+            changes += [("+", line) for line in new[new_start:new_end]]
+    return changes
+
+
+def _compared_lines(text: str) -> list[str]:
+    front_matter, _, body = text.partition("\n---") if text.startswith("---") else ("", "", text)
+    fields = [line for line in front_matter.splitlines() if not line.startswith(_VOLATILE_FIELDS)]
+    return [line for line in (*fields, *body.splitlines()) if not _UNIMPORTANT_LINE.match(line)]
 
 
 def _command(

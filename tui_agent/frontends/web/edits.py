@@ -285,13 +285,8 @@ def bounded_text(text: str) -> str:
     return reveal(text[:TEXT_MAX] + _cut_notice(text) if len(text) > TEXT_MAX else text)
 
 
-def cut_length(text: str) -> int:
-    """Number of characters that `bounded_text` cuts."""
-    return max(0, len(text) - TEXT_MAX)
-
-
 def _cut_notice(text: str) -> str:
-    return f"\n… {cut_length(text):,} more characters"
+    return f"\n… {len(text) - TEXT_MAX:,} more characters"
 
 
 def restore_hidden_text(typed: str, proposed: str, mask: SecretMask) -> str:

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from tui_agent import events as e
 from tui_agent.common.domain import Action, EditAction
 from tui_agent.engine.api import SessionApi
-from tui_agent.frontends.web.edits import EditableRequest, bounded_text, cut_length, with_exact_signs
+from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import make_visible, reveal
 from tui_agent.text.json_values import map_strings
@@ -192,8 +192,6 @@ class Feed:
                 data.pop("history")
             case e.ContextAttached():
                 data["items"] = [{**item, "text": ""} for item in data["items"]]
-            case e.PlanDocChanged(text=text):
-                data["cut"] = cut_length(text)
             case e.ToolFinished():
                 data["result"] = {**data["result"], "data": None}
             case e.ApprovalRequested(id=id):

@@ -15,7 +15,7 @@ export class PlanPanel {
   constructor(report, setOpen) {
     this.report = report;
     this.setOpen = setOpen;
-    this.document = { text: "", cut: 0, sha256: "" };  // cut: characters that the server left out
+    this.text = "";  // of the saved document
     this.proposal = null;
     this.editor = null;
     this.draft = null;
@@ -32,7 +32,7 @@ export class PlanPanel {
   update(change) {
     if (change.pending) this.proposal = change;
     else {
-      this.document = change;
+      this.text = change.text;
       this.proposal = null;
       this.editor?.documentChanged(change.sha256, renderDocument(change.text));
     }
@@ -57,13 +57,12 @@ export class PlanPanel {
   }
 
   show() {
-    const { text } = this.document;
     $("plan-proposal").replaceChildren(...(this.proposal ? [this.proposalView(this.proposal)] : []));
     $("show-plan").classList.toggle("pending", Boolean(this.proposal));
     $("show-plan").title = this.proposal ? "Plan: proposal pending" : "Plan";
     const body = $("plan-text");
-    body.replaceChildren(...(text && !this.editor ? [renderDocument(text)] : []));
-    $("edit-plan").hidden = !text || Boolean(this.editor);
+    body.replaceChildren(...(this.text && !this.editor ? [renderDocument(this.text)] : []));
+    $("edit-plan").hidden = !this.text || Boolean(this.editor);
     const isEmpty = !this.proposal && !this.editor && !body.textContent.trim();
     if (isEmpty) body.append(el("p", { class: "empty", text: "No plan yet. It grows with the work: goal, acceptance criteria, decisions and log." }));
   }
@@ -80,29 +79,30 @@ export class PlanPanel {
     };
     const box = el("section", { class: "proposal", "aria-label": "A proposal for the plan" }, el("p", { text: "The agent proposes these changes to the plan:" }));
     const discardButton = button("Discard", () => settle(false));
-    const shown = { before: this.document.text, after: proposal.text, cut: proposal.cut + this.document.cut };
-    if (shown.cut && !proposal.complete && !proposal.error) {
-      this.load(proposal);
-      box.append(el("p", { class: "empty", role: "status", text: "Loading the whole proposal…" }), el("div", { class: "choices" }, discardButton));
+    if (!proposal.content) {
+      if (proposal.error) box.append(el("p", { class: "warning", role: "status", text: `The changes could not be loaded: ${proposal.error}` }),
+        button("Try again", () => { proposal.error = ""; this.show(); }, { class: "small" }));
+      else {
+        this.load(proposal);
+        box.append(el("p", { class: "empty", role: "status", text: "Loading the changes…" }));
+      }
+      box.append(el("div", { class: "choices" }, discardButton));
       return box;
     }
-    const { before, after, cut } = proposal.complete ?? shown;
+    const { text, changes: lines, cut } = proposal.content;
     const unseen = plural(cut, "character");
-    const result = el("details", { on: { toggle: () => { if (!result.children[1]) result.append(renderDocument(after)); } } }, el("summary", { text: "Plan with these changes" }));
-    box.append(changes(before, after), result);
-    if (proposal.error) box.append(el("p", { class: "warning", role: "status", text: `${unseen} of it could not be shown: ${proposal.error}` }),
-      button("Try again", () => { proposal.error = ""; this.show(); }, { class: "small" }));
-    else if (cut) box.append(el("p", { class: "warning", text: `Too long to show in full: ${unseen} of the plan and the proposal are not compared here.` }));
+    const result = el("details", { on: { toggle: () => { if (!result.children[1]) result.append(renderDocument(text)); } } }, el("summary", { text: "Plan with these changes" }));
+    box.append(changes(lines), result);
+    if (cut) box.append(el("p", { class: "warning", text: `Too long to show in full: ${unseen} of the plan and the proposal are not compared here.` }));
     const acceptButton = cut ? confirmButton("Accept", `Accept ${unseen} unseen?`, () => settle(true)) : button("Accept", () => settle(true), { class: "primary" });
     box.append(el("div", { class: "choices" }, acceptButton, discardButton));
     return box;
   }
 
-  /** Load a proposal that is cut in the stream. */
   async load(proposal) {
     if (proposal.isLoading) return;
     proposal.isLoading = true;
-    try { proposal.complete = await post("/plan/proposal", { seen: proposal.sha256 }); } catch (error) { proposal.error = error.message; }
+    try { proposal.content = await post("/plan/proposal", { seen: proposal.sha256 }); } catch (error) { proposal.error = error.message; }
     proposal.isLoading = false;
     if (this.proposal === proposal) this.show();
   }

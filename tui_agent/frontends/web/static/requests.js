@@ -121,7 +121,7 @@ export function approval(request, report) {
       else body.replaceChildren(...describe(exact));
       revealButton.remove();
     }, { class: "quiet small" }) : null;
-    const approveButton = (label, data, look = "") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${look} approve` });
+    const approveButton = (label, data, kind = "") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${kind} approve` });
     const once = approveButton(action.kind === "trust" ? "Trust it" : "Approve", () => edit?.data() ?? {}, "primary");
     const standing = [["session", "For this session"], ["always", "Always"]].filter(([scope]) => grants.some((grant) => grant.scope === scope))
       .map(([scope, label]) => approveButton(label, () => ({ scope })));
@@ -190,9 +190,9 @@ function messageField(hint, draft) {
   return field;
 }
 
-function messageForm(field, label, look, onSubmit) {
+function messageForm(field, label, kind, onSubmit) {
   return el("form", { class: "reason", on: { submit: (event) => { event.preventDefault(); onSubmit(field.value.trim()); } } },
-    field, el("button", { type: "submit", class: look }, label));
+    field, el("button", { type: "submit", class: kind }, label));
 }
 
 export function question(request) {

@@ -1,4 +1,4 @@
-"""A server that speaks Ollama's API and has the work done by an OpenAI-compatible one."""
+"""A server with Ollama's API in front of an OpenAI-compatible one."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.real_model.ollama_words import Body, Reply, Served, chat_request, error_text, whole
-from benchmarks.real_model.relay import PATIENCE
+from benchmarks.real_model.ollama_protocol import Body, Reply, ServedModel, chat_request, error_text, join_lines
+from benchmarks.real_model.relay import TIMEOUT
 
 VERSION = "0.12.10"
-"""What the server calls itself: the version whose API is spoken here."""
+"""The version of Ollama whose API is implemented here."""
 
 
-class OllamaFace(http.server.ThreadingHTTPServer):
-    """Listens on a free port of this machine. `target` is the other server's address, with its /v1."""
+class OllamaServer(http.server.ThreadingHTTPServer):
+    """Listens on a free loopback port. `target` is the other server's address, with /v1."""
 
     daemon_threads = True
 
     def __init__(self, target: str, model: str) -> None:
         self.target = urllib.parse.urlsplit(target)
         self.window: int | None = None
-        """What was last asked for."""
-        self.served = Served(model, self.fetch("/props"), self.fetch(f"{self.target.path}/models"))
-        super().__init__(("127.0.0.1", 0), _Speaking)
+        """The context window last requested."""
+        self.served_model = ServedModel(model, self.fetch("/props"), self.fetch(f"{self.target.path}/models"))
+        super().__init__(("127.0.0.1", 0), _RequestHandler)
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def connection(self) -> http.client.HTTPConnection:
-        """A new one to the other server."""
-        return http.client.HTTPConnection(self.target.hostname or "", self.target.port, timeout=PATIENCE)
+        """Open a connection to the other server."""
+        return http.client.HTTPConnection(self.target.hostname or "", self.target.port, timeout=TIMEOUT)
 
     def fetch(self, path: str) -> Body:
-        """What the other server says there; empty when it has no such path."""
-        up = self.connection()
+        """GET a JSON object from the other server; {} if it does not have the path."""
+        upstream = self.connection()
         try:
-            up.request("GET", path)
-            reply = up.getresponse()
+            upstream.request("GET", path)
+            reply = upstream.getresponse()
             body = reply.read()
             found = json.loads(body) if reply.status == 200 else {}
         finally:
-            up.close()
+            upstream.close()
         return found if isinstance(found, dict) else {}
 
 
-def chunks(reply: http.client.HTTPResponse) -> Iterator[Body]:
-    """The events of a streamed reply."""
+def read_chunks(reply: http.client.HTTPResponse) -> Iterator[Body]:
+    """Yield the events of a streamed reply."""
     while line := reply.readline():
         text = line.decode("utf-8", "replace").strip().removeprefix("data:").strip()
         if text.startswith("{"):
             yield json.loads(text)
 
 
-class _Speaking(http.server.BaseHTTPRequestHandler):
+class _RequestHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: OllamaFace
+    server: OllamaServer
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
     def do_GET(self) -> None:
-        """What the server has."""
+        """Describe the server."""
         server = self.server
         match self.path:
             case "/":
@@ -71,14 +71,14 @@ class _Speaking(http.server.BaseHTTPRequestHandler):
             case "/api/version":
                 self._answer({"version": VERSION})
             case "/api/tags":
-                self._answer(server.served.tags())
+                self._answer(server.served_model.tags())
             case "/api/ps":
-                self._answer(server.served.loaded(server.window))
+                self._answer(server.served_model.loaded(server.window))
             case _:
                 self._answer({"error": "404 page not found"}, 404)
 
     def do_POST(self) -> None:
-        """A question about a model, or a chat."""
+        """Describe a model, or chat."""
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             body = json.loads(raw)
@@ -88,54 +88,54 @@ class _Speaking(http.server.BaseHTTPRequestHandler):
         model = str(body.get("model") or body.get("name") or "")
         if self.path not in ("/api/show", "/api/chat"):
             self._answer({"error": "404 page not found"}, 404)
-        elif model.removesuffix(":latest") != self.server.served.name.removesuffix(":latest"):
+        elif model.removesuffix(":latest") != self.server.served_model.name.removesuffix(":latest"):
             self._answer({"error": f"model '{model}' not found"}, 404)
         elif self.path == "/api/show":
-            self._answer(self.server.served.show())
+            self._answer(self.server.served_model.show())
         else:
             self._chat(body)
 
     def _chat(self, body: Body) -> None:
         self.server.window = (body.get("options") or {}).get("num_ctx") or self.server.window
-        began, up, started = time.monotonic_ns(), self.server.connection(), False
+        started_at, upstream, has_started = time.monotonic_ns(), self.server.connection(), False
         try:
             path = f"{self.server.target.path}/chat/completions"
-            sent = json.dumps(chat_request(body)).encode()
-            up.request("POST", path, sent, {"Content-Type": "application/json"})
-            reply = up.getresponse()
+            data = json.dumps(chat_request(body)).encode()
+            upstream.request("POST", path, data, {"Content-Type": "application/json"})
+            reply = upstream.getresponse()
             if reply.status != 200:
                 self._answer({"error": error_text(reply.read())}, reply.status)
                 return
-            lines = self._lines(reply, body["model"], began)
+            lines = self._lines(reply, body["model"], started_at)
             if body.get("stream") is False:
-                self._answer(whole(list(lines)))
+                self._answer(join_lines(list(lines)))
                 return
-            started = True
+            has_started = True
             self._begin(200, "application/x-ndjson")
             for line in lines:
-                self._put(line)
+                self._send_line(line)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._break_off(repr(error), started)
+            self._fail(repr(error), has_started)
         finally:
-            up.close()
+            upstream.close()
 
-    def _lines(self, reply: http.client.HTTPResponse, model: str, began: int) -> Iterator[Body]:
-        """Raises ValueError for what is no reply, and for an error in the middle of one."""
-        made = Reply(model)
-        for chunk in chunks(reply):
+    def _lines(self, reply: http.client.HTTPResponse, model: str, started_at: int) -> Iterator[Body]:
+        """Yield the lines of a reply. Raises ValueError for an invalid reply and for an error in it."""
+        reply_lines = Reply(model)
+        for chunk in read_chunks(reply):
             if "error" in chunk:
                 raise ValueError(error_text(json.dumps(chunk).encode()))
-            yield from made.lines(chunk)
-        yield from made.ending(time.monotonic_ns() - began)
+            yield from reply_lines.lines(chunk)
+        yield from reply_lines.ending(time.monotonic_ns() - started_at)
 
-    def _break_off(self, why: str, started: bool) -> None:
+    def _fail(self, error: str, has_started: bool) -> None:
         try:
-            if started:
-                self._put({"error": why})
+            if has_started:
+                self._send_line({"error": error})
             else:
-                self._answer({"error": why}, 500)
+                self._answer({"error": error}, 500)
         except OSError:
-            pass  # the client is gone, which was the error
+            pass  # the client has disconnected, which was the error
 
     # --- sending ------------------------------------------------------------------------
 
@@ -153,6 +153,6 @@ class _Speaking(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
 
-    def _put(self, line: Body) -> None:
+    def _send_line(self, line: Body) -> None:
         self.wfile.write(json.dumps(line).encode() + b"\n")
         self.wfile.flush()

@@ -1,4 +1,4 @@
-"""Ollama's words and OpenAI's: requests from one into the other, and replies back."""
+"""Converts requests from Ollama's protocol to OpenAI's, and replies back."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ OPTIONS = {
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
 }
-"""Ollama's options and what llama.cpp calls them. The window (num_ctx) is fixed when that server starts."""
+"""Ollama's option → llama.cpp's. The window (num_ctx) is fixed when that server starts."""
 
 
 def chat_request(body: Body) -> Body:
-    """The body of /v1/chat/completions for one of /api/chat. It always streams."""
-    out: Body = {
+    """Convert a body of /api/chat to one of /v1/chat/completions, which always streams."""
+    result: Body = {
         "model": body.get("model", ""),
         "messages": _messages(body.get("messages") or []),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     options = body.get("options") or {}
-    for name, theirs in OPTIONS.items():
+    for name, other_name in OPTIONS.items():
         value = options.get(name)
-        if value is not None and not (name == "num_predict" and value < 0):  # -1: no end
-            out[theirs] = value
+        if value is not None and not (name == "num_predict" and value < 0):  # -1: no limit
+            result[other_name] = value
     if tools := body.get("tools"):
-        out["tools"] = tools
+        result["tools"] = tools
     form = body.get("format")
     if form == "json":
-        out["response_format"] = {"type": "json_object"}
+        result["response_format"] = {"type": "json_object"}
     elif isinstance(form, dict):
-        out["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": form}}
-    return out
+        result["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": form}}
+    return result
 
 
-def _messages(given: Sequence[Body]) -> list[Body]:
-    """The history. A result without an id belongs to the oldest call that has none yet, as Ollama has it."""
-    out: list[Body] = []
-    waiting: list[str] = []
-    for message in given:
-        made: Body = {"role": message["role"], "content": message.get("content") or ""}
+def _messages(messages: Sequence[Body]) -> list[Body]:
+    """Convert the history. A result without an id belongs to the oldest call without a result, as in Ollama."""
+    result: list[Body] = []
+    pending_ids: list[str] = []
+    for message in messages:
+        converted: Body = {"role": message["role"], "content": message.get("content") or ""}
         if message["role"] == "tool":
-            name = message.get("tool_call_id") or (waiting[0] if waiting else "")
-            if name in waiting:
-                waiting.remove(name)
-            made["tool_call_id"] = name
+            name = message.get("tool_call_id") or (pending_ids[0] if pending_ids else "")
+            if name in pending_ids:
+                pending_ids.remove(name)
+            converted["tool_call_id"] = name
         elif calls := message.get("tool_calls"):
-            made["tool_calls"] = [_call(call, f"call_{len(out)}_{place}") for place, call in enumerate(calls)]
-            waiting += [call["id"] for call in made["tool_calls"]]
-        if thought := message.get("thinking"):
-            made["reasoning_content"] = thought
-        out.append(made)
-    return out
+            converted["tool_calls"] = [_call(call, f"call_{len(result)}_{place}") for place, call in enumerate(calls)]
+            pending_ids += [call["id"] for call in converted["tool_calls"]]
+        if reasoning := message.get("thinking"):
+            converted["reasoning_content"] = reasoning
+        result.append(converted)
+    return result
 
 
 def _call(call: Body, name: str) -> Body:
@@ -78,7 +78,7 @@ def _call(call: Body, name: str) -> Body:
 
 
 class Reply:
-    """Turns the chunks of one streamed reply into Ollama's lines: text as it comes, calls whole and before the end."""
+    """Converts the chunks of a streamed reply to Ollama's lines: text immediately, complete calls before the end."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -88,7 +88,7 @@ class Reply:
         self._timings: Body = {}
 
     def lines(self, chunk: Body) -> Iterator[Body]:
-        """What there is to say of a chunk."""
+        """Yield the lines for a chunk."""
         self._usage = chunk.get("usage") or self._usage
         self._timings = chunk.get("timings") or self._timings
         for choice in chunk.get("choices") or ():
@@ -96,15 +96,15 @@ class Reply:
             if choice.get("finish_reason") == "length":
                 self._reason = "length"
             for piece in delta.get("tool_calls") or ():
-                self._take(piece)
-            if thought := delta.get("reasoning_content"):
-                yield self._line({"role": "assistant", "content": "", "thinking": thought})
+                self._add_call_piece(piece)
+            if reasoning := delta.get("reasoning_content"):
+                yield self._line({"role": "assistant", "content": "", "thinking": reasoning})
             if text := delta.get("content"):
                 yield self._line({"role": "assistant", "content": text})
 
     def ending(self, nanoseconds: int) -> Iterator[Body]:
-        """The calls, and the line with the counts. `nanoseconds` is the time of the whole request."""
-        for line in self._called():
+        """Yield the calls and the final line with the counts. `nanoseconds` is the duration of the request."""
+        for line in self._call_messages():
             yield self._line(line)
         timings = self._timings
         yield self._line({"role": "assistant", "content": ""}) | {
@@ -118,36 +118,36 @@ class Reply:
             "eval_duration": round(timings.get("predicted_ms", 0) * 1e6),
         }
 
-    def _take(self, piece: Body) -> None:
+    def _add_call_piece(self, piece: Body) -> None:
         function = piece.get("function") or {}
         call = self._calls.setdefault(piece.get("index", 0), {"id": "", "name": "", "arguments": ""})
         call["id"] = piece.get("id") or call["id"]
         for part in ("name", "arguments"):
             call[part] += function.get(part) or ""
 
-    def _called(self) -> Iterator[Body]:
-        """A message with all calls that can be read. The others are text, as with Ollama."""
-        good: list[Body] = []
+    def _call_messages(self) -> Iterator[Body]:
+        """Yield a message with all valid calls, and the others as text, as Ollama does."""
+        valid: list[Body] = []
         for call in self._calls.values():
             try:
                 arguments = json.loads(call["arguments"] or "{}")
             except ValueError:
                 arguments = None
             if isinstance(arguments, dict):
-                function = {"index": len(good), "name": call["name"], "arguments": arguments}
-                good.append({"id": call["id"], "function": function})
+                function = {"index": len(valid), "name": call["name"], "arguments": arguments}
+                valid.append({"id": call["id"], "function": function})
             else:
                 yield {"role": "assistant", "content": f"{call['name']} {call['arguments']}"}
-        if good:
-            yield {"role": "assistant", "content": "", "tool_calls": good}
+        if valid:
+            yield {"role": "assistant", "content": "", "tool_calls": valid}
 
     def _line(self, message: Body) -> Body:
         now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         return {"model": self.model, "created_at": now, "message": message, "done": False}
 
 
-def whole(lines: Sequence[Body]) -> Body:
-    """One answer instead of many lines, for `"stream": false`."""
+def join_lines(lines: Sequence[Body]) -> Body:
+    """Combine the lines to one answer, for `"stream": false`."""
     message: Body = {"role": "assistant", "content": ""}
     for line in lines:
         for name, value in line["message"].items():
@@ -157,7 +157,7 @@ def whole(lines: Sequence[Body]) -> Body:
 
 
 def error_text(body: bytes) -> str:
-    """What a server's refusal says."""
+    """The message of an error response."""
     text = body.decode("utf-8", "replace")
     try:
         error = json.loads(text)["error"]
@@ -166,17 +166,17 @@ def error_text(body: bytes) -> str:
     return str(error.get("message") or error) if isinstance(error, dict) else str(error)
 
 
-# --- what the server has --------------------------------------------------------------------
+# --- the server's model --------------------------------------------------------------------
 
 
-class Served:
-    """The one model of a llama.cpp server, in Ollama's words. `props` and `models` are its /props and /v1/models."""
+class ServedModel:
+    """The model of a llama.cpp server in Ollama's format. `props` and `models` are its /props and /v1/models."""
 
     def __init__(self, name: str, props: Body, models: Body) -> None:
         self.name = name
         meta = ((models.get("data") or [{}])[0]).get("meta") or {}
         self.window = int((props.get("default_generation_settings") or {}).get("n_ctx") or meta.get("n_ctx") or 0)
-        tools = "tools" in (props.get("chat_template") or "")  # as Ollama tells it, too
+        tools = "tools" in (props.get("chat_template") or "")  # as in Ollama
         self.capabilities = ["completion", "tools"] if tools else ["completion"]
         parameters = meta.get("n_params")
         self._entry: Body = {
@@ -196,11 +196,11 @@ class Served:
         return {"models": [self._entry]}
 
     def show(self) -> Body:
-        """/api/show. The window is the server's, not the one that the model was trained with."""
-        facts = {"general.architecture": "llama", "llama.context_length": self.window}
-        return {"details": self._entry["details"], "model_info": facts, "capabilities": self.capabilities}
+        """/api/show, with the window of the server, not of the model."""
+        model_info = {"general.architecture": "llama", "llama.context_length": self.window}
+        return {"details": self._entry["details"], "model_info": model_info, "capabilities": self.capabilities}
 
-    def loaded(self, wanted: int | None) -> Body:
-        """/api/ps, where a window was asked for."""
-        window = min(wanted, self.window) if wanted else self.window
+    def loaded(self, requested: int | None) -> Body:
+        """/api/ps, with the requested window."""
+        window = min(requested, self.window) if requested else self.window
         return {"models": [self._entry | {"context_length": window, "size_vram": 0}]}
