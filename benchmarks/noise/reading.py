@@ -15,9 +15,9 @@ from tui_agent.models.scenario_matching import (
     ScriptConversation,
     ScriptedCall,
     matching_scenario,
-    user_text,
     reply_at,
     text_of,
+    user_text,
 )
 from tui_agent.models.scenarios import Scenario, Scenarios
 
