@@ -96,8 +96,8 @@ SERVERS = (
 def judge(watch: TruncationWatch, gauge: Gauge, messages: tuple[Message, ...], said: Usage) -> Assessment:
     counts = count_request(messages, ())
     judged = watch.assess(messages, counts, said, gauge, (NUM_CTX,))
-    if judged.lesson is not None:
-        gauge.learn(counts, judged.lesson, sure=judged.sure)
+    if judged.learnable is not None:
+        gauge.learn(counts, judged.learnable, complete=judged.complete)
     return judged
 
 

@@ -251,10 +251,10 @@ async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
 )
 def test_which_commands_are_confined(place: Place, mode: str, safe: bool, confined: bool) -> None:
     there = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7, namespaces=True))
-    assert there.wants(command(safe=safe), ApprovalMode(mode)) is confined
-    assert there.holds(command(safe=safe), ApprovalMode(mode)) is confined
+    assert there.applies_to(command(safe=safe), ApprovalMode(mode)) is confined
+    assert there.fully_confines(command(safe=safe), ApprovalMode(mode)) is confined
     half = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7))
-    assert not half.holds(command(safe=safe), ApprovalMode(mode))
+    assert not half.fully_confines(command(safe=safe), ApprovalMode(mode))
 
 
 def test_denials_are_reported() -> None:

@@ -29,7 +29,7 @@ from tui_agent.common.domain import (
 from tui_agent.engine.context.window_notices import messages_left_out
 from tui_agent.engine.core.approvals import approval_events
 from tui_agent.engine.core.shielded import complete_shielded, end_tasks
-from tui_agent.engine.core.state import EngineState, Queued, SessionStream
+from tui_agent.engine.core.state import EngineState, QueuedMessage, SessionStream
 from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.host.environment import ToolEnvironment
@@ -312,7 +312,7 @@ class Session:
             self.queue.move(message, before)
             self._start_next()
         else:
-            self._start(Queued(message, text))
+            self._start(QueuedMessage(message, text))
         return message
 
     def withdraw_message(self, message: str) -> bool:
@@ -365,7 +365,7 @@ class Session:
     async def run_shell(self, command: str) -> None:
         """Run a `!command` of the user in the session's shell and log it (U5)."""
         cwd = str(self._environment.shell_cwd())
-        task = asyncio.create_task(self._environment.run_own(command))
+        task = asyncio.create_task(self._environment.run_user_command(command))
         self._shell_tasks.add(task)
         task.add_done_callback(self._shell_tasks.discard)
         try:
@@ -452,7 +452,7 @@ class Session:
         if not self.busy and self._state.queue and self._closing is None:
             self._start(self._state.queue[0])
 
-    def _start(self, message: Queued) -> None:
+    def _start(self, message: QueuedMessage) -> None:
         run = f"run-{self._state.runs + 1}"
         self.queue.release()
         self.naming.cancel()

@@ -51,10 +51,10 @@ class Assessment(msgspec.Struct, frozen=True):
 
     full: int | None = None
     """The prompt's real size, if the count is of the whole prompt."""
-    lesson: int | None = None
-    """A count for the gauge to learn; it may be of a part unless `sure`."""
-    sure: bool = False
-    """The lesson certainly is of the whole prompt."""
+    learnable: int | None = None
+    """A count for the gauge to learn; it may be of a part unless it is `complete`."""
+    complete: bool = False
+    """The learnable certainly is of the whole prompt."""
     cut_to: int = 0
     """Tokens that the server read of a truncated prompt; 0 if it was not truncated."""
     window: int | None = None
@@ -137,7 +137,7 @@ class TruncationWatch:
         if real >= 0.75 * case.size:
             return Assessment(real, real)
         complete = first and real >= lower_bound and case.size - case.part < 0.25 * real
-        return Assessment(real if complete else None, real, sure=complete)
+        return Assessment(real if complete else None, real, complete=complete)
 
     def _detect_truncation(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> Assessment | None:
         real, size = case.real, case.size
@@ -279,12 +279,12 @@ MAX_REQUESTS = 8
 MIN_TRANSCRIPT = 400
 """Tokens for the transcript below which the model is not asked."""
 
-Size = Callable[[str], int]
+TokenCounter = Callable[[str], int]
 """Returns the tokens of a text."""
 
 
 async def summarize(
-    messages: Sequence[Message], config: ModelConfig, limit: int, size: Size
+    messages: Sequence[Message], config: ModelConfig, limit: int, size: TokenCounter
 ) -> tuple[str, Literal["model", "program"], Fault | None]:
     """Return the summary, its author, and the model's fault if there was one.
 
@@ -358,7 +358,7 @@ def is_summary(text: str) -> bool:
 # --- the transcript for the model ----------------------------------------------------------------
 
 
-def _chunks(messages: Sequence[Message], room: int, size: Size) -> list[str] | None:
+def _chunks(messages: Sequence[Message], room: int, size: TokenCounter) -> list[str] | None:
     """Return the transcript in parts of at most `room` tokens; None if there would be too many."""
     for length in MESSAGE_SIZES:
         chunks = _pack([_transcribe(message, length) for message in messages], room, size)
@@ -367,7 +367,7 @@ def _chunks(messages: Sequence[Message], room: int, size: Size) -> list[str] | N
     return None
 
 
-def _pack(pieces: list[str], room: int, size: Size) -> list[str]:
+def _pack(pieces: list[str], room: int, size: TokenCounter) -> list[str]:
     chunks: list[list[str]] = [[]]
     remaining = room
     for piece in pieces:

@@ -47,7 +47,7 @@ _RESULT = re.compile(r'"tool_result"|<tool_result\b')
 Context = Callable[[], tuple[Message, ...]]
 
 
-class Ready(msgspec.Struct, frozen=True):
+class PreparedRequest(msgspec.Struct, frozen=True):
     """A request that fits into the window."""
 
     messages: tuple[Message, ...]
@@ -109,7 +109,7 @@ class Window:
 
     async def prepare(
         self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...] = (), *, run: str
-    ) -> Ready | str:
+    ) -> PreparedRequest | str:
         """Return the request with the messages of `context()` and `extra`, after compacting the history if needed.
 
         Returns a text if it can't fit: nothing is sent that the server would have to truncate.
@@ -123,7 +123,7 @@ class Window:
         messages = request.messages + extra
         size, limit = self.gauge.estimate(request.counts), self.limit
         if limit is None:
-            return Ready(messages, size, self._config.max_tokens, request.fresh)
+            return PreparedRequest(messages, size, self._config.max_tokens, request.fresh)
         fixed = self._size([message for message in messages if isinstance(message, SystemMessage)], tools)
         if fixed + MIN_WORKING_SPACE > limit:
             warning = window_notices.little_room(self._config.name, limit, fixed, self._config.model.provider)
@@ -131,11 +131,11 @@ class Window:
         if size + min(RESERVE, limit // 8) > limit:
             return window_notices.context_full(size, limit, self._config.model.provider)
         room = max(256, limit - size - limit // 50)
-        return Ready(messages, size, min(self._config.max_tokens, room), request.fresh)
+        return PreparedRequest(messages, size, min(self._config.max_tokens, room), request.fresh)
 
-    def beside(
+    def prepare_side_request(
         self, context: Context, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], max_tokens: int, *, run: str
-    ) -> Ready | None:
+    ) -> PreparedRequest | None:
         """Return a side request that shares the conversation's prefix (E7), for a reply of `max_tokens`.
 
         None if it does not fit; only the plan's log is shortened for it.
@@ -152,7 +152,7 @@ class Window:
             max_tokens = min(max_tokens, room)
         request = self._begin(_CurrentRequest(messages + extra, (), tools))
         request.side_requests += 1
-        return Ready(messages + extra, size, max_tokens, request.fresh)
+        return PreparedRequest(messages + extra, size, max_tokens, request.fresh)
 
     def _begin(self, request: _CurrentRequest) -> _CurrentRequest:
         """Make `request` the current one, and compute which part the server should have cached."""
@@ -281,8 +281,8 @@ class Window:
         windows = tuple(dict.fromkeys(size for size in (self._config.num_ctx, self.limit) if size))
         request, size = self._request, self.gauge.estimate(self._request.counts)
         assessment = self._watch.assess(request.messages, request.counts, usage, self.gauge, windows)
-        if assessment.lesson is not None:
-            self.gauge.learn(request.counts, assessment.lesson, sure=assessment.sure)
+        if assessment.learnable is not None:
+            self.gauge.learn(request.counts, assessment.learnable, complete=assessment.complete)
         if assessment.cut_to:
             warning = window_notices.truncation_warning(assessment.cut_to, size, self._config.model.provider)
             self._warn("context.truncated", warning, run)
@@ -358,7 +358,7 @@ class Window:
             self._adopt(fault.n_ctx, run)
         real = fault.n_prompt or (fault.n_ctx or 0) + 1
         if real > size:
-            self.gauge.learn(self._request.counts, real, sure=True)
+            self.gauge.learn(self._request.counts, real, complete=True)
         if fault.n_ctx is None:
             self._adopt(round(0.9 * min(size, fault.n_prompt or size)), run)
         if self._retried_overflow:

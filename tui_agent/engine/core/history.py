@@ -135,16 +135,16 @@ _GAUGE = Gauge()
 """Not the model's own gauge, which learns: a resumed session must drop the same messages."""
 
 
-class Turn(msgspec.Struct):
+class Turn(msgspec.Struct, rename={"step_label": "doing", "open_calls": "begun"}):
     """A user message and what followed: complete during its run, condensed afterwards (H2)."""
 
     messages: list[Message]
     ended: bool = False
     step: int | None = None
     """Index in `messages` at which the active step begins."""
-    doing: str = ""
+    step_label: str = ""
     """Label of the active step."""
-    begun: list[str] = []
+    open_calls: list[str] = []
     """Ids of calls that were started and not finished."""
     logged: bool = False
     """True if the log of the plan document has an entry about it."""
@@ -162,7 +162,7 @@ class Turn(msgspec.Struct):
     def begin_step(self, number: int, description: str) -> None:
         """Start a step of the plan; the messages that follow belong to it."""
         self.step = len(self.messages)
-        self.doing = f"Step {number}: {description}" if number else description
+        self.step_label = f"Step {number}: {description}" if number else description
 
     def finish_step(self, outcome: str, text: str) -> None:
         """Condense the step to its user messages, the names of its calls, and its outcome (H2)."""
@@ -171,7 +171,7 @@ class Turn(msgspec.Struct):
         messages, self.messages = self.messages[self.step :], self.messages[: self.step]
         self.messages += [message for message in messages if isinstance(message, UserMessage)]
         called = names_with_counts([message.name for message in messages if isinstance(message, ToolMessage)])
-        parts = [f"{self.doing}: {outcome}", f"Tools used: {called}" if called else "", text]
+        parts = [f"{self.step_label}: {outcome}", f"Tools used: {called}" if called else "", text]
         self.messages.append(ProgramMessage(text=program_text("outcome", "\n".join(filter(None, parts)))))
         self.step = None
 
@@ -194,7 +194,7 @@ class Turn(msgspec.Struct):
         if any(facts):
             condensed.append(ProgramMessage(text=program_text("outcome", "\n".join(filter(None, facts)))))
         self.messages, self.ended, self.step = condensed, True, None
-        self.begun = []
+        self.open_calls = []
 
 
 class History:
@@ -255,9 +255,9 @@ class History:
                 if interrupted:
                     turn.messages.append(ProgramMessage(text=program_text("feedback", CUT_REPLY)))
             case events.ToolStarted(call=call):
-                turn.begun.append(call.id)
+                turn.open_calls.append(call.id)
             case events.ToolFinished(call_id=call_id, name=name, text=text, result=result):
-                turn.begun = [begun for begun in turn.begun if begun != call_id]
+                turn.open_calls = [other for other in turn.open_calls if other != call_id]
                 message = ToolMessage(call_id=call_id, name=name, text=text, success=result.success)
                 turn.messages.append(message)
             case events.ProgramMessageAdded(kind=kind, text=text):
@@ -297,8 +297,8 @@ class History:
 
     def window(self) -> tuple[Message, ...]:
         """Return the messages for the model: earlier runs condensed, the current one complete (H2)."""
-        begun = [key for turn in self.turns for key in turn.begun]
-        return repair((message for turn in self.turns for message in turn.messages), begun)
+        open_calls = [call_id for turn in self.turns for call_id in turn.open_calls]
+        return repair((message for turn in self.turns for message in turn.messages), open_calls)
 
     def recent_dialogue(self) -> str:
         """Return the newest earlier turns as text, one shortened line per message."""
@@ -363,12 +363,12 @@ def _users(turn: Turn) -> int:
     return sum(isinstance(message, UserMessage) for message in turn.messages)
 
 
-def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Message, ...]:
+def repair(messages: Iterable[Message], open_calls: Collection[str] = ()) -> tuple[Message, ...]:
     """Make messages acceptable for strict servers (H2).
 
     Each call gets exactly one result, right after its message and in call order; results without a call and empty
-    assistant messages are dropped. A missing result is replaced: outcome unknown if the call's id is in `begun`, else
-    not run.
+    assistant messages are dropped. A missing result is replaced: outcome unknown if the call's id is in
+    `open_calls`, else not run.
     """
     repaired: list[Message] = []
     unanswered: dict[str, ToolCall] = {}
@@ -376,7 +376,7 @@ def repair(messages: Iterable[Message], begun: Collection[str] = ()) -> tuple[Me
 
     def close() -> None:
         for call in unanswered.values():
-            why = CUT_CALL if call.id in begun else NOT_RUN
+            why = CUT_CALL if call.id in open_calls else NOT_RUN
             cut = ToolMessage(call_id=call.id, name=call.name, text=why, success=False)
             repaired.append(results.get(call.id, cut))
         unanswered.clear()

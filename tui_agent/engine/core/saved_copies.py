@@ -32,7 +32,7 @@ MAX_REMEMBERED = 50
 """Saved copies whose state is remembered."""
 DECIDED, MERGING = "", "merging"
 
-Save = Callable[[Plan, Plan, str], Awaitable[bool]]
+SavePlan = Callable[[Plan, Plan, str], Awaitable[bool]]
 """Saves a plan, given the plan it was derived from and a description of its origin for questions."""
 
 
@@ -48,7 +48,7 @@ def fold_saved_copies(copies: dict[str, str], event: Event) -> dict[str, str]:
         case QuestionAnswered(id=request, answer=answer) if request in copies.values():
             if answer.verdict == "withdrawn":
                 return {name: value for name, value in copies.items() if value != request}
-            state = MERGING if _merges(answer) else DECIDED
+            state = MERGING if _accepts_merge(answer) else DECIDED
             return {name: state if value == request else value for name, value in copies.items()}
         case PlanDocChanged(by="merge"):
             return {name: DECIDED if value == MERGING else value for name, value in copies.items()}
@@ -60,7 +60,7 @@ class SavedCopies(msgspec.Struct):
 
     store: PlanStore
     approvals: Approvals
-    save: Save
+    save: SavePlan
     _queue: list[Path] = []
     _task: asyncio.Task[None] | None = None
 
@@ -107,11 +107,11 @@ class SavedCopies(msgspec.Struct):
             "notes stay only in the copy."
         )
         answer = await self.approvals.question(text, (MERGE, LEAVE), run="", node="", about=path.name)
-        if _merges(answer):
+        if _accepts_merge(answer):
             await self.save(document.plan, base, path.name)
 
 
-def _merges(answer: Answer) -> bool:
+def _accepts_merge(answer: Answer) -> bool:
     return answer.verdict == "reply" and answer.text.strip().casefold() in (MERGE.casefold(), "yes", "merge")
 
 

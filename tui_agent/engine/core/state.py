@@ -57,8 +57,8 @@ _IGNORED_CODES = frozenset(
 _LINES = re.compile(r":\d+-\d*$")
 
 
-class Notes(msgspec.Struct):
-    """Facts by kind, without duplicates, newest last. The field names are part of `state.saved`."""
+class Notes(msgspec.Struct, rename={"remarks": "wishes", "results": "found"}):
+    """Facts by kind, without duplicates, newest last."""
 
     read: dict[str, str] = {}
     """File → empty."""
@@ -66,9 +66,9 @@ class Notes(msgspec.Struct):
     """File → `created`, `changed` or `deleted`."""
     failed: dict[str, str] = {}
     """Tool and title → error; removed when the same call succeeds."""
-    wishes: dict[str, str] = {}
+    remarks: dict[str, str] = {}
     """Subject of a decision → the user's words."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     """Search → result."""
 
 
@@ -81,7 +81,7 @@ class SessionFacts:
         """The notes about what the model no longer sees."""
         self._open: dict[str, tuple[str, str]] = {}
         """Call id → tool and title."""
-        self._asked: dict[str, str] = {}
+        self._subjects: dict[str, str] = {}
         """Request id → subject."""
 
     # --- folding ---
@@ -128,22 +128,22 @@ class SessionFacts:
         if name in _READERS:
             _note(self.notes.read, _LINES.sub("", title))
         elif name in _FINDERS and not event.text.startswith(("No matches", "Not available")):
-            _note(self.notes.found, key, _result_summary(name, event.text))
+            _note(self.notes.results, key, _result_summary(name, event.text))
 
     def _fold_decision(self, event: events.Event) -> None:
         match event:
             case events.ApprovalRequested(id=key, action=action):
-                self._asked[key] = _subject(action)
+                self._subjects[key] = _subject(action)
             case events.QuestionAsked(id=key, question=question):
-                self._asked[key] = f"to «{one_line(clean(question), 100)}»"
+                self._subjects[key] = f"to «{one_line(clean(question), 100)}»"
             case events.ApprovalAnswered(id=key, answer=answer):
-                subject = self._asked.pop(key, "")
+                subject = self._subjects.pop(key, "")
                 if subject and answer.verdict == "reject" and answer.text and answer.by == "user":
-                    _note(self.notes.wishes, f"when rejecting {subject}", one_line(clean(answer.text), 160))
+                    _note(self.notes.remarks, f"when rejecting {subject}", one_line(clean(answer.text), 160))
             case events.QuestionAnswered(id=key, answer=answer):
-                subject = self._asked.pop(key, "")
+                subject = self._subjects.pop(key, "")
                 if subject and answer.verdict == "reply" and answer.text:
-                    _note(self.notes.wishes, subject, one_line(clean(answer.text), 160))
+                    _note(self.notes.remarks, subject, one_line(clean(answer.text), 160))
 
     # --- rendering ---
 
@@ -159,11 +159,11 @@ class SessionFacts:
         messages = "1 earlier message" if left_out == 1 else f"{left_out} earlier messages"
         lines = [
             f"Not shown here any more: {messages} of the user, and the answers" if left_out else "",
-            *(f"The user said {subject}: {words}" for subject, words in _newest(notes.wishes)),
+            *(f"The user said {subject}: {words}" for subject, words in _newest(notes.remarks)),
             _names_line("Files that were written", [f"{name} ({action})" for name, action in written.items()]),
             *(f"Failed: {call}: {error}" for call, error in _newest(notes.failed)),
             _names_line("Files that were read", list(read)),
-            *(f"Found by {search}: {result}" for search, result in _newest(notes.found)),
+            *(f"Found by {search}: {result}" for search, result in _newest(notes.results)),
         ]
         rows: list[str] = []
         for line in filter(None, lines):
@@ -176,7 +176,7 @@ class SessionFacts:
     # --- saving ---
 
     def export(self) -> dict[str, Any]:
-        """Return plain data for `state.saved`, preserving the order of the notes."""
+        """Return plain data for `state.saved`."""
         return {"notes": _pairs(self.notes), "behind": _pairs(self.hidden)}
 
     @classmethod
@@ -189,11 +189,12 @@ class SessionFacts:
 
 
 def _pairs(notes: Notes) -> dict[str, list[tuple[str, str]]]:
-    return {name: list(facts.items()) for name, facts in msgspec.structs.asdict(notes).items()}
+    """Return the notes as plain data for `state.saved`, preserving their order."""
+    return {name: list(facts.items()) for name, facts in msgspec.to_builtins(notes).items()}
 
 
 def _notes(pairs: dict[str, list[tuple[str, str]]]) -> Notes:
-    return Notes(**{name: dict(pairs.get(name, ())) for name in Notes.__struct_fields__})
+    return msgspec.convert({name: dict(facts) for name, facts in pairs.items()}, Notes)
 
 
 def _note(facts: dict[str, str], key: str, value: str = "") -> None:
@@ -277,7 +278,7 @@ def _restore_state(stream: EventStream) -> EngineState:
     return state
 
 
-class Queued(msgspec.Struct):
+class QueuedMessage(msgspec.Struct):
     """A message waiting for its turn."""
 
     id: str
@@ -304,7 +305,7 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
     """Edits that can be undone (K1)."""
     rewound: list[Any] | None = None
     """The conversation before a rewind, for `/redo`; dropped with the next message."""
-    queue: list[Queued] = []
+    queue: list[QueuedMessage] = []
     grants: list[Grant] = []
     seen: dict[str, str] = {}
     """Path → sha256 of files as last read or written by the agent, newest last."""
@@ -364,7 +365,7 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
                 self.queue = [queued for queued in self.queue if queued.id != message]
                 self.title = self.title or _title(text)
             case events.MessageQueued(id=message, text=text, steering=steering):
-                self.queue.append(Queued(message, text, steering))
+                self.queue.append(QueuedMessage(message, text, steering))
             case events.MessageChanged(id=message, text=text, steering=steering):
                 for queued in self.queue:
                     if queued.id == message:

@@ -284,7 +284,7 @@ class EventStream:
         Without `pieces`, deltas of past replies are skipped, as the reply's end repeats them. Followers may be slow.
         """
         position = after
-        past: _Past | None = None
+        past: _PastRecords | None = None
         changed = asyncio.Event()
         self._followers.add(changed)
         try:
@@ -303,7 +303,9 @@ class EventStream:
                     batch = self._recent(position)
                     reached = batch[-1].seq
                 else:
-                    past = past or _Past(self._lines(position) if pieces else without_deltas(self._lines(position)))
+                    if past is None:
+                        lines = self._lines(position)
+                        past = _PastRecords(lines if pieces else without_deltas(lines))
                     batch, reached = await asyncio.to_thread(past.read, position, self._oldest() - 1)
                 for record in batch:
                     yield record
@@ -312,7 +314,7 @@ class EventStream:
         finally:
             self._followers.discard(changed)
 
-    def _report_damage(self, past: _Past) -> None:
+    def _report_damage(self, past: _PastRecords) -> None:
         """Report once what a reader of the whole journal skipped; damage at its end was reported on opening."""
         places, self._reported_from = past.unreported(self._reported_from), 0
         if places and not self._closed:
@@ -348,7 +350,7 @@ class EventStream:
                 follower.set()
 
 
-class _Past:
+class _PastRecords:
     """The journal file as a follower reads it, with its unreported damage."""
 
     def __init__(self, lines: Iterator[JournalLine | Damage]) -> None:

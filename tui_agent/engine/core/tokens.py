@@ -169,10 +169,10 @@ class Gauge:
         high = [weight + 1.6 * deviation for weight, deviation in zip(EXPECTED, _DEVIATION, strict=True)]
         return round(_dot(high, counts))
 
-    def learn(self, counts: Counts, real: int, *, sure: bool = False) -> bool:
-        """Learn the server's real count of a request; False if it is (still) rejected. `sure`: it covers all of it."""
+    def learn(self, counts: Counts, real: int, *, complete: bool = False) -> bool:
+        """Learn the real count of a request, `complete` if it covers all of it. False if it is (still) rejected."""
         ratio = real / max(1.0, _dot(self._weights, counts))
-        if ratio < 0.9 and not sure:
+        if ratio < 0.9 and not complete:
             if real < _dot(_MINIMUM, counts):
                 return False
             pending, self._pending = self._pending, (ratio, counts, real)

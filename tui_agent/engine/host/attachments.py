@@ -76,7 +76,7 @@ class Attachments:
         if items:
             self._stream.emit(ContextAttached(message=message, items=tuple(items)), run=run)
             touched = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
-            await self._environment.bring_rules(tuple(touched), run)
+            await self._environment.add_rules(tuple(touched), run)
 
     async def _read_all(self, resolved: list[_ResolvedMention], ctx: CallContext, run: str) -> list[Attachment]:
         """Read the attachments; emit notices about those that can't be read."""

@@ -65,22 +65,22 @@ class SandboxPolicy:
         self.sandbox = sandbox
         self._cache: dict[tuple[str, bool], bool] = {}
 
-    def wants(self, action: RunAction, mode: ApprovalMode) -> bool:
+    def applies_to(self, action: RunAction, mode: ApprovalMode) -> bool:
         """Return True if a command runs in the sandbox."""
         if self.sandbox.kind == "none" or self._settings.sandbox == "off":
             return False
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
         return self._settings.sandbox == "required" or auto or action.safe
 
-    def holds(self, action: RunAction, mode: ApprovalMode) -> bool:
+    def fully_confines(self, action: RunAction, mode: ApprovalMode) -> bool:
         """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
-        return self.sandbox.is_complete and self.wants(action, mode)
+        return self.sandbox.is_complete and self.applies_to(action, mode)
 
     async def confinement(self, action: RunAction, mode: ApprovalMode) -> ConfinedCommand | None:
         """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing."""
         if self._settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
-        if not self.wants(action, mode):
+        if not self.applies_to(action, mode):
             return None
         network = self._settings.sandbox_network and not action.safe
         return await asyncio.to_thread(
@@ -293,11 +293,11 @@ class ToolEnvironment:
     """Receives proposals for the plan document."""
     branch: SessionBranch | None
     """Creates the session's git branch (W19)."""
-    asking: dict[str, asyncio.Future[Answer | None]] = field(default_factory=dict)
+    pending_answers: dict[str, asyncio.Future[Answer | None]] = field(default_factory=dict)
     """Digest of a read action → its pending answer, so that the same question is asked once."""
-    acts: int = 0
+    action_count: int = 0
     """Number of writes, commands and user messages: after any of them, a repeated call may have another result."""
-    writes: int = 0
+    write_count: int = 0
     """Number of file writes."""
     _seen: dict[Path, str] = field(default_factory=dict)
     _terminal: ShellSession | None = None
@@ -322,7 +322,7 @@ class ToolEnvironment:
         environment = copy.copy(self)
         environment.stream, environment.mode, environment.approval_mode = stream, mode, ApprovalMode.READ_ONLY
         environment.attended, environment.grants = False, GrantStore(stream, self.workspace)
-        environment.asking, environment._seen, environment.propose = {}, {}, None
+        environment.pending_answers, environment._seen, environment.propose = {}, {}, None
         return environment
 
     async def before_change(self, run: str) -> None:
@@ -330,7 +330,7 @@ class ToolEnvironment:
         if self.branch is not None and self.trusted():
             await self.branch.before_change(run)
 
-    async def bring_rules(self, touched: Iterable[str], run: str) -> None:
+    async def add_rules(self, touched: Iterable[str], run: str) -> None:
         """Add the agent rules for the files `touched` that the model does not see yet.
 
         Call it between a batch and the next request, so that results stay with their calls.
@@ -418,9 +418,9 @@ class ToolEnvironment:
         caps = self.settings.caps
         return Capture(on_output, file or self.output_file(), lines=(caps.head_lines, caps.tail_lines))
 
-    async def run_own(self, command: str) -> CommandOutcome:
+    async def run_user_command(self, command: str) -> CommandOutcome:
         """Run a `!command` of the user, without approval (U5). Raises ToolError."""
-        self.acts += 1
+        self.action_count += 1
         limit = self.settings.timeouts.command_max
         return await self._in_terminal(command, self.shell_cwd(), limit)
 
@@ -463,7 +463,7 @@ class ToolEnvironment:
             approval_mode=self.approval_mode,
             settings=self.settings,
             grants=self.grants.listed(),
-            sandboxed=isinstance(action, RunAction) and self.sandbox_policy.holds(action, self.approval_mode),
+            sandboxed=isinstance(action, RunAction) and self.sandbox_policy.fully_confines(action, self.approval_mode),
         )
         if verdict.decision == "refuse" or not isinstance(action, EditAction) or self.snapshots is None:
             return verdict

@@ -144,9 +144,9 @@ class CallContext:
         """True if a person rejected something, rather than a rule."""
         self.effects: CommandChangedFiles | None = None
         """File changes of the call's command, if surveyed."""
-        self.acted = False
+        self.had_effect = False
         """True once something with side effects was executed."""
-        self.seen_now: dict[str, str] = {}
+        self.seen_files: dict[str, str] = {}
         """Path → hash of the files seen by this call."""
         self.scratch = environment.scratch
         self.roots = environment.roots.folders
@@ -168,7 +168,7 @@ class CallContext:
     def mark_seen(self, path: Path, sha256: str) -> None:
         """See ToolContext."""
         self._environment.mark_seen(path, sha256)
-        self.seen_now[str(path)] = sha256
+        self.seen_files[str(path)] = sha256
 
     def output(self, text: str) -> None:
         """See ToolContext."""
@@ -196,7 +196,7 @@ class CallContext:
         """
         if not isinstance(action, ReadAction):
             return await self._permission(action, cannot_undo)
-        asking, key = self._environment.asking, action_digest(action)
+        asking, key = self._environment.pending_answers, action_digest(action)
         if (same_answer := await self._answer_to_same_question(key)) is not None:
             return self._approved(self._settle(action, same_answer), same_answer)
         answer = asking[key] = asyncio.get_running_loop().create_future()
@@ -245,7 +245,7 @@ class CallContext:
 
     async def _answer_to_same_question(self, key: str) -> Answer | None:
         """Wait for the answer to another call's identical question, if there is one."""
-        while (other := self._environment.asking.get(key)) is not None:
+        while (other := self._environment.pending_answers.get(key)) is not None:
             with self.clock.waiting():
                 answer = await asyncio.shield(other)
             if answer is not None:
@@ -315,7 +315,7 @@ class CallContext:
                 raise changed from error
         await environment.stream.durable()
         await environment.before_change(self._run)
-        self.acted = True
+        self.had_effect = True
 
         def replace_and_snapshot() -> None:
             replace_file(Path(action.path), content, action.before)
@@ -372,7 +372,7 @@ class CallContext:
         await environment.stream.durable()
         if action.severity is not Severity.NONE:
             await environment.before_change(self._run)
-        self.acted = self.acted or not action.safe
+        self.had_effect = self.had_effect or not action.safe
         self._executed(approval, action)
         file = environment.output_file()
         self._file = str(file)

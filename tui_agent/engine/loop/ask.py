@@ -23,7 +23,7 @@ from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.core.stream import EventSink
 from tui_agent.engine.loop.calls import ToolCalls
-from tui_agent.engine.loop.reply import Received, ReplyReceiver
+from tui_agent.engine.loop.reply import ReceivedReply, ReplyReceiver
 from tui_agent.engine.models.protocol_fallback import ProtocolFallback
 from tui_agent.events import Notice, ReplyRejected, ReplyStarted, RunEnded
 from tui_agent.models.base import ModelRequest
@@ -122,7 +122,9 @@ class ModelRequester:
         task = next((message.text for message in reversed(context) if isinstance(message, UserMessage)), "")
         return (*memory, control_packet(iteration=self.iteration, limit=limit, files=files, task=task))
 
-    async def ask(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], temperature: float) -> Received | str:
+    async def ask(
+        self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...], temperature: float
+    ) -> ReceivedReply | str:
         """Return the reply, or a string with the reason why nothing can be sent.
 
         `tools` are offered in this request. A text protocol describes all tools of the loop, so that the system

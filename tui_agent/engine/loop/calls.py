@@ -45,7 +45,7 @@ ALTERNATING_WARNING, ALTERNATING_STOP = 4, 6
 STALE_WARNING, STALE_STOP = 3, 6
 """The same for batches without a new result."""
 
-Key = tuple[str, str]
+CallKey = tuple[str, str]
 """Tool and normalized arguments."""
 
 
@@ -75,7 +75,7 @@ class CallCache:
     """Results of the last iterations."""
 
     def __init__(self) -> None:
-        self._cached: dict[Key, CachedCall] = {}
+        self._cached: dict[CallKey, CachedCall] = {}
         self._iteration = 0
 
     def next_iteration(self) -> None:
@@ -84,7 +84,7 @@ class CallCache:
         oldest = self._iteration - CACHED_ITERATIONS
         self._cached = {key: cached for key, cached in self._cached.items() if cached.iteration >= oldest}
 
-    def store(self, key: Key, state: WorldState, result: ToolResult, text: str) -> None:
+    def store(self, key: CallKey, state: WorldState, result: ToolResult, text: str) -> None:
         """Cache the result of an executed call, unless it may differ next time. `state`: the state after the call."""
         if result.success:
             transient = result.code == UNAVAILABLE
@@ -93,7 +93,7 @@ class CallCache:
         if not transient:
             self._cached[key] = CachedCall(self._iteration, state, result, text)
 
-    def find(self, key: Key, state: WorldState, *, reads: bool, writes: bool) -> CachedCall | None:
+    def find(self, key: CallKey, state: WorldState, *, reads: bool, writes: bool) -> CachedCall | None:
         """Return the result that is still valid for this call, if any.
 
         Within one reply a write is never repeated, and a command only after a file was written.
@@ -110,8 +110,8 @@ class LoopDetector:
     """Detects a run that repeats its calls, from the calls that were executed."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[Key, str]] = deque(maxlen=max(REPEATED_STOP, ALTERNATING_STOP))
-        self._seen: set[tuple[Key, str]] = set()
+        self._recent: deque[tuple[CallKey, str]] = deque(maxlen=max(REPEATED_STOP, ALTERNATING_STOP))
+        self._seen: set[tuple[CallKey, str]] = set()
         self._warned: set[str] = set()
         self._stale = 0
         self._has_new_result = False
@@ -123,7 +123,7 @@ class LoopDetector:
         self._warned.clear()
         self._stale = 0
 
-    def add(self, key: Key, text: str) -> None:
+    def add(self, key: CallKey, text: str) -> None:
         """Record an executed call and the text of its result."""
         pair = (key, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         self._has_new_result = self._has_new_result or pair not in self._seen
@@ -212,12 +212,11 @@ class ToolCalls:
         """`delegate` runs sub-agents (T5); `attach` attaches the mentions in the newest messages (H7)."""
         self._delegate = delegate
         self._attach = attach
-        self.environment = self._environment = environment
+        self.environment = environment
         self.code = environment.code
         """Code intelligence by language servers (T3)."""
         self._registry = registry
         self._run = run
-        self._specs = registry.specs()
         self._cache = CallCache()
         self._loops = LoopDetector()
         self._batch = ToolBatch(sent=0)
@@ -243,9 +242,8 @@ class ToolCalls:
     def use(self, registry: Registry) -> None:
         """Offer these tools from now on, as a step or an intent requires (W1, W11)."""
         self._registry = registry
-        self._specs = registry.specs()
 
-    async def carry_out(self, calls: tuple[ToolCall, ...], parent: str) -> ToolBatch:
+    async def execute(self, calls: tuple[ToolCall, ...], parent: str) -> ToolBatch:
         """Run the calls of one reply below the progress node `parent`.
 
         Every call gets exactly one `tool.finished`, in call order for those that may change something. Adjacent
@@ -254,7 +252,7 @@ class ToolCalls:
         self._cache.next_iteration()
         batch = self._batch = ToolBatch(sent=len(calls))
         read_only: list[ToolCall] = []
-        limit = MAX_READ_ONLY_CALLS if self._environment.mode.reads_only else MAX_CALLS
+        limit = MAX_READ_ONLY_CALLS if self.environment.mode.reads_only else MAX_CALLS
         admitted, skipped = _split_at_limit(calls, limit)
         for call in admitted:
             if self.reads_only(call):
@@ -271,7 +269,7 @@ class ToolCalls:
             batch.warning, batch.stop = self._loops.end_batch()
         seen, self._seen_files = self._seen_files, {}
         if seen:
-            await self._environment.bring_rules(seen, self._run)
+            await self.environment.add_rules(seen, self._run)
         return batch
 
     async def attach(self) -> None:
@@ -281,12 +279,12 @@ class ToolCalls:
 
     def note_user_input(self) -> None:
         """Invalidate cached results and forget repetitions, because the user sent a message."""
-        self._environment.acts += 1
+        self.environment.action_count += 1
         self._loops.reset()
 
     async def ask(self, question: str, options: tuple[str, ...]) -> str:
         """Return the user's answer; empty if no user is present or the question was declined."""
-        environment = self._environment
+        environment = self.environment
         if not environment.attended:
             return ""
         answer = await environment.approvals.question(question, options, run=self._run, node=self._run)
@@ -321,12 +319,12 @@ class ToolCalls:
     async def _run_call(self, call: ToolCall, parent: str) -> None:
         """Emit both events of a call and between them run it, answer it from the cache (W13) or reject it."""
         parsed = self._registry.parse(call)
-        ctx = CallContext(self._environment, run=self._run, node=call.id, delegate=self._delegate)
+        ctx = CallContext(self.environment, run=self._run, node=call.id, delegate=self._delegate)
         title, reads_only = call.name, True
         if not isinstance(parsed, ToolResult):
             tool, args = parsed
             title, reads_only = one_line(clean(tool.title(args) or call.name), 200), tool.reads_only
-        stream = self._environment.stream
+        stream = self.environment.stream
         self._start(call, title, reads_only, parent)
         started, result, cached = time.monotonic(), INTERRUPTED, None
         try:
@@ -355,19 +353,20 @@ class ToolCalls:
         finally:
             ctx.close()
             elapsed = round((time.monotonic() - started) * 1000) - ctx.clock.waited_ms
-            self._finish(call, result, max(0, elapsed), parent, ctx.seen_now, cached)
-            self._seen_files |= dict.fromkeys(ctx.seen_now)
-        if ctx.acted:
+            self._finish(call, result, max(0, elapsed), parent, ctx.seen_files, cached)
+            self._seen_files |= dict.fromkeys(ctx.seen_files)
+        if ctx.had_effect:
             await stream.durable()
-        if ctx.acted or not result.success:
+        if ctx.had_effect or not result.success:
             await self._health.check()
 
     def _reject(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Return the error of an invalid call, extended by how to write it (W16)."""
         tool = self._registry.find(call.name)
         name = tool.name if tool is not None else next(iter(self._registry.suggest(call.name)), "")
-        spec = next((spec for spec in self._specs if spec.name == name), None)
-        error = call_error_text(result.error or "The call can't be run.", spec, self._specs, self.protocol)
+        specs = self._registry.specs()
+        spec = next((spec for spec in specs if spec.name == name), None)
+        error = call_error_text(result.error or "The call can't be run.", spec, specs, self.protocol)
         result = msgspec.structs.replace(result, error=error)
         self._batch.rejected.append((call, result))
         return result
@@ -379,12 +378,12 @@ class ToolCalls:
 
     async def _record(self, call: str, tool: Tool[Any], args: Args, result: ToolResult, ctx: CallContext) -> None:
         """Update the run's counters, changed files and cache after a call was executed."""
-        environment = self._environment
+        environment = self.environment
         self.declined = self.declined or ctx.declined
         if ctx.effects is not None:
             self.by_command[call] = ctx.effects
-        environment.acts += ctx.acted
-        environment.writes += len(result.changes)
+        environment.action_count += ctx.had_effect
+        environment.write_count += len(result.changes)
         changed = [change.display for change in result.changes]
         self.changed = [path for path in self.changed if path not in changed] + changed
         key, text = _key(tool, args), result_text(result)
@@ -392,11 +391,11 @@ class ToolCalls:
         self._loops.add(key, text)
 
     async def _world_state(self, args: Args) -> WorldState:
-        environment = self._environment
+        environment = self.environment
         path = getattr(args, "path", None)
         file = await asyncio.to_thread(_file_stamp, environment, path) if isinstance(path, str) else None
         modes = (str(environment.mode), str(environment.approval_mode))
-        return WorldState(environment.acts, environment.writes, modes, file)
+        return WorldState(environment.action_count, environment.write_count, modes, file)
 
     def _skip(self, call: ToolCall, limit: int, parent: str) -> None:
         error = f"Not run: at most {limit} calls of one reply are run. Call it again if it is still needed."
@@ -405,7 +404,7 @@ class ToolCalls:
 
     def _start(self, call: ToolCall, title: str, reads_only: bool, parent: str) -> None:
         event = ToolStarted(call=call, title=title, reads_only=reads_only)
-        self._environment.stream.emit(event, run=self._run, node=call.id, parent=parent)
+        self.environment.stream.emit(event, run=self._run, node=call.id, parent=parent)
 
     def _finish(
         self,
@@ -425,10 +424,10 @@ class ToolCalls:
             text = f"{notice}\n{cached.text}"
         self.results.append((call, recorded))
         event = ToolFinished(call_id=call.id, name=call.name, result=result, text=text, ms=ms, seen=seen or {})
-        self._environment.stream.emit(event, run=self._run, node=call.id, parent=parent)
+        self.environment.stream.emit(event, run=self._run, node=call.id, parent=parent)
 
 
-def _key(tool: Tool[Any], args: Args) -> Key:
+def _key(tool: Tool[Any], args: Args) -> CallKey:
     return tool.name, args.model_dump_json(exclude_none=True)
 
 

@@ -133,10 +133,6 @@ class Completion:
             return "" if self._attended else "The model asked a question, and nobody was there to answer."
         return refusal.missing
 
-    def acted(self) -> bool:
-        """Return whether anything was changed, or run that may change something; reading and testing don't count."""
-        return self._effects.had_effect(self._calls.results, self._request)
-
     # --- facts ---
 
     def _changed_protected_file(self) -> str:
@@ -194,7 +190,7 @@ class Completion:
             feedback = f"{missing} Put back what it held, and do the work without changing it."
             yield f"protected {changed}", _refuse(f"{changed} must stay as it is", feedback, missing)
         claims = self._writes and self._request.kind == "unclear" and claims_change(closing)
-        if (self.needs_change or claims) and not self.acted():
+        if (self.needs_change or claims) and not self._effects.had_effect(results, self._request):
             why = "the request needs a change, and nothing was changed"
             feedback = "nothing has changed. Make the change now with a tool call, such as edit_file or write_file."
             yield "change", _refuse(why, feedback, "Nothing was changed.")
@@ -292,7 +288,7 @@ class CheckRunner:
         if environment.shell_cwd() != environment.workspace:
             arguments["cwd"] = str(environment.workspace)
         call = ToolCall(id=f"check{secrets.token_hex(4)}", name=COMMAND_TOOL, arguments=arguments)
-        await self._calls.carry_out((call,), node)
+        await self._calls.execute((call,), node)
         result = self._calls.results[-1][1]
         if result.code in NOT_STARTED or not produced_result(result):
             return None

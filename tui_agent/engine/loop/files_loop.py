@@ -54,7 +54,7 @@ from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.loop.ask import ConversationSource, LoopDeps, LoopNode, ModelRequester
 from tui_agent.engine.loop.completion import CheckRunner, claims_change, output_tail
-from tui_agent.engine.loop.reply import Received
+from tui_agent.engine.loop.reply import ReceivedReply
 from tui_agent.events import CompletionRefused, ProgramMessageAdded, RunEnded
 from tui_agent.protocols.file_reply import read_file_reply as read_files
 from tui_agent.protocols.file_reply import without_files
@@ -213,7 +213,7 @@ class FilesLoop:
                 ToolCall(id=f"read{secrets.token_hex(4)}", name="read_file", arguments={"path": name})
                 for name in names[start : start + BATCH_SIZE]
             )
-            await self._calls.carry_out(calls, self._node.parent)
+            await self._calls.execute(calls, self._node.parent)
 
     def _task(self) -> str:
         """Return the user's request of this turn, or the current step of the plan."""
@@ -221,8 +221,8 @@ class FilesLoop:
         if not turns:
             return ""
         turn = turns[-1]
-        if turn.step is not None and turn.doing:
-            return re.sub(r"^Step \d+: ", "", turn.doing)
+        if turn.step is not None and turn.step_label:
+            return re.sub(r"^Step \d+: ", "", turn.step_label)
         return self._state.history.request
 
     def _base_messages(self) -> tuple[Message, ...]:
@@ -262,7 +262,7 @@ class FilesLoop:
 
     # --- replies ---
 
-    async def _ask(self, attempt: int) -> Received | str:
+    async def _ask(self, attempt: int) -> ReceivedReply | str:
         if attempt == 0 or not self._conversation.messages:
             self._conversation.messages = (*self._base_messages(), *self._closing_messages())
         size = sum(map(len, self._files.shown.values()))
@@ -271,7 +271,7 @@ class FilesLoop:
         self._requester.limit = limit * TRUNCATED_FACTOR if self._attempts.truncated else limit
         return await self._requester.ask((), (), RETRY_TEMPERATURE if attempt else 0.0)
 
-    async def _process_reply(self, received: Received) -> RunEnded | list[Problem]:
+    async def _process_reply(self, received: ReceivedReply) -> RunEnded | list[Problem]:
         """Carry out a reply. Return the end of the run, or what is wrong with the reply or its result."""
         text, request, existing = received.ended.text, self._request, self._files.files
         if (fault := received.ended.fault) is not None:
@@ -379,7 +379,7 @@ class FilesLoop:
 
     async def _call(self, name: str, arguments: dict[str, str]) -> ToolResult:
         call = self._deps.source.new_call_id(ToolCall(id="", name=name, arguments=arguments))
-        await self._calls.carry_out((call,), self._requester.node)
+        await self._calls.execute((call,), self._requester.node)
         return self._calls.results[-1][1]
 
     async def _failures(self, *, may_ask: bool = True) -> list[str]:
@@ -454,7 +454,7 @@ class FilesLoop:
 
     # --- retries ---
 
-    def _prepare_retry(self, problems: list[Problem], attempt: int, received: Received) -> None:
+    def _prepare_retry(self, problems: list[Problem], attempt: int, received: ReceivedReply) -> None:
         """Record why a reply was refused, and set the messages of the next request."""
         why = "; ".join(problem.text.split("\n", 1)[0] for problem in problems[:MAX_PROBLEMS]) or NOTHING
         self._stream.emit(CompletionRefused(why=why), run=self._node.run, node=self._requester.node)

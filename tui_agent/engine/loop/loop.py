@@ -17,7 +17,7 @@ from tui_agent.engine.loop.ask import LoopDeps, LoopNode, ModelRequester
 from tui_agent.engine.loop.calls import MANY_CALLS, ToolBatch
 from tui_agent.engine.loop.completion import Completion, CompletionRefusal
 from tui_agent.engine.loop.feedback import RejectionCounter, RejectionKind, announces_step, feedback_text, is_torn_tail
-from tui_agent.engine.loop.reply import Received
+from tui_agent.engine.loop.reply import ReceivedReply
 from tui_agent.events import CompletionRefused, Notice, ProgramMessageAdded, ReplyRejected, RunEnded, UserMessageAdded
 from tui_agent.text import one_line
 
@@ -69,7 +69,7 @@ class DirectLoop:
             if self._requester.iteration >= self._limit:
                 why = f"the model was called {self._requester.iteration} times without a final answer"
                 if not await self._confirm_continue(why):
-                    return await self._final_report() if self._reports else await self._stop(self._limit_reached())
+                    return await self._end_at_limit()
                 self._limit = self._requester.iteration + self._max_iterations
             if self._deps.source.steer():
                 self._calls.note_user_input()
@@ -81,7 +81,7 @@ class DirectLoop:
             if ended is not None and (settled := await self._settle(ended)) is not None:
                 return settled
 
-    async def _ask(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> Received | str:
+    async def _ask(self, tools: tuple[ToolSpec, ...], extra: tuple[Message, ...]) -> ReceivedReply | str:
         self._requester.iteration += 1
         self._calls.protocol = self._deps.fallback.protocol
         packet = () if extra else self._requester.trailing_messages(self._limit, self._calls.changed)
@@ -89,7 +89,7 @@ class DirectLoop:
 
     # --- replies ---
 
-    async def _process_reply(self, received: Received) -> RunEnded | None:
+    async def _process_reply(self, received: ReceivedReply) -> RunEnded | None:
         """Run the calls of a reply, or reject it. Return the end of the run, or None to ask the model again."""
         reply, parsed = received.ended, received.parsed
         self.claimed = parsed.done
@@ -113,7 +113,7 @@ class DirectLoop:
             return await self._retry("announced", received)
         return self._ended("done", reply.text)
 
-    async def _process_fault(self, received: Received, fault: Fault) -> RunEnded | None:
+    async def _process_fault(self, received: ReceivedReply, fault: Fault) -> RunEnded | None:
         if self._deps.fallback.refused(fault):
             return None
         if fault.kind == "model_output":
@@ -122,7 +122,7 @@ class DirectLoop:
             return await self._retry("broken", received, fault.message)
         return self._ended(fault.outcome, fault.full_message)
 
-    async def _process_empty(self, received: Received) -> RunEnded | None:
+    async def _process_empty(self, received: ReceivedReply) -> RunEnded | None:
         """Handle a reply with neither text nor calls."""
         reply = received.ended
         if received.parsed.done and self._calls.count:
@@ -132,13 +132,13 @@ class DirectLoop:
             return await self._retry("thinking_only" if reply.thought else "truncated", received, why)
         return await self._retry("thinking_only" if reply.thought else "empty", received)
 
-    async def _run_calls(self, received: Received) -> RunEnded | None:
+    async def _run_calls(self, received: ReceivedReply) -> RunEnded | None:
         reply = received.ended
         if any(call.fault is None for call in reply.calls):
             self._deps.fallback.on_calls(reply.calls)
         else:
             self._deps.fallback.on_unreadable()
-        batch = await self._calls.carry_out(reply.calls, self._requester.node)
+        batch = await self._calls.execute(reply.calls, self._requester.node)
         rejection: tuple[RejectionKind, str] | None = None
         for call, result in batch.rejected:
             rejection = (_rejection_kind(call, result, reply.stop), result.error or "")
@@ -178,7 +178,7 @@ class DirectLoop:
 
     # --- rejected replies ---
 
-    async def _retry(self, kind: RejectionKind, received: Received, why: str = "") -> RunEnded | None:
+    async def _retry(self, kind: RejectionKind, received: ReceivedReply, why: str = "") -> RunEnded | None:
         """Reject a reply and send feedback; return the end of the run once too many were rejected."""
         fault = received.ended.fault
         retried = fault is not None and fault.retryable and not received.raw and not received.ended.thought
@@ -262,10 +262,15 @@ class DirectLoop:
         """End at a limit, with a notice about remaining errors."""
         return await self._settle(ended) or ended
 
-    async def _final_report(self) -> RunEnded:
-        """End at the limit with the model's findings so far."""
-        answer = await self._answer_to("report_now")
-        return self._ended("limit", answer) if answer else self._limit_reached()
+    async def _end_at_limit(self) -> RunEnded:
+        """End at the iteration limit, with the model's findings so far if it `reports`."""
+        if self._reports and (answer := await self._answer_to("report_now")):
+            return self._ended("limit", answer)
+        text = (
+            f"Stopped after {self._requester.iteration} rounds without a final answer. "
+            "Send “continue” to continue, or raise the limit in the `iterations` settings."
+        )
+        return await self._stop(self._ended("limit", text))
 
     async def _confirm_continue(self, why: str) -> bool:
         """Ask the user whether to continue. An answer other than yes or no is added as a steering message."""
@@ -277,13 +282,6 @@ class DirectLoop:
             message = UserMessageAdded(id=f"m-{secrets.token_hex(6)}", text=answer, steering=True)
             self._stream.emit(message, run=self._run)
         return True
-
-    def _limit_reached(self) -> RunEnded:
-        text = (
-            f"Stopped after {self._requester.iteration} rounds without a final answer. "
-            "Send “continue” to continue, or raise the limit in the `iterations` settings."
-        )
-        return self._ended("limit", text)
 
     def _ended(self, outcome: str, text: str) -> RunEnded:
         return self._requester.ended(outcome, text, self._calls.count)

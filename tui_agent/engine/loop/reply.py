@@ -55,7 +55,7 @@ NextRequest = Callable[[str], ModelRequest | None]
 """Takes the raw text of a truncated reply and returns the request that continues it, or None."""
 
 
-class Received(msgspec.Struct, frozen=True, kw_only=True):
+class ReceivedReply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply with what the loop needs in addition to its event."""
 
     ended: ReplyEnded
@@ -105,7 +105,7 @@ class ReplyReceiver:
 
     async def receive(
         self, model: Model, request: ModelRequest, next_request: NextRequest = lambda raw: None
-    ) -> Received:
+    ) -> ReceivedReply:
         """Stream the reply to its end; failures become its fault. Raises only CancelledError."""
         interrupted = True
         try:
@@ -215,7 +215,7 @@ class ReplyReceiver:
         """Return the phrase that text or reasoning repeat without end, or an empty string."""
         return self._repetition[0].phrase or self._repetition[1].phrase
 
-    def _end(self, interrupted: bool) -> Received:
+    def _end(self, interrupted: bool) -> ReceivedReply:
         self._think(self._thought_cleaner.flush())
         self._show(self._parser.feed(self._cleaner.flush()))
         remaining, parsed = self._parser.finish()
@@ -244,7 +244,7 @@ class ReplyReceiver:
             ms=round((time.monotonic() - self._started) * 1000),
         )
         self._emit(ended)
-        return Received(ended=ended, parsed=parsed, raw=self._parser.raw, repeated=repeated)
+        return ReceivedReply(ended=ended, parsed=parsed, raw=self._parser.raw, repeated=repeated)
 
 
 class RepetitionDetector:

@@ -19,12 +19,12 @@ from tui_agent.common.domain import (
     program_text,
 )
 from tui_agent.engine.context.system_prompt import RESERVE
-from tui_agent.engine.context.window import Ready
+from tui_agent.engine.context.window import PreparedRequest
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.core.tokens import Gauge, count_request
 from tui_agent.engine.loop.ask import LoopDeps
-from tui_agent.engine.loop.reply import Received, ReplyReceiver, Stage
+from tui_agent.engine.loop.reply import ReceivedReply, ReplyReceiver, Stage
 from tui_agent.engine.models.roles import ModelRoles
 from tui_agent.events import ReplyEnded, ReplyStarted
 from tui_agent.models.base import (
@@ -258,7 +258,7 @@ class _AnswerReceiver(ReplyReceiver):
     def _enter(self, phase: Stage, detail: str = "", done: int | None = None, total: int | None = None) -> None:
         super()._enter(phase, self._options.role, done, total)
 
-    def _end(self, interrupted: bool) -> Received:
+    def _end(self, interrupted: bool) -> ReceivedReply:
         self._think(self._thought_cleaner.flush())
         self._parser.feed(self._cleaner.flush())
         self._parser.finish()
@@ -273,7 +273,7 @@ class _AnswerReceiver(ReplyReceiver):
             ms=round((time.monotonic() - self._started) * 1000),
         )
         self._emit(ended)
-        return Received(ended=ended, raw=self._parser.raw)
+        return ReceivedReply(ended=ended, raw=self._parser.raw)
 
 
 class SharedConversation:
@@ -286,7 +286,7 @@ class SharedConversation:
 
     def followed_by(
         self, extra: tuple[Message, ...], alone: ModelRequest, max_tokens: int
-    ) -> tuple[ModelRequest, Ready] | None:
+    ) -> tuple[ModelRequest, PreparedRequest] | None:
         """Return the request with the conversation and `extra` instead of the messages of `alone`.
 
         Return None if a reply of `max_tokens` does not fit, or if the strategy is `files`, which has no conversation of
@@ -298,7 +298,7 @@ class SharedConversation:
         def context() -> tuple[Message, ...]:
             return self._deps.fallback.messages(self._deps.source.context(), self._tools)
 
-        prepared = self._deps.window.beside(context, tools, extra, max_tokens, run=self._run)
+        prepared = self._deps.window.prepare_side_request(context, tools, extra, max_tokens, run=self._run)
         if prepared is None:
             return None
         reply_format = None if tools else alone.format

@@ -311,13 +311,13 @@ class ModelRoles:
 
 MAX_NAMED = 5
 """Models of the server named in a message."""
-PULL = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
-LOAD = "Load one there, or name one with `--model`."
+PULL_ADVICE = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
+LOAD_ADVICE = "Load one there, or name one with `--model`."
 
 
 def no_model(model: Model, served: Collection[str]) -> Fault:
     """Return the fault of a server without a model that can answer."""
-    advice = PULL if model.provider == "ollama" else LOAD
+    advice = PULL_ADVICE if model.provider == "ollama" else LOAD_ADVICE
     if served:
         return embedding_model(_listed(served), advice)
     return Fault(kind="status", message=f"{model.endpoint} has no models.", advice=advice)

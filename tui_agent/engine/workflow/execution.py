@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal, Protocol
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -80,22 +80,23 @@ async def diagnose(
     """Return the diagnosis of a short model call, completed from the class of the error."""
     kind = verdict.error_class or "other"
     record = _record(step, verdict, results) + f"\nClass of the error: {kind}"
-    question = Question(
-        alone=(SystemMessage(text=prompt("diagnose")), UserMessage(text=record)), task=f"{prompt('diagnose')}\n{record}"
-    )
     reply = await structured.ask(
-        "planning", question, parent=node, schema=reply_schema("diagnose"), purpose="diagnosing"
+        "planning",
+        _question("diagnose", record, record),
+        parent=node,
+        schema=reply_schema("diagnose"),
+        purpose="diagnosing",
     )
-    try:
-        fields = {} if isinstance(reply, Fault) else find_object(reply.text, ("strategy", "cause"))
-    except UnreadableJson:
-        fields = {}
-    texts = {key: value_text(fields.get(key))[:500] for key in ("cause", "prerequisite", "strategy")}
+    fields: dict[str, Any] = {}
+    if not isinstance(reply, Fault):
+        with suppress(UnreadableJson):
+            fields = find_object(reply.text, ("strategy", "cause"))
+    cause, prerequisite, strategy = (value_text(fields.get(key))[:500] for key in ("cause", "prerequisite", "strategy"))
     return Diagnosis(
         error_class=kind,
-        cause=texts["cause"] or verdict.actual,
-        prerequisite=texts["prerequisite"],
-        strategy=texts["strategy"] or _ADVICE.get(kind, "take another way to the same end"),
+        cause=cause or verdict.actual,
+        prerequisite=prerequisite,
+        strategy=strategy or _ADVICE.get(kind, "take another way to the same end"),
     )
 
 
@@ -104,16 +105,17 @@ async def judge_step(
 ) -> StepVerdict:
     """Return the verdict of a short model call, for an outcome that the facts do not decide."""
     record = _record(step, verdict, results) + (f"\nThe agent's words: {closing[:1_500]}" if closing else "")
-    question = Question(
-        alone=(SystemMessage(text=prompt("verify_step")), UserMessage(text=record)),
-        task=f"{prompt('verify_step')}\n{_record(step, verdict, ())}",
-    )
+    question = _question("verify_step", record, _record(step, verdict, ()))
     reply = await structured.ask(
         "dispatcher", question, parent=node, schema=reply_schema("verify_step"), purpose="judging"
     )
-    if isinstance(reply, Fault):
-        return StepVerdict(met=True, actual=verdict.actual)
-    return parse_verdict(reply.text, verdict)
+    return parse_verdict("" if isinstance(reply, Fault) else reply.text, verdict)
+
+
+def _question(name: str, record: str, appended_record: str) -> Question:
+    """Return the question of a prompt about a step; the conversation already has what `appended_record` leaves out."""
+    messages = (SystemMessage(text=prompt(name)), UserMessage(text=record))
+    return Question(alone=messages, task=f"{prompt(name)}\n{appended_record}")
 
 
 def _record(step: PlanStep, verdict: StepVerdict, results: CallResults) -> str:
@@ -421,7 +423,7 @@ class Execution:
         call = self._deps.new_call_id(ToolCall(id="", name=COMMAND_TOOL, arguments={"command": check.command}))
         step = PlanStep(number=0, description=f"Check: {check.command}", expected=check.criteria)
         self._emit(events.StepStarted(step=step, of=0), node)
-        await self._calls.carry_out((call,), node)
+        await self._calls.execute((call,), node)
         result, ms = self._calls.results[-1][1], elapsed_ms(started)
         met, actual = result.success, summarize_result(result)
         if result.code in ("refused", "unknown_tool"):

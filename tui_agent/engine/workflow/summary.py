@@ -124,9 +124,9 @@ class SummaryReview(msgspec.Struct, frozen=True):
         try:
             await self.approvals.decide(offer, settle, run=run, node=node, decided=decided)
         except asyncio.CancelledError:
-            await complete_shielded(self._carry_out(reviewed, summary, base), WRITE_TIMEOUT)
+            await complete_shielded(self._apply(reviewed, summary, base), WRITE_TIMEOUT)
             raise
-        await complete_shielded(self._carry_out(reviewed, summary, base), WRITE_TIMEOUT)
+        await complete_shielded(self._apply(reviewed, summary, base), WRITE_TIMEOUT)
 
     async def ask_again(self, saved: dict[str, Any]) -> None:
         """Offer a summary of an earlier process that is undecided, or was accepted and not written.
@@ -139,7 +139,7 @@ class SummaryReview(msgspec.Struct, frozen=True):
             if all((entry.action, entry.details, entry.result) != texts for entry in recent):
                 await self.ask(summary)
 
-    async def _carry_out(self, reviewed: SummaryReviewed, offered: Summary, base: Plan) -> None:
+    async def _apply(self, reviewed: SummaryReviewed, offered: Summary, base: Plan) -> None:
         if reviewed.outcome in ("accepted", "edited"):
             await self.memory.accept(reviewed.summary, offered, base)
         elif reviewed.outcome == "discarded":

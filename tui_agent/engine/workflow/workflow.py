@@ -18,8 +18,7 @@ from tui_agent.engine.checks.request_reading import RequestReading, list_items, 
 from tui_agent.engine.context.modes import intent_section
 from tui_agent.engine.core.prompts import prompt, reply_schema
 from tui_agent.engine.core.shielded import end_tasks
-from tui_agent.engine.core.stream import EventStream
-from tui_agent.engine.loop.structured import Question, Structured
+from tui_agent.engine.loop.structured import Question
 from tui_agent.engine.workflow.execution import Diagnosis, Execution, ExecutionResult, WorkflowDeps, stage
 from tui_agent.engine.workflow.plan_reading import parse_classification
 from tui_agent.engine.workflow.planning import (
@@ -41,30 +40,6 @@ MAX_REJECTIONS = 3
 """Plans that the user may reject with a reason before the run ends."""
 DEFAULT_CLASSIFICATION = Classification(guessed=True, reasoning="The request could not be sorted.")
 """Mixed, with writes: it forbids nothing, and a plan is made."""
-
-
-async def classify(
-    request: str, structured: Structured, stream: EventStream, *, run: str, node: str, conversation: str = ""
-) -> Classification | Fault:
-    """Classify a request with one short model call (W1); `conversation` is what preceded it.
-
-    Return the default if the call fails or the reply is malformed, and a fault if there is no server."""
-    excerpt = request if len(request) <= MAX_REQUEST else request[:MAX_REQUEST] + " …"
-    preceding = (ProgramMessage(text=program_text("conversation", conversation)),) if conversation else ()
-    question = Question(
-        alone=(SystemMessage(text=prompt("classify")), *preceding, UserMessage(text=excerpt)), task=prompt("classify")
-    )
-    reply = await structured.ask(
-        "dispatcher", question, parent=node, schema=reply_schema("classify"), idle_timeout=60.0, preamble=400
-    )
-    classification, ms = None, 0
-    if not isinstance(reply, Fault):
-        classification, ms = parse_classification(reply.text), reply.ms
-    elif reply.kind == "unreachable":
-        return reply
-    classification = classification or DEFAULT_CLASSIFICATION
-    stream.emit(events.RequestClassified(classified=classification, ms=ms), run=run, node=node)
-    return classification
 
 
 def classify_by_wording(reading: RequestReading, why: str) -> Classification:
@@ -162,17 +137,8 @@ class Workflow:
         if self._rule_based:
             await self._prepare_by_rules(node)
             return None
-        classification = await classify(
-            self._request,
-            deps.structured,
-            deps.stream,
-            run=self._run,
-            node=node,
-            conversation=deps.context.conversation,
-        )
-        if isinstance(classification, Fault):
-            return classification
-        self._classification = correct_by_wording(classification, self._request)
+        if (fault := await self._classify(node)) is not None:
+            return fault
         if self._only_reads() or not deps.environment.settings.planning:
             return None
         while True:
@@ -190,12 +156,38 @@ class Workflow:
                     raise
                 self._rejections.append(str(rejection))
 
+    async def _classify(self, node: str) -> Fault | None:
+        """Classify the request with one short model call (W1). Return a fault if there is no server.
+
+        If the call fails or the reply is malformed, the default applies."""
+        request, conversation = self._request, self._deps.context.conversation
+        excerpt = request if len(request) <= MAX_REQUEST else request[:MAX_REQUEST] + " …"
+        preceding = (ProgramMessage(text=program_text("conversation", conversation)),) if conversation else ()
+        messages = (SystemMessage(text=prompt("classify")), *preceding, UserMessage(text=excerpt))
+        question = Question(alone=messages, task=prompt("classify"))
+        reply = await self._deps.structured.ask(
+            "dispatcher", question, parent=node, schema=reply_schema("classify"), idle_timeout=60.0, preamble=400
+        )
+        if not isinstance(reply, Fault):
+            classification = parse_classification(reply.text) or DEFAULT_CLASSIFICATION
+        elif reply.kind == "unreachable":
+            return reply
+        else:
+            classification = DEFAULT_CLASSIFICATION
+        self._emit_classification(classification, node, 0 if isinstance(reply, Fault) else reply.ms)
+        self._classification = correct_by_wording(classification, request)
+        return None
+
+    def _emit_classification(self, classification: Classification, node: str, ms: int = 0) -> None:
+        event = events.RequestClassified(classified=classification, ms=ms)
+        self._deps.stream.emit(event, run=self._run, node=node)
+
     async def _prepare_by_rules(self, node: str) -> None:
         """Classify and plan without a model."""
         reading, deps = read_request(self._request), self._deps
         why = "read by the program, without calls for sorting, plan and summary"
         self._classification = classify_by_wording(reading, why)
-        deps.stream.emit(events.RequestClassified(classified=self._classification, ms=0), run=self._run, node=node)
+        self._emit_classification(self._classification, node)
         plan = plan_from_list(self._request) if deps.environment.settings.planning else None
         if plan is not None:
             self._planned = PlanResult(plan=plan, depth="moderate")
@@ -350,7 +342,7 @@ class Workflow:
         self._classification = Classification(
             reasoning="the model went about a change", complexity=self._classification.complexity
         )
-        deps.stream.emit(events.RequestClassified(classified=self._classification, ms=0), run=self._run, node=self._run)
+        self._emit_classification(self._classification, self._run)
         feedback = "This is not done yet. All tools are there now: make the change with them."
         deps.stream.emit(events.ProgramMessageAdded(kind="feedback", text=feedback), run=self._run)
         return True
