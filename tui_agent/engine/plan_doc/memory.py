@@ -58,25 +58,21 @@ class PendingChange(msgspec.Struct, frozen=True):
 
         Descriptions of the omitted parts are appended to `left_out`.
         """
-        found = self.wanted if plan == self.base else self._merged(plan, left_out)
-        return found if self.at is None else with_change(found, self.own, self.at)
+        changed = self.wanted if plan == self.base else self._merge_into(plan, left_out)
+        return changed if self.at is None else with_change(changed, self.own, self.at)
 
-    def _merged(self, plan: Plan, left_out: list[str]) -> Plan:
+    def _merge_into(self, plan: Plan, left_out: list[str]) -> Plan:
         base, wanted = self.base, self.wanted
         rows, added = _without_edited_criteria(base.acceptance_criteria, wanted, plan, left_out)
         old, logged = base.execution_log, wanted.execution_log
         merged = merge_plans(base, msgspec.structs.replace(wanted, acceptance_criteria=rows, execution_log=old), plan)
-        left_out.extend(one.item or one.where for one in merged.conflicts)
-        found, status = merged.plan, merged.plan.status
-        criteria = (*found.acceptance_criteria, *added)
-        if status is PlanStatus.COMPLETED and not all(one.completed for one in criteria):
+        left_out.extend(conflict.item or conflict.where for conflict in merged.conflicts)
+        result, status = merged.plan, merged.plan.status
+        criteria = (*result.acceptance_criteria, *added)
+        if status is PlanStatus.COMPLETED and not all(criterion.completed for criterion in criteria):
             status = PlanStatus.IN_PROGRESS if plan.status == base.status != status else status
-        return msgspec.structs.replace(
-            found,
-            status=status,
-            acceptance_criteria=criteria,
-            execution_log=(*found.execution_log, *logged[len(old) :]),
-        )
+        entries = (*result.execution_log, *logged[len(old) :])
+        return msgspec.structs.replace(result, status=status, acceptance_criteria=criteria, execution_log=entries)
 
 
 def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
@@ -88,20 +84,16 @@ def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
         raise ToolError(f"status must be one of {', '.join(PlanStatus)}.", "bad_arguments")
     old = plan.acceptance_criteria
     if change.replace_criteria:
-        rows = tuple(_find(old, one.description) or Criterion(description=one.description) for one in change.criteria)
+        texts = [criterion.description for criterion in change.criteria]
+        rows = tuple(_find(old, text) or Criterion(description=text) for text in texts)
         goal = change.goal or plan.goal
         return PendingChange(plan, msgspec.structs.replace(plan, goal=goal, acceptance_criteria=rows or old))
-    for one in change.criteria:
-        if not one.added and _find(old, one.description) is None:
-            there = "; ".join(row.description for row in old[:30]) or "none yet: add them first"
-            raise ToolError(f"The plan has no criterion {one.description[:100]!r}. Its criteria: {there}.", "not_found")
+    for criterion in change.criteria:
+        text = criterion.description
+        if not criterion.added and _find(old, text) is None:
+            existing = "; ".join(row.description for row in old[:30]) or "none yet: add them first"
+            raise ToolError(f"The plan has no criterion {text[:100]!r}. Its criteria: {existing}.", "not_found")
     return PendingChange(plan, with_change(plan, change, now))
-
-
-def reopened_change(text: str, plan: Plan) -> PendingChange | None:
-    """Restore the proposal of an earlier process from the proposed text; None if it changes nothing."""
-    wanted = parse(text)
-    return None if wanted.problem or wanted.plan == plan else PendingChange(plan, wanted.plan)
 
 
 def accepted_change(offered: Summary, final: Summary, base: Plan, now: dt.datetime) -> PendingChange:
@@ -109,7 +101,7 @@ def accepted_change(offered: Summary, final: Summary, base: Plan, now: dt.dateti
     own = PlanChange(
         goal=final.goal if final.goal != offered.goal else "",
         status=final.status if final.status != offered.status and final.status in list(PlanStatus) else "",
-        criteria=tuple(one for one in final.criteria if one not in offered.criteria),
+        criteria=tuple(criterion for criterion in final.criteria if criterion not in offered.criteria),
     )
     return PendingChange(base, with_summary(base, final, now), own, now)
 
@@ -121,21 +113,21 @@ def _without_edited_criteria(
     rows = list(wanted.acceptance_criteria)
     ours, theirs = align(base, rows), align(base, plan.acceptance_criteria)
     for at, old in enumerate(base):
-        other = plan.acceptance_criteria[theirs[at]] if at in theirs else None
-        if at in ours and rows[ours[at]] != old and other not in (old, rows[ours[at]]):
+        edited = plan.acceptance_criteria[theirs[at]] if at in theirs else None
+        if at in ours and rows[ours[at]] != old and edited not in (old, rows[ours[at]]):
             left_out.append(old.description)
             rows[ours[at]] = old
-    known = set(ours.values())
-    added = [row for at, row in enumerate(rows) if at not in known]
+    existing = set(ours.values())
+    added = (row for at, row in enumerate(rows) if at not in existing)
     new = (row for row in added if _find(plan.acceptance_criteria, row.description) is None)
-    return tuple(rows[at] for at in sorted(known)), tuple(new)
+    return tuple(rows[at] for at in sorted(existing)), tuple(new)
 
 
 def describe_proposal(plan: Plan) -> str:
     """Describe the proposed plan for the model."""
     lines = ["Proposed; the user decides whether it is written. It counts for your work from now on.", ""]
     lines.append(f"Goal: {plan.goal or '(none)'} ({plan.status}, {plan.completed}/{len(plan.acceptance_criteria)})")
-    lines += [f"- [{'x' if one.completed else ' '}] {one.description}" for one in plan.acceptance_criteria[:50]]
+    lines += [f"- [{'x' if row.completed else ' '}] {row.description}" for row in plan.acceptance_criteria[:50]]
     return "\n".join(lines)
 
 
@@ -158,40 +150,38 @@ def with_change(plan: Plan, change: PlanChange | Summary, now: dt.datetime) -> P
     """Return the plan with a change: goal, status, criteria, decisions."""
     when = to_minute(now)
 
-    def added(notes: Iterable[DecisionNote]) -> list[Decision]:
-        return [Decision(**msgspec.structs.asdict(one), when=when) for one in notes]
+    def dated(notes: Iterable[DecisionNote]) -> list[Decision]:
+        return [Decision(**msgspec.structs.asdict(note), when=when) for note in notes]
 
     return msgspec.structs.replace(
         plan,
         goal=change.goal or plan.goal,
         status=PlanStatus(change.status) if change.status in list(PlanStatus) else plan.status,
-        acceptance_criteria=_updated(plan.acceptance_criteria, change.criteria),
-        decisions_made=(*plan.decisions_made, *added(change.decisions_made)),
-        decisions_rejected=(*plan.decisions_rejected, *added(change.decisions_rejected)),
+        acceptance_criteria=_update_criteria(plan.acceptance_criteria, change.criteria),
+        decisions_made=(*plan.decisions_made, *dated(change.decisions_made)),
+        decisions_rejected=(*plan.decisions_rejected, *dated(change.decisions_rejected)),
     )
 
 
 def _find(criteria: Iterable[Criterion], description: str) -> Criterion | None:
     """Return the criterion with the same wording, ignoring case, spaces and a trailing period."""
-    return next((row for row in criteria if _key(row.description) == _key(description)), None)
+
+    def key(text: str) -> str:
+        return " ".join(text.lower().split()).rstrip(".")
+
+    return next((criterion for criterion in criteria if key(criterion.description) == key(description)), None)
 
 
-def _updated(criteria: tuple[Criterion, ...], changes: Iterable[CriterionChange]) -> tuple[Criterion, ...]:
+def _update_criteria(criteria: tuple[Criterion, ...], changes: Iterable[CriterionChange]) -> tuple[Criterion, ...]:
     rows = list(criteria)
     for change in changes:
-        key = _key(change.description)
-        at = next((index for index, row in enumerate(rows) if _key(row.description) == key), None)
-        if at is not None:
-            notes = change.notes or rows[at].notes
-            rows[at] = msgspec.structs.replace(rows[at], completed=change.completed, notes=notes)
-        elif change.description.strip():
-            new = Criterion(description=change.description.strip(), completed=change.completed, notes=change.notes)
-            rows.append(new)
+        completed, text = change.completed, change.description.strip()
+        if (row := _find(rows, text)) is not None:
+            notes = change.notes or row.notes
+            rows[rows.index(row)] = msgspec.structs.replace(row, completed=completed, notes=notes)
+        elif text:
+            rows.append(Criterion(description=text, completed=completed, notes=change.notes))
     return tuple(rows)
-
-
-def _key(text: str) -> str:
-    return " ".join(text.lower().split()).rstrip(".")
 
 
 class PlanMemory:
@@ -230,31 +220,32 @@ class PlanMemory:
         self._watching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
-    async def open(self, shown: str = "", proposal: str = "") -> None:
+    async def open(self, last_sha256: str = "", proposal: str = "") -> None:
         """Read the document, or create it from the template, and start watching it.
 
-        `shown` is the hash of the last emitted text: only a different one is emitted again. `proposal` is the
+        `last_sha256` is the hash of the last emitted text: only a different one is emitted again. `proposal` is the
         pending proposal of an earlier process.
         """
-        seen = file_stamp(self.path)
+        stamp = file_stamp(self.path)
         try:
             if await asyncio.to_thread(self._load):
                 await self._save(self._store.plan, self._store.plan, "template")
             elif self._unreadable is None:
                 sha256 = sha256_of(self._store.document.text.encode())
                 self._remember(sha256)
-                if sha256 != shown:
-                    self._emit("editor" if shown else "template")
+                if sha256 != last_sha256:
+                    self._emit("editor" if last_sha256 else "template")
                 if proposal:
-                    self._restore_proposal(proposal, sha256 == shown)
+                    self._restore_proposal(proposal, sha256 == last_sha256)
         except FileFault as fault:
-            self._fail(fault)
-        self._watching = asyncio.create_task(self._watch(seen))
+            self._report_fault(fault)
+        self._watching = asyncio.create_task(self._watch(stamp))
 
-    def _restore_proposal(self, text: str, same: bool) -> None:
-        """Restore a pending proposal, unless the plan has changed since (P6)."""
-        if same and (change := reopened_change(text, self._store.plan)) is not None:
-            self._proposals, self._proposed = [change], sha256_of(text.encode())
+    def _restore_proposal(self, text: str, is_current: bool) -> None:
+        """Restore the pending proposal of an earlier process, unless the plan has changed since (P6)."""
+        plan, proposed = self._store.plan, parse(text)
+        if is_current and not proposed.problem and proposed.plan != plan:
+            self._proposals, self._proposed = [PendingChange(plan, proposed.plan)], sha256_of(text.encode())
             return
         self._notice(
             "The plan has changed since the session ended, so the pending proposal was dropped.", "plan_doc.refused"
@@ -272,10 +263,9 @@ class PlanMemory:
         await end_tasks(self._watching)
         for _ in range(2):  # if the first call fails, the second one returns the saved copies
             try:
-                for place in await asyncio.to_thread(self._store.close):
-                    self._report_saved_copy(place)
+                self._report_saved_copies(await asyncio.to_thread(self._store.close))
             except FileFault as fault:
-                self._fail(fault)
+                self._report_fault(fault)
             else:
                 break
 
@@ -306,15 +296,14 @@ class PlanMemory:
 
     async def repair(self) -> bool:
         """Repair an unreadable document: the model proposes once per text, the user decides (P3). True if readable."""
-        found = self._unreadable
-        if found is None:
+        if self._unreadable is None:
             return True
         try:
-            if await self._repair.mend(found):
+            if await self._repair.run(self._unreadable):
                 self._unreadable = None
                 self._emit("repair")
         except FileFault as fault:
-            self._fail(fault)
+            self._report_fault(fault)
         return self._unreadable is None
 
     async def accept(self, summary: Summary, offered: Summary, since: Plan) -> bool:
@@ -329,14 +318,14 @@ class PlanMemory:
             self._notice("What you accepted will be written as soon as plan_doc.md is writable.", "plan_doc.owed")
         return written
 
-    async def settle(self, accept: bool, by: By = "review", seen: str = "") -> bool:
+    async def settle(self, accept: bool, by: By = "review", sha256: str = "") -> bool:
         """Write or drop the proposals (P6). False if there are none, or they were not written.
 
-        `seen` is the hash of the proposal that the user decided on; a different one is not written.
+        `sha256` is the hash of the proposal that the user decided on; a different one is not written.
         """
         if not self.pending:
             return False
-        if seen and seen != self._proposed:
+        if sha256 and sha256 != self._proposed:
             self._notice("The proposal has changed. Review it again.", "plan_doc.refused")
             return False
         if accept and not await self._write_pending(by):
@@ -356,20 +345,19 @@ class PlanMemory:
         `base` is the sha256 of the emitted text that was edited: later changes are merged, and conflicts are asked
         about. Without it, the text replaces the current content.
         """
-        wanted = parse(text)
-        if wanted.problem:
-            self._notice(f"The plan was not changed: {wanted.problem}.", "plan_doc.refused")
+        edited = parse(text)
+        if edited.problem:
+            self._notice(f"The plan was not changed: {edited.problem}.", "plan_doc.refused")
             return False
         async with self._lock:
-            now = self._store.document
             since = self._texts.get(base) if base else self._store.plan
             if since is None:
                 self._notice(
                     "The plan was not changed: your edit is based on an old version. Make it again.", "plan_doc.refused"
                 )
                 return False
-            newest = not base or base == sha256_of(now.text.encode())
-            return await self._save(wanted.plan, since, "user", over=wanted if newest else None)
+            is_current = base in ("", sha256_of(self._store.document.text.encode()))
+            return await self._save(edited.plan, since, "user", over=edited if is_current else None)
 
     def propose(self, change: PlanChange) -> str:
         """Add a proposal of the model, pending until the user decides (P6).
@@ -381,7 +369,7 @@ class PlanMemory:
         return describe_proposal(self.plan)
 
     async def _write_pending(self, by: By, *, proposals: bool = True) -> bool:
-        """Write the accepted summaries, with the proposals."""
+        """Write the accepted summaries and, with `proposals`, the pending proposals."""
         left_out: list[str] = []
         async with self._lock:
             plan = since = self._store.plan
@@ -390,9 +378,9 @@ class PlanMemory:
                 plan = change.apply(plan, left_out)
             written = await self._save(plan, since, by, proposed=proposed, accepted=len(self._accepted))
         if written and left_out:
-            left = ", ".join(one_line(one, 80) for one in dict.fromkeys(left_out))
+            omitted = ", ".join(one_line(item, 80) for item in dict.fromkeys(left_out))
             self._notice(
-                f"You edited plan_doc.md in the meantime; your text was kept, and this was left out: {left}.",
+                f"You edited plan_doc.md in the meantime; your text was kept, and this was left out: {omitted}.",
                 "plan_doc.kept",
             )
         return written
@@ -427,8 +415,7 @@ class PlanMemory:
             outcome = await asyncio.to_thread(self._store.save, plan, since, choices, over)
             if isinstance(outcome, SaveResult):
                 del self._proposals[:proposed], self._accepted[:accepted]
-                for place in outcome.copies:
-                    self._report_saved_copy(place)
+                self._report_saved_copies(outcome.copies)
                 if outcome.written or outcome.merged:
                     self._emit(by)
             return outcome
@@ -446,50 +433,49 @@ class PlanMemory:
                         return False
                     choices[conflict.id] = choice
         except FileFault as fault:
-            self._fail(fault)
+            self._report_fault(fault)
             return False
         return True
 
     # --- external changes ---
 
     async def _watch(self, since: FileStamp | None) -> None:
-        async with contextlib.aclosing(file_changes(self.path, since)) as seen:
-            async for _ in seen:
+        async with contextlib.aclosing(file_changes(self.path, since)) as changes:
+            async for _ in changes:
                 try:
                     await self.refresh()
                     if self._accepted and self._unreadable is None:
                         await self._write_pending("summary", proposals=False)
                 except FileFault as fault:
-                    self._fail(fault)
+                    self._report_fault(fault)
                 except Exception:
                     log.exception("plan_doc.md could not be checked")
 
     async def refresh(self) -> None:
         """Read external changes of the file. Raises FileFault."""
         async with self._lock:
-            seen = await asyncio.to_thread(self._store.refresh)
-            if isinstance(seen, Unreadable):
-                self._set_unreadable(seen)
+            result = await asyncio.to_thread(self._store.refresh)
+            if isinstance(result, Unreadable):
+                self._set_unreadable(result)
                 return
             self._unreadable = None
-            for place in seen.copies:
-                self._report_saved_copy(place)
-            if seen.changed and not seen.conflicts:
+            self._report_saved_copies(result.copies)
+            if result.changed and not result.conflicts:
                 self._emit("editor")
 
     def _load(self) -> bool:
         """Read the file for the first time; True if it did not exist."""
         new = not self.path.exists()
-        found = self._store.load()
-        if isinstance(found, Unreadable):
-            self._set_unreadable(found)
+        result = self._store.load()
+        if isinstance(result, Unreadable):
+            self._set_unreadable(result)
         return new
 
-    def _set_unreadable(self, found: Unreadable) -> None:
-        previous, self._unreadable = self._unreadable, found
-        if previous is None or previous.sha256 != found.sha256:
+    def _set_unreadable(self, unreadable: Unreadable) -> None:
+        previous, self._unreadable = self._unreadable, unreadable
+        if previous is None or previous.sha256 != unreadable.sha256:
             self._notice(
-                f"plan_doc.md is not a valid plan: {found.reason}. It is left unchanged. Fix it or move it away; "
+                f"plan_doc.md is not a valid plan: {unreadable.reason}. It is left unchanged. Fix it or move it away; "
                 "otherwise the model proposes a repair with your next message, and you decide.",
                 "plan_doc.unread",
             )
@@ -520,13 +506,14 @@ class PlanMemory:
     def _notice(self, text: str, code: str) -> None:
         self._stream.emit(Notice(level="warning", text=text, code=code))
 
-    def _report_saved_copy(self, place: Path) -> None:
-        self._notice(
-            f"plan_doc.md was edited while it was being written; that text is saved in {place}.", "plan_doc.aside"
-        )
-        if self._attended and not self._closing:
-            self.saved_copies.offer(place)
+    def _report_saved_copies(self, copies: Iterable[Path]) -> None:
+        for copy in copies:
+            self._notice(
+                f"plan_doc.md was edited while it was being written; that text is saved in {copy}.", "plan_doc.aside"
+            )
+            if self._attended and not self._closing:
+                self.saved_copies.offer(copy)
 
-    def _fail(self, fault: FileFault) -> None:
+    def _report_fault(self, fault: FileFault) -> None:
         log.warning("plan_doc.md: %s", fault)
         self._notice(f"The plan document could not be saved or read: {fault}", "plan_doc.failed")

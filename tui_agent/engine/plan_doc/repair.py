@@ -37,13 +37,13 @@ Rewrite = Callable[[Unreadable, str], Awaitable[str]]
 """Takes the unreadable document and the last good text, if any; returns the model's text, or an empty string."""
 
 
-async def rewrite_document(found: Unreadable, good: str, structured: Structured, *, node: str) -> str:
+async def rewrite_document(unreadable: Unreadable, last_good: str, structured: Structured, *, node: str) -> str:
     """Let the model repair the document; empty if it did not reply."""
     from tui_agent.engine.loop.structured import Question
 
-    parts = [f"What is wrong with it: {found.reason}.", f"The document:\n{found.text}"]
-    if good and len(good) + len(found.text or "") <= MAX_REPAIRABLE:
-        parts.append(f"The last good version of it:\n{good}")
+    parts = [f"What is wrong with it: {unreadable.reason}.", f"The document:\n{unreadable.text}"]
+    if last_good and len(last_good) + len(unreadable.text or "") <= MAX_REPAIRABLE:
+        parts.append(f"The last good version of it:\n{last_good}")
     messages = (SystemMessage(text=prompt("repair_plan")), UserMessage(text="\n\n".join(parts)))
     reply = await structured.ask("planning", Question(alone=messages), parent=node, schema=None, purpose="mending")
     if isinstance(reply, Fault):
@@ -67,32 +67,32 @@ class Repair(msgspec.Struct):
     """Asks the model; None without one."""
     _tried: set[str] = msgspec.field(default_factory=set)
 
-    async def mend(self, found: Unreadable) -> bool:
+    async def run(self, unreadable: Unreadable) -> bool:
         """Repair the file after saving a copy of it. True if the user accepted the repair and it was written.
 
         Otherwise the file stays unchanged, and a notice says what the user can do. Raises FileFault.
         """
-        sha256 = found.sha256
+        sha256 = unreadable.sha256
         if sha256 is None or sha256 in self._tried or self.rewrite is None:
             return False
         self._tried.add(sha256)
-        place = await asyncio.to_thread(self.store.save_copy, sha256)
-        if place is None:
+        copy = await asyncio.to_thread(self.store.save_copy, sha256)
+        if copy is None:
             return False  # changed in the meantime
-        if not found.text or not found.text.strip() or len(found.text) > MAX_REPAIRABLE:
-            self._report_unrepaired("A model can't repair it", place)
+        broken_text = unreadable.text or ""
+        if not broken_text.strip() or len(broken_text) > MAX_REPAIRABLE:
+            self._report_unrepaired("A model can't repair it", copy)
             return False
-        self._notify("info", f"A copy of the broken plan_doc.md is in {place}. Asking the model to repair it.")
+        self._notify("info", f"A copy of the broken plan_doc.md is in {copy}. Asking the model to repair it.")
         plan = self.store.plan
-        known = plan.goal or plan.acceptance_criteria or plan.execution_log or plan.decisions_made
-        good = self.store.document.text if known else ""
-        text = await self.rewrite(found, good)
+        has_content = plan.goal or plan.acceptance_criteria or plan.execution_log or plan.decisions_made
+        text = await self.rewrite(unreadable, self.store.document.text if has_content else "")
         problem = parse(text).problem if text else "it was empty"
         if problem:
-            self._report_unrepaired(f"The model's repair is not usable ({problem})", place)
+            self._report_unrepaired(f"The model's repair is not usable ({problem})", copy)
             return False
-        if not await self._accepted(text, found):
-            self._report_unrepaired("The repair was not accepted", place)
+        if not await self._is_accepted(text, broken_text):
+            self._report_unrepaired("The repair was not accepted", copy)
             return False
         try:
             saved = await complete_shielded(asyncio.to_thread(self.store.replace, text, sha256))
@@ -101,12 +101,12 @@ class Repair(msgspec.Struct):
             return False
         return isinstance(saved, SaveResult)
 
-    async def _accepted(self, text: str, found: Unreadable) -> bool:
+    async def _is_accepted(self, text: str, broken_text: str) -> bool:
         decided = None
         if not self.attended:
             by = "--accept-plan" if self.accept else "no user is present, and --accept-plan was not given"
             decided = Answer(verdict="approve" if self.accept else "reject", by=by)
-        choice = await _ask(self.approvals, WHERE, text, found.text or "", decided)
+        choice = await _ask(self.approvals, WHERE, text, broken_text, decided)
         return self.accept if decided else choice in ("ours", "both")
 
     def _report_unrepaired(self, reason: str, copy: Path) -> None:
