@@ -97,7 +97,7 @@ class Work:
         undo = self.undoing()
         done: list[RestoredFile] = []
         for item in items:
-            done.append(undo.carry_out(item))
+            done.append(undo.execute(item))
             if undo.stopped_by == "no_space":
                 break
         done += items[len(done) :]

@@ -210,7 +210,7 @@ class Undoing(RuleBasedStateMachine):
         tasks = work.undoing().plan([step for step in work.ledger.active() if step.run == run])
         items = work.begin("undo", tasks, "leave")
         for item in items[:count]:
-            work.undoing().carry_out(item)
+            work.undoing().execute(item)
         self.restart()
         assert work.ledger.open is not None
         undo = work.undoing()
@@ -218,7 +218,7 @@ class Undoing(RuleBasedStateMachine):
             decided, plan = undo.plan_finish(work.ledger.open.items)
         else:
             decided, plan = [], undo.plan_redo([item for item in work.ledger.open.items if not item.outcome])
-        done = [undo.carry_out(undo.prepare(task)) for task in plan]
+        done = [undo.execute(undo.prepare(task)) for task in plan]
         outcome: Any = "done" if finish else "rolled_back"
         work.ledger.fold(UndoFinished(id="u", kind="undo", outcome=outcome, items=(*decided, *done)))
         if finish:

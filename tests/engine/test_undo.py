@@ -270,7 +270,7 @@ async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: P
                 undo = Undo(checkpoints._store)
                 items = [undo.prepare(task) for task in undo.plan(checkpoints.ledger.active())]
                 session._emit(UndoStarted(id="u-1", kind="undo", items=tuple(items)))
-                assert undo.carry_out(items[0]).outcome == "restored"
+                assert undo.execute(items[0]).outcome == "restored"
             assert tree(workspace) not in (before, after)
             async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
                 assert (await Watch(resumed).until_event(Notice, code="undo.cut_off")).level == "warning"

@@ -76,28 +76,37 @@ class BlobStore:
 
         `capped=False` ignores the limits, for content an undo is about to replace.
         """
-        with self._lock:
-            return self._put(data, capped)
-
-    def _put(self, data: bytes, capped: bool) -> str:
         sha256 = sha256_of(data)
-        if self.has(sha256):
-            with contextlib.suppress(StoreError):
-                self.get(sha256)
-                return sha256
-            return self._repair(sha256, data)
-        if capped and (reason := self.refusal(len(data))):
-            raise StoreError(reason, "too_large" if len(data) > self.file_cap else "full")
-        size = self.size
-        try:
-            path = self._create_folders(sha256)
-            with contextlib.suppress(FileChangedError):  # another process stored the same content
-                if not replace_file(path, data, None, mode=0o600, calls=self._calls).durable:
-                    sync_folder(path.parent)
-        except (OSError, FileFault) as error:
-            raise StoreError(f"its content could not be kept: {error}", "failed") from error
-        self._size = size + len(data)
+        with self._lock:
+            if is_stored := self.has(sha256):
+                with contextlib.suppress(StoreError):
+                    self.get(sha256)
+                    return sha256
+            elif capped and (reason := self.refusal(len(data))):
+                raise StoreError(reason, "too_large" if len(data) > self.file_cap else "full")
+            size = self.size
+            try:
+                if is_stored:  # damaged
+                    atomic_write(self.path_of(sha256), data, calls=self._calls)
+                else:
+                    self._write_new(sha256, data)
+            except (OSError, FileFault) as error:
+                raise StoreError(f"its content could not be kept: {error}", "failed") from error
+            self._size = size if is_stored else size + len(data)
         return sha256
+
+    def _write_new(self, sha256: str, data: bytes) -> None:
+        """Write a content durably, creating its folders."""
+        path = Path(os.path.realpath(self.folder)) / sha256[:2] / sha256
+        for folder in (path.parent.parent, path.parent):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+            if folder not in self._durable:  # also if the process that created it died before syncing
+                sync_folder(folder.parent)
+                self._durable.add(folder)
+        with contextlib.suppress(FileChangedError):  # another process stored the same content
+            if not replace_file(path, data, None, mode=0o600, calls=self._calls).durable:
+                sync_folder(path.parent)
 
     def get(self, sha256: str) -> bytes:
         """Return a verified content. Raises StoreError `missing` or `damaged`."""
@@ -124,25 +133,6 @@ class BlobStore:
                         freed += size
             self._size = None
         return freed
-
-    def _repair(self, sha256: str, data: bytes) -> str:
-        """Rewrite a damaged content."""
-        try:
-            atomic_write(self.path_of(sha256), data, calls=self._calls)
-        except (OSError, FileFault) as error:
-            raise StoreError(f"its content could not be kept: {error}", "failed") from error
-        return sha256
-
-    def _create_folders(self, sha256: str) -> Path:
-        """Return the path of a content, creating its folders durably."""
-        path = Path(os.path.realpath(self.folder)) / sha256[:2] / sha256
-        for folder in (path.parent.parent, path.parent):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder, 0o700)
-            if folder not in self._durable:  # also if the process that created it died before syncing
-                sync_folder(folder.parent)
-                self._durable.add(folder)
-        return path
 
     def _sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}

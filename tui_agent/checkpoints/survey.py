@@ -23,20 +23,8 @@ TIME_LIMIT = 0.5
 """Time limit of a survey in seconds."""
 MAX_REPORTED = 100
 """Paths reported per kind of change."""
-SKIPPED_FOLDERS = frozenset(
-    {
-        ".git",
-        ".hg",
-        ".svn",
-        "node_modules",
-        "__pycache__",
-        ".venv",
-        ".tox",
-        ".mypy_cache",
-        ".pytest_cache",
-        ".ruff_cache",
-    }
-)
+SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox"))
+SKIPPED_FOLDERS |= {".mypy_cache", ".pytest_cache", ".ruff_cache"}
 """Folders that are skipped; a change inside is only detected by the folder's own timestamp."""
 
 INCOMPLETE = "the whole workspace: it is too large, or the home folder"

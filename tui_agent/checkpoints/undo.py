@@ -38,25 +38,22 @@ def merge_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """
     if theirs == base:
         return ours
-    if any(b"\0" in one for one in (base, ours, theirs)):
+    if any(b"\0" in content for content in (base, ours, theirs)):
         return None
     lines = base.splitlines(keepends=True)
     if max(len(lines), ours.count(b"\n"), theirs.count(b"\n")) > MAX_LINES:
         return None
-    changes = sorted([*_changes(lines, ours), *_changes(lines, theirs)])
     merged: list[bytes] = []
     at = 0
     last: _Change | None = None
-    for change in changes:
-        if last is not None and change == last:
+    for change in sorted([*_changes(lines, ours), *_changes(lines, theirs)]):
+        if change == last:
             continue
         if last is not None and change.start <= last.end:
             return None
-        merged += lines[at : change.start]
-        merged += change.lines
+        merged += [*lines[at : change.start], *change.lines]
         at, last = change.end, change
-    merged += lines[at:]
-    return b"".join(merged)
+    return b"".join([*merged, *lines[at:]])
 
 
 def _changes(base: list[bytes], other: bytes) -> Iterator[_Change]:
@@ -166,7 +163,7 @@ class Undo:
             target=first.before,
             base=last.after,
             folders=first.folders,
-            lost=next((step.unkept for step in steps[:1] if step.unkept), ""),
+            lost=first.unkept,
         )
         reason = ""
         if any(step.after != following.before.sha256 for step, following in pairwise(steps)):
@@ -216,7 +213,7 @@ class Undo:
             return None
         return text if sha256_of(text) != now.sha256 else None
 
-    # --- doing ---
+    # --- executing ---
 
     def prepare(self, task: UndoTask, choice: Choice = "leave") -> RestoredFile:
         """Return the task as a journal item; `choice` only matters in a conflict.
@@ -252,15 +249,13 @@ class Undo:
                 return msgspec.structs.replace(item, aside=True)
             if task.now.kind == "file":
                 self.store.put(disk.read_content(Path(task.path), task.now, calls=self._calls), capped=False)
-        except StoreError as error:
-            return msgspec.structs.replace(item, outcome="failed", why=str(error))
         except FileChangedError:
             return msgspec.structs.replace(item, outcome="left", why="it changed during the undo")
-        except FileFault as error:
+        except (StoreError, FileFault) as error:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         return item
 
-    def carry_out(self, item: RestoredFile) -> RestoredFile:
+    def execute(self, item: RestoredFile) -> RestoredFile:
         """Execute an item and return it with its outcome. Never raises for disk errors."""
         self.stopped_by = ""
         if item.outcome:

@@ -311,7 +311,7 @@ def _restore_files(undo: Undo, items: Sequence[events.RestoredFile]) -> list[eve
     """Restore one file after another; a full disk leaves the remaining ones unchanged."""
     done: list[events.RestoredFile] = []
     for item in items:
-        done.append(undo.carry_out(item))
+        done.append(undo.execute(item))
         if undo.stopped_by in FULL_DISK:
             break
     return done + list(items[len(done) :])

@@ -28,8 +28,8 @@ from tui_agent.storage.folder import (
     session_folders,
     start_from_name,
 )
-from tui_agent.storage.journal import JournalReader, find_last
-from tui_agent.storage.lines import MAX_LINE, JournalLine, parse_line
+from tui_agent.storage.journal import JournalReader, find_last, raw_lines
+from tui_agent.storage.lines import JournalLine, parse_line
 from tui_agent.text import SecretMask, clean, one_line
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
@@ -182,12 +182,10 @@ def _lines_between(journal: Path, begin: int, size: int) -> Iterator[JournalLine
     if not is_regular_file(journal):
         return
     with open(journal, "rb") as file:
-        file.seek(max(0, begin - 1))
-        if begin > 0:
-            file.readline(MAX_LINE)  # the rest of the line before
-        while file.tell() < begin + size and (raw := file.readline(MAX_LINE)):
-            line = parse_line(raw)
-            if line is not None:
+        for offset, raw, _size in raw_lines(file, begin):
+            if offset >= begin + size:
+                break
+            if raw and (line := parse_line(raw)):
                 yield line
 
 
@@ -252,10 +250,10 @@ def _texts(entry: SessionEntry, stopped: Callable[[], bool]) -> Iterator[str]:
     if not is_regular_file(journal):
         return
     with contextlib.suppress(OSError), open(journal, "rb") as file:
-        while not stopped() and (raw := file.readline(MAX_LINE)):
-            if not _TEXT_RECORD.match(raw):
-                continue
-            line = parse_line(raw)
+        for _offset, raw, _size in raw_lines(file, 0):
+            if stopped():
+                break
+            line = parse_line(raw) if raw and _TEXT_RECORD.match(raw) else None
             event = line.record().event if line is not None else None
             if isinstance(event, e.UserMessageAdded) or (isinstance(event, e.ReplyEnded) and not event.role):
                 yield event.text

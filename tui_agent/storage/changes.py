@@ -114,35 +114,30 @@ def add_records(path: Path, new_events: Iterable[e.Event], mask: SecretMask, nam
 
     Raises SessionError; the journal is intact then, with or without them.
     """
-    log = journal = None
     try:
-        log = Appender(path / LOG, lines=False)
-        chat = ChatLog(mask)
-        seq = Recovery(path / name, log, chat).run().last
-        journal = Appender(path / name)
-        journal.end_line()
-        size = log.size
-        lines: list[bytes] = []
-        texts: list[bytes] = []
-        for event in new_events:
-            seq += 1
-            at = datetime.now().astimezone().isoformat(timespec="milliseconds")
-            record = e.Record(seq=seq, at=at, event=event)
-            lines.append(to_line(record, size))
-            texts.append(chat.project(record).encode())
-            size += len(texts[-1])
-        journal.append(lines)
-        journal.sync()
-        log.append(texts)
-        log.sync()
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(contextlib.closing(Appender(path / LOG, lines=False)))
+            chat = ChatLog(mask)
+            last = Recovery(path / name, log, chat).run().last
+            journal = stack.enter_context(contextlib.closing(Appender(path / name)))
+            journal.end_line()
+            size = log.size
+            lines: list[bytes] = []
+            texts: list[bytes] = []
+            for seq, event in enumerate(new_events, last + 1):
+                at = datetime.now().astimezone().isoformat(timespec="milliseconds")
+                record = e.Record(seq=seq, at=at, event=event)
+                lines.append(to_line(record, size))
+                texts.append(chat.project(record).encode())
+                size += len(texts[-1])
+            journal.append(lines)
+            journal.sync()
+            log.append(texts)
+            log.sync()
     except AppendError as error:
         raise SessionError(f"Session {path.name} can't be written: {error}.") from error
     except OSError as error:
         raise SessionError(f"Session {path.name} can't be read: {error}.") from error
-    finally:
-        for item in (log, journal):
-            if item is not None:
-                item.close()
 
 
 BLOBS = "blobs"
@@ -177,24 +172,16 @@ def fork_session(entry: SessionEntry, at: str | None = None, mask: SecretMask | 
     """
     source = entry.path
     check_readable(source)
-    target: Path | None = None
     try:
-        now = datetime.now().astimezone()
-        target = make_folder(source.parent, folder_name(now))
-        with FileLock(target / LOCK):
-            _copy_session(source, target, at, entry.title, mask or SecretMask({}))
+        with contextlib.ExitStack() as cleanup:
+            target = make_folder(source.parent, folder_name(datetime.now().astimezone()))
+            cleanup.callback(shutil.rmtree, target, ignore_errors=True)
+            with FileLock(target / LOCK):
+                _copy_session(source, target, at, entry.title, mask or SecretMask({}))
+            cleanup.pop_all()
     except OSError as error:
-        _clear(target)
         raise SessionError(f"Session {source.name} could not be copied: {error}.") from error
-    except BaseException:
-        _clear(target)
-        raise
     return target.name
-
-
-def _clear(target: Path | None) -> None:
-    if target is not None:
-        shutil.rmtree(target, ignore_errors=True)
 
 
 def _copy_session(source: Path, target: Path, at: str | None, title: str, mask: SecretMask) -> None:
@@ -303,22 +290,14 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     """Copy the current bytes of a regular file durably; a missing one becomes empty. Raises OSError."""
-    try:
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        fd = -1
     with open(target, "xb", opener=_open_private) as out:
-        if fd < 0:
-            return
-        with open(fd, "rb") as file:
-            status = os.fstat(fd)
-            remaining = status.st_size if stat.S_ISREG(status.st_mode) else 0
-            while remaining > 0 and (data := file.read(min(remaining, CHUNK_SIZE))):
-                out.write(data)
-                remaining -= len(data)
+        if os.path.lexists(source):
+            with open(source, "rb", opener=_open_private) as file:
+                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    shutil.copyfileobj(file, out, CHUNK_SIZE)
         out.flush()
         os.fsync(out.fileno())
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)

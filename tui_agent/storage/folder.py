@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -134,29 +134,23 @@ class SessionFolder:
         now = now or datetime.now().astimezone()
         missing = [folder for folder in (sessions, *sessions.parents) if not folder.exists()]
         path = make_folder(ensure_private_dir(sessions), folder_name(now))
-        try:
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, path, ignore_errors=True)  # it has no content yet
             for parent in missing:  # a session is durable only if its parent folders are
                 with contextlib.suppress(PermissionError):
                     sync_folder(parent.parent)
             lock = FileLock(path / LOCK)
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            raise
-        at = now.isoformat(timespec="milliseconds")
-        info = SessionInfo(
-            id=path.name, started_at=at, updated_at=at, workspace=os.path.realpath(workspace), model=model, mode=mode
-        )
-        plan = plan_template(round(now.timestamp() * 1000)).encode()
-        try:
+            cleanup.callback(lock.release)
+            at = now.isoformat(timespec="milliseconds")
+            root = os.path.realpath(workspace)
+            info = SessionInfo(id=path.name, started_at=at, updated_at=at, workspace=root, model=model, mode=mode)
+            plan = plan_template(round(now.timestamp() * 1000)).encode()
             for name, data in ((PLAN, plan), (LOG, b""), (JOURNAL, b"")):
                 write_new(path / name, data)
             folder = cls(path, lock, info)
             folder.save()
             sync_folder(path.parent)
-        except BaseException:
-            lock.release()
-            shutil.rmtree(path, ignore_errors=True)  # it has no content yet
-            raise
+            cleanup.pop_all()
         return folder
 
     @classmethod
@@ -222,12 +216,9 @@ class SessionFolder:
 
 def find_session(sessions: Path, prefix: str) -> Path:
     """Return the session whose id is or starts with `prefix`. Raises SessionError unless there is exactly one."""
-    names = [path.name for path in session_folders(sessions)]
-    matches = [name for name in names if name == prefix] or [
-        name for name in names if prefix and name.startswith(prefix)
-    ]
-    if len(matches) == 1:
-        return sessions / matches[0]
+    matches = [path.name for path in session_folders(sessions) if prefix and path.name.startswith(prefix)]
+    if prefix in matches or len(matches) == 1:
+        return sessions / (prefix if prefix in matches else matches[0])
     if not matches:
         if prefix and prefix == os.path.basename(prefix) and is_session(sessions / prefix):
             raise SessionError(f"{one_line(prefix)} can't be resumed: its {JOURNAL} is missing or not a file.")
@@ -304,12 +295,20 @@ def session_folders(sessions: Path, *, damaged: bool = False) -> Iterator[Path]:
                 yield path
 
 
-def load_info(path: Path) -> SessionInfo | None:
-    """Read `session.json` in `path`; None if it is unreadable or of a newer version."""
+def _load_info_fields(path: Path) -> dict[str, Any]:
+    """Read `session.json` in `path`; empty if it is unreadable."""
     try:
-        data = read_file(path / INFO, MAX_INFO_SIZE).data
-        info = msgspec.json.decode(data, type=SessionInfo)
+        fields = msgspec.json.decode(read_file(path / INFO, MAX_INFO_SIZE).data)
     except (FileFault, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def load_info(path: Path) -> SessionInfo | None:
+    """Return the content of `session.json` in `path`; None if it is unreadable or of a newer version."""
+    try:
+        info = msgspec.convert(_load_info_fields(path), SessionInfo)
+    except msgspec.ValidationError:
         return None
     return info if info.version <= INFO_VERSION and info.id else None
 
@@ -326,11 +325,7 @@ def write_info(path: Path, info: SessionInfo) -> None:
 
 def info_version(path: Path) -> int:
     """Return the version of `session.json` in `path`; 0 if it is unreadable."""
-    try:
-        data = msgspec.json.decode(read_file(path / INFO, MAX_INFO_SIZE).data)
-    except (FileFault, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return 0
-    version = data.get("version", 0) if isinstance(data, dict) else 0
+    version = _load_info_fields(path).get("version", 0)
     return version if isinstance(version, int) else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +31,7 @@ class JournalReader:
     """
 
     def __init__(self, path: Path, *, start: int = 0, last: int | None = None) -> None:
-        """Read from byte `start`; `last` is the number before the first expected record.
+        """Read from the first line at or after byte `start`; `last` is the number before the first expected record.
 
         If `last` is None and `start` is not 0, any number may come first.
         """
@@ -49,15 +50,14 @@ class JournalReader:
         except FileNotFoundError:
             return
         with file:
-            file.seek(self.offset)
-            for offset, raw, size in _raw_lines(file):
+            for offset, raw, size in raw_lines(file, self.offset):
                 line = self._read(raw, offset, size)
                 if line is None:
                     pass
                 elif self.last is not None and line.seq == self.last + 1 and not self._damage:
                     yield self._accept(line)  # the common case
                 else:
-                    yield from self._in_order(line, file)
+                    yield from self._in_order(line)
                 self.offset = offset + size
                 if len(self._damage) > MAX_RECENT:
                     yield from self._report_damage(None)
@@ -78,7 +78,7 @@ class JournalReader:
         self._damage.append(Damage(offset, damaged_size, "torn" if torn else "damaged"))
         return line
 
-    def _in_order(self, line: JournalLine, file: BinaryIO) -> Iterator[JournalLine | Damage]:
+    def _in_order(self, line: JournalLine) -> Iterator[JournalLine | Damage]:
         """Return the line in its place: drop duplicates, and look for missing records further down."""
         if self.last is not None and line.seq <= self.last:
             if self._recent.get(line.seq, line.crc) != line.crc:
@@ -87,7 +87,7 @@ class JournalReader:
         missing = 0
         if self.last is not None and line.seq > self.last + 1:
             missing = line.seq - self.last - 1
-            for late in self._find_late_lines(line, file):
+            for late in self._find_late_lines(line):
                 missing -= 1
                 yield self._accept(late)
         yield from self._report_damage(line, missing)
@@ -120,27 +120,25 @@ class JournalReader:
             head = _HEAD.match(file.read(min(damage.size, 64)))
         return head is not None and int(head[1]) == following.seq
 
-    def _find_late_lines(self, line: JournalLine, file: BinaryIO) -> list[JournalLine]:
+    def _find_late_lines(self, line: JournalLine) -> list[JournalLine]:
         """Return intact records that belong before `line` but are behind it in the file, which is scanned once."""
         if self._late is None:
             self._late = self._scan_late(line)
         assert self.last is not None
         late_lines: list[JournalLine] = []
-        position = file.tell()
-        for seq in sorted(seq for seq in self._late if self.last < seq < line.seq):
-            file.seek(self._late[seq])
-            late = parse_line(file.readline(MAX_LINE), self._late[seq])
-            if late is not None and late.seq == seq:
-                late_lines.append(late)
-        file.seek(position)
+        with open(self.path, "rb") as file:
+            for seq in sorted(seq for seq in self._late if self.last < seq < line.seq):
+                file.seek(self._late[seq])
+                late = parse_line(file.readline(MAX_LINE), self._late[seq])
+                if late is not None and late.seq == seq:
+                    late_lines.append(late)
         return late_lines
 
     def _scan_late(self, line: JournalLine) -> dict[int, int]:
         late: dict[int, int] = {}
         highest = line.seq
         with open(self.path, "rb") as file:
-            file.seek(line.offset + line.size)
-            for offset, raw, _ in _raw_lines(file):
+            for offset, raw, _ in raw_lines(file, line.offset + line.size):
                 other = parse_line(raw, offset) if raw else None
                 if other is None:
                     continue
@@ -150,8 +148,14 @@ class JournalReader:
         return late
 
 
-def _raw_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None, int]]:
-    """Yield offset, bytes and size of each line; the bytes are None for a line longer than any record."""
+def raw_lines(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes | None, int]]:
+    """Yield offset, bytes and size of each line that begins at or after byte `start`.
+
+    The bytes are None for a line longer than any record.
+    """
+    file.seek(max(0, start - 1))
+    if start > 0:
+        file.readline(MAX_LINE)  # up to the end of the line before
     offset = file.tell()
     while raw := file.readline(MAX_LINE):
         size = len(raw)
@@ -220,15 +224,13 @@ DELTA_TYPES = frozenset((e.TextDelta.type, e.ReasoningDelta.type, e.ReplyPhase.t
 _THINKING_PHASE = b'"phase":"thinking"'
 
 
+@dataclass(slots=True)
 class _HeldLine:
     """A line in the queue until it is known whether it is needed."""
 
-    __slots__ = ("line", "settled", "size")
-
-    def __init__(self, line: JournalLine | Damage) -> None:
-        self.line: JournalLine | Damage | None = line
-        self.size = line.size
-        self.settled = not isinstance(line, JournalLine) or line.type not in DELTA_TYPES
+    line: JournalLine | Damage
+    settled: bool
+    dropped: bool = False
 
 
 def _is_redundant(end: e.ReplyEnded, delta: JournalLine) -> bool:
@@ -247,10 +249,11 @@ def without_deltas(lines: Iterable[JournalLine | Damage]) -> Iterator[JournalLin
     """Deltas of unfinished replies by node."""
     size = 0
     for line in lines:
-        held_line = _HeldLine(line)
+        held_line = _HeldLine(line, settled=True)
         held.append(held_line)
-        size += held_line.size
-        if isinstance(line, JournalLine) and not held_line.settled:
+        size += line.size
+        if isinstance(line, JournalLine) and line.type in DELTA_TYPES:
+            held_line.settled = False
             open_replies.setdefault(line.node, []).append(held_line)
         elif isinstance(line, JournalLine) and line.type == e.ReplyEnded.type:
             _release(open_replies.pop(line.node, []), line)
@@ -260,10 +263,10 @@ def without_deltas(lines: Iterable[JournalLine | Damage]) -> Iterator[JournalLin
             open_replies.clear()
         while held and held[0].settled:
             released = held.popleft()
-            size -= released.size
-            if released.line is not None:
+            size -= released.line.size
+            if not released.dropped:
                 yield released.line
-    yield from (remaining.line for remaining in held if remaining.line is not None)
+    yield from (remaining.line for remaining in held if not remaining.dropped)
 
 
 def _release(deltas: list[_HeldLine], end: JournalLine | None) -> None:
@@ -273,8 +276,7 @@ def _release(deltas: list[_HeldLine], end: JournalLine | None) -> None:
         _is_redundant(event, delta.line) for delta in deltas if isinstance(delta.line, JournalLine)
     )
     for delta in deltas:
-        delta.settled = True
-        delta.line = None if is_redundant else delta.line
+        delta.settled, delta.dropped = True, is_redundant
 
 
 def read_tail(journal: Path, last: int) -> list[e.Record]:
@@ -285,18 +287,11 @@ def read_tail(journal: Path, last: int) -> list[e.Record]:
     size = journal.stat().st_size
     tail = TAIL_SIZE if size > SHORT_JOURNAL else 0
     while tail:
-        lines = [line for line in without_deltas(_lines_from(journal, size - tail)) if isinstance(line, JournalLine)]
+        reader = JournalReader(journal, start=size - tail)
+        lines = [line for line in without_deltas(reader) if isinstance(line, JournalLine)]
         user_messages = (index for index, line in enumerate(lines) if line.type == e.UserMessageAdded.type)
         begin = next(user_messages, None)
         if begin is not None or tail >= min(size, MAX_TAIL_SIZE):
             return [line.record() for line in lines[begin or 0 :] if line.seq <= last]
         tail = min(4 * tail, size)
     return []
-
-
-def _lines_from(journal: Path, begin: int) -> Iterator[JournalLine | Damage]:
-    """Read from the first line that starts after byte `begin`."""
-    with journal.open("rb") as file:
-        file.seek(begin)
-        start = begin + len(file.readline(MAX_LINE))
-    return iter(JournalReader(journal, start=start))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -111,7 +113,7 @@ class JournalLine:
     @property
     def raw(self) -> bytes:
         """The bytes, with one newline."""
-        return self._text if self._text.endswith(b"\n") else self._text + b"\n"
+        return self._text + b"\n"
 
     @property
     def log(self) -> int:
@@ -128,9 +130,9 @@ class JournalLine:
 
     def record(self) -> Record:
         """Decode the record; an unknown event becomes an `UnknownEvent`."""
-        head = self._load_envelope()
-        event = _to_event(head.type, bytes(head.data), head.v)
-        return Record(seq=head.seq, at=head.at, event=event, run=head.run, node=head.node, parent=head.parent)
+        line = self._load_envelope()
+        event = _to_event(line.type, bytes(line.data), line.v)
+        return Record(seq=line.seq, at=line.at, event=event, run=line.run, node=line.node, parent=line.parent)
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -146,23 +148,18 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+_event_decoder = cache(msgspec.json.Decoder)
 
 
 def _to_event(name: str, data: bytes, version: int) -> Event:
     cls = TABLE.get(name)
     if cls is not None and version <= VERSION:
-        decoder = _decoders.get(name)
-        if decoder is None:
-            decoder = _decoders[name] = msgspec.json.Decoder(cls)
         try:
-            event: Event = decoder.decode(data)
+            event: Event = _event_decoder(cls).decode(data)
             return event
         except (msgspec.DecodeError, RecursionError):
-            try:
+            with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
                 return msgspec.convert(json.loads(data), cls)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                pass
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
@@ -172,28 +169,19 @@ def _to_event(name: str, data: bytes, version: int) -> Event:
 
 def parse_line(raw: bytes, offset: int = 0) -> JournalLine | None:
     """Parse a line; None if it is not intact."""
-    if raw[-19:-11] == _CRC and raw.endswith(b'"}\n'):  # as we write it
-        crc = zlib.crc32(memoryview(raw)[:-19])
-        if b"%08x" % crc == raw[-11:-3] and (head := _HEAD.match(raw)) is not None:
-            return JournalLine(raw, _parse_head(head), crc, offset, len(raw))
     text = raw.rstrip(b"\r\n")
-    body, separator, tail = text.rpartition(_CRC)
-    crc = zlib.crc32(body)
-    if not separator or tail != b'%08x"}' % crc:
+    crc = zlib.crc32(memoryview(text)[: -len(_CRC) - 10])
+    if not text.endswith(b'%s%08x"}' % (_CRC, crc)):
         return None
-    if (head := _HEAD.match(text)) is not None:
-        return JournalLine(text, _parse_head(head), crc, offset, len(raw))
+    if (match := _HEAD.match(text)) is not None:
+        head = (int(match[1]), match[2].decode("ascii"), match[3].decode("utf-8", "replace"))
+        return JournalLine(text, head, crc, offset, len(raw))
     envelope = _parse_envelope(text)
     if envelope is None or envelope.seq < 1 or not bytes(envelope.data).startswith(b"{"):
         return None
     line = JournalLine(text, (envelope.seq, envelope.type, envelope.node), crc, offset, len(raw))
     line._envelope = envelope
     return line
-
-
-def _parse_head(head: re.Match[bytes]) -> tuple[int, str, str]:
-    seq, kind, node = head.groups()
-    return int(seq), kind.decode("ascii"), node.decode("utf-8", "replace")
 
 
 def _parse_envelope(text: bytes) -> _Envelope | None:

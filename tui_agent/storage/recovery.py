@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ class OpenItems:
         self.requests = dict.fromkeys(requests)
 
     def add(self, event: e.Event) -> None:
+        """Apply an event that starts or ends an item."""
         match event:
             case e.ToolStarted():
                 self.tools[event.call.id] = None
@@ -40,12 +40,13 @@ class OpenItems:
             case e.ApprovalAnswered() | e.QuestionAnswered():
                 self.requests.pop(event.id, None)
             case e.SessionRecovered():
-                for name in event.interrupted:
-                    self.tools.pop(name, None)
-                for name in event.void:
-                    self.requests.pop(name, None)
+                for call_id in event.interrupted:
+                    self.tools.pop(call_id, None)
+                for request_id in event.void:
+                    self.requests.pop(request_id, None)
 
     def state(self) -> dict[str, list[str]]:
+        """Return the ids as plain data."""
         return {"tools": list(self.tools), "requests": list(self.requests)}
 
 
@@ -156,17 +157,13 @@ class Recovery:
         else:
             reader = JournalReader(self._journal, start=saved.offset, last=saved.seq - 1)
         for item in reader:
-            if isinstance(item, Damage):
-                self._add_damage(item)
-            else:
+            if isinstance(item, JournalLine):
                 self._add_line(item, catch_up)
+            elif item.why != "retried":
+                self._damages.append(item)
+                self._after_last += item.why == "damaged"
         catch_up.end()
         return catch_up
-
-    def _add_damage(self, damage: Damage) -> None:
-        if damage.why != "retried":
-            self._damages.append(damage)
-            self._after_last += damage.why == "damaged"
 
     def _add_line(self, line: JournalLine, catch_up: CatchUp) -> None:
         record = line.record()
@@ -271,7 +268,7 @@ def _digest(path: Path, damage: Damage) -> str:
     digest = hashlib.sha256()
     remaining = damage.size
     with open(path, "rb") as file:
-        file.seek(damage.offset, os.SEEK_SET)
+        file.seek(damage.offset)
         while remaining > 0 and (data := file.read(min(remaining, 1 << 20))):
             digest.update(data)
             remaining -= len(data)

@@ -23,9 +23,9 @@ SYNC_BYTES = 64 << 10
 LOG_SYNC_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 """Time between attempts after a failed write or sync."""
-BATCH = 1024
+MAX_BATCH = 1024
 """Maximum number of records written together."""
-INDEXED = 256
+INDEX_STEP = 256
 """Records per entry of the index."""
 
 
@@ -41,7 +41,7 @@ class SessionWriter:
         journal: Appender,
         log: Appender,
         chat_log: ChatLog,
-        ends: OpenItems,
+        open_items: OpenItems,
         *,
         last: int,
         start: tuple[int, int],
@@ -60,7 +60,7 @@ class SessionWriter:
         self._journal = journal
         self._log = log
         self._chat_log = chat_log
-        self._open_items = ends
+        self._open_items = open_items
         self._progress = progress
         self._remark = remark
         self._queue: deque[tuple[Record, bytes]] = deque()
@@ -97,8 +97,8 @@ class SessionWriter:
             self._queue.append((record, data))
             self._changed.notify_all()
 
-    def want(self, seq: int, *, durable: bool) -> int:
-        """Request that `seq` is written (and durable) soon, even after a failed attempt.
+    def request(self, seq: int, *, durable: bool) -> int:
+        """Request to write record `seq` (and make it durable) soon, even after a failed attempt.
 
         Returns the number of the last attempt started; a later one that fails is the answer.
         """
@@ -168,7 +168,7 @@ class SessionWriter:
                     self._changed.wait_for(lambda: not self._backing_off("write"), RETRY_SECONDS)
                 else:
                     self._changed.wait_for(lambda: self._queue or self._closing or "write" in self._failures)
-                batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+                batch = [self._queue.popleft() for _ in range(min(MAX_BATCH, len(self._queue)))]
                 if not batch and self._closing and "write" not in self._failures:
                     return
             succeeded = self._attempt("write", partial(self._write, batch))
@@ -209,7 +209,7 @@ class SessionWriter:
             return b""
 
     def _add_to_index(self, seq: int) -> None:
-        if seq >= self.index[-1][0] + INDEXED and not self._journal.queued_bytes:
+        if seq >= self.index[-1][0] + INDEX_STEP and not self._journal.queued_bytes:
             self.index.append((seq, self._journal.size))
 
     def _check_log(self) -> None:

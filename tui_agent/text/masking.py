@@ -231,8 +231,8 @@ class _Candidates:
     def __init__(self, text: str, start: int, finders: Sequence[Finder]) -> None:
         self._text = text
         self._finders = finders
-        found = ((finder(text, start), rank) for rank, finder in enumerate(finders))
-        self._heap = [(position, rank) for position, rank in found if position >= 0]
+        candidates = ((finder(text, start), rank) for rank, finder in enumerate(finders))
+        self._heap = [(position, rank) for position, rank in candidates if position >= 0]
         heapq.heapify(self._heap)
 
     def next(self, start: int) -> tuple[int, int] | None:
@@ -315,19 +315,17 @@ class _PatternPass:
         self._kinds += [(label, re.compile(pattern)) for label, _, pattern in KEY_PATTERNS]
         self._kinds += [(label, re.compile(pattern, re.IGNORECASE | re.ASCII)) for label, _, pattern in HEADER_PATTERNS]
         self.prefixes = literals = ("-----BEGIN", *(prefix for _, prefix, _ in KEY_PATTERNS))
-        headers = tuple(prefix for _, prefix, _ in HEADER_PATTERNS)
         self._exact = [_literal(prefix) for prefix in literals]
-        self._finders = [*self._exact, *map(_any_case, headers)]
-        self._headers = headers
+        self._finders = [*self._exact, *map(_any_case, _HEADER_PREFIXES)]
         self._start = re.compile("|".join(map(re.escape, literals)))
         self._partial_prefixes = frozenset(
-            prefix[:size].lower() for prefix in (*literals, *headers) for size in range(1, len(prefix))
+            prefix[:size].lower() for prefix in (*literals, *_HEADER_PREFIXES) for size in range(1, len(prefix))
         )
         self._longest_partial = max(map(len, self._partial_prefixes))
 
     def find(self, text: str, start: int) -> Iterator[Secret]:
         lower = text.lower()
-        finders = self._finders if any(prefix in lower for prefix in self._headers) else self._exact
+        finders = self._finders if any(prefix in lower for prefix in _HEADER_PREFIXES) else self._exact
         candidates = _Candidates(text, start, finders)
         while candidate := candidates.next(start):
             position, rank = candidate
@@ -339,10 +337,11 @@ class _PatternPass:
                 yield position, start, f"{text[position:first]}{masked}{text[last:start]}"
 
     def open_start(self, text: str, start: int) -> int:
-        ends = [self._open_key(text, start), self._open_header(text, start), self._open_pem(text, start)]
+        """As in `_ValuePass`."""
+        starts = [self._open_key(text, start), self._open_header(text, start), self._open_pem(text, start)]
         tail = text[max(start, len(text) - self._longest_partial) :].lower()
-        ends += [len(text) - size for size in range(1, len(tail) + 1) if tail[-size:] in self._partial_prefixes]
-        return min(ends)
+        starts += [len(text) - size for size in range(1, len(tail) + 1) if tail[-size:] in self._partial_prefixes]
+        return min(starts)
 
     def _open_key(self, text: str, start: int) -> int:
         """Return the start of the first pattern within the key characters at the end."""

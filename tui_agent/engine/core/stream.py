@@ -187,7 +187,7 @@ class EventStream:
     async def _wait_for(self, seq: int, *, durable: bool) -> None:
         if self._reached(seq, durable):
             return
-        since = self._writer.want(seq, durable=durable)
+        since = self._writer.request(seq, durable=durable)
         waiter = _Waiter(seq, durable, since, self._loop.create_future())
         self._waiters.append(waiter)
         try:
@@ -251,7 +251,7 @@ class EventStream:
                 remaining.append(waiter)
         self._waiters = remaining
         if remaining and fault is not None:
-            self._writer.want(0, durable=False)
+            self._writer.request(0, durable=False)
 
     def _report_failure(self) -> None:
         failure = self.failure
