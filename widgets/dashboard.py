@@ -107,7 +107,7 @@ class Dashboard(Panel):
         if not tally.total.runs:
             return [*wrap([(NO_RUNS, styles.muted)], width), *notes]
         lines = [*curves(tally, width, styles), *_sections(tally, width, styles)]
-        for table in (report.model_table(tally), report.prompt_table(tally)):
+        for table in report.comparison_tables(tally):
             if table.rows:
                 lines += [Line([]), *table_lines(table, width, styles)]
         return [*lines, *([Line([])] if notes else []), *notes]

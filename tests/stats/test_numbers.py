@@ -15,7 +15,7 @@ from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Summary
 from tui_agent.stats.numbers import MAX_KEYS, OTHER, Numbers, Tally, Times, count_up, round_duration
 from tui_agent.stats.reading import RunStats, read_tally
-from tui_agent.stats.report import as_json
+from tui_agent.stats.report import as_json, comparison_tables
 
 SUMMARY = Summary(action="x")
 
@@ -59,7 +59,7 @@ def test_a_journal_with_known_answers(tmp_path: Path) -> None:
     assert {name: one.runs for name, one in tally.models.items()} == {"small": 2, "large": 1}
     assert tally.models["large"].first_try == 0
     assert {name: one.runs for name, one in tally.prompts["rules"].items()} == {"aaaa": 1, "bbbb": 1}
-    assert set(tally.compared) == {"rules"}
+    assert {row[0] for row in comparison_tables(tally)[1].rows} == {"rules aaaa", "rules bbbb"}
     assert {day: (one.runs, one.first_try) for day, one in tally.days.items()} == {
         "2026-01-05": (1, 1),
         "2026-01-06": (2, 0),
@@ -154,7 +154,7 @@ def test_tables_of_hostile_names_stay_small(tmp_path: Path) -> None:
 def test_percentiles_are_those_of_the_sorted_times(times: list[int], part: float) -> None:
     kept = Times()
     for ms in times:
-        kept.note(ms)
+        kept.record(ms)
     ordered = sorted(round_duration(ms) for ms in times)
     rank = max(1, -(-round(part * 100) * len(ordered) // 100))
     assert kept.percentile(part) == ordered[rank - 1]

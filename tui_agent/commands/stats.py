@@ -79,8 +79,8 @@ def print_statistics(page: TextPage, tally: Tally) -> None:
     page.line(" · ".join(totals), "bold")
     for title, facts in report.fact_sections(tally):
         _print_section(page, title, facts)
-    _print_table(page, report.model_table(tally))
-    _print_table(page, report.prompt_table(tally))
+    for table in report.comparison_tables(tally):
+        _print_table(page, table)
 
 
 def _print_section(page: TextPage, title: str, facts: Sequence[Fact]) -> None:

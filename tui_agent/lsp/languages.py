@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.common.domain import FrozenValue
-from tui_agent.common.tables import read_table
 from tui_agent.platform.programs import find_program
+from tui_agent.text.patterns import read_table
 
 MAX_ENTRIES = 20_000
 """Files and folders of a root that are searched for code."""
@@ -47,7 +47,7 @@ class ServerCommand(FrozenValue, frozen=True, kw_only=True):
 
 @functools.cache
 def _table() -> tuple[Language, ...]:
-    rows = read_table(__file__, "servers.toml").items()
+    rows = read_table(__package__, "servers.toml").items()
     return tuple(msgspec.convert({"name": name, **row}, Language) for name, row in rows)
 
 

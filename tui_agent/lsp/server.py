@@ -14,14 +14,14 @@ import msgspec
 
 from tui_agent.common.bounded import put_bounded
 from tui_agent.common.symbols import SourcePosition
-from tui_agent.common.tables import read_table
 from tui_agent.lsp.connection import RequestRejected, RpcConnection, ServerGone, ServerTimeout
 from tui_agent.lsp.documents import NoSuchFile, OpenDocument, open_text
 from tui_agent.lsp.languages import Language, ServerCommand
 from tui_agent.lsp.positions import Encoding, as_dict, as_list, path_of, to_units, uri_of
 from tui_agent.lsp.results import trim_diagnostics
+from tui_agent.text.patterns import read_table
 
-_client = partial(read_table, __file__, "client.json")
+_client = partial(read_table, __package__, "client.json")
 """This client's `capabilities`, and by method the field of a server's capabilities that offers it (`providers`)."""
 MAX_OPEN = 40
 """Files that are open at the same time; the least recently used one is closed."""

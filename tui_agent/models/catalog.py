@@ -13,10 +13,10 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue, ModelInfo
-from tui_agent.common.tables import read_table
 from tui_agent.platform.file_faults import FileChangedError
 from tui_agent.platform.files import replace_file
 from tui_agent.settings.tree import SettingsProblem, SettingsTree, parse_json_tree, printable, read_json_tree
+from tui_agent.text.patterns import read_table
 
 BUILT_IN_FILE = Path(__file__).with_name("first_models.json")
 """The models that a new file lists in addition to those of the server."""
@@ -165,7 +165,7 @@ def _validate(tree: SettingsTree | None, problems: list[SettingsProblem]) -> Cat
 
 def _table(table: Literal["expected", "elsewhere"]) -> dict[str, str]:
     """Return the expected values by field, or the right place of common wrong names (in lower case)."""
-    entries: dict[str, str] = read_table(__file__, "catalog_words.json")[table]
+    entries: dict[str, str] = read_table(__package__, "catalog_words.json")[table]
     return entries
 
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 
-from tui_agent.common.tables import read_table
+from tui_agent.text.patterns import read_table
 
-_table = partial(read_table, __file__, "environment.json")
+_table = partial(read_table, __package__, "environment.json")
 """`passed`: variables that children get. `secret`: those that are never passed. `fixed`: values that keep programs from
 asking, paging or opening an editor, and from buffering their output."""
 

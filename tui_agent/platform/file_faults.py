@@ -7,7 +7,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from tui_agent.common.tables import read_table
+from tui_agent.text.patterns import read_table
 
 
 class FileFault(Exception):
@@ -64,7 +64,7 @@ class FileTooLargeError(FileFault):
         self.size = size
 
 
-_error_table = partial(read_table, __file__, "file_faults.json")
+_error_table = partial(read_table, __package__, "file_faults.json")
 """errno name → code and message."""
 
 

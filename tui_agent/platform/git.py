@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tui_agent.common.tables import read_table
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.programs import find_program, path_outside, run_program
+from tui_agent.text.patterns import read_table
 
 MAX_OUTPUT = 1 << 20
 """Bytes of a call's output; a longer one counts as a failure."""
@@ -19,7 +19,7 @@ MAX_FILTERS = 50
 """Filter drivers that are switched off; with more of them git is not called."""
 
 
-_table = partial(read_table, __file__, "git.json")
+_table = partial(read_table, __package__, "git.json")
 """`settings` that override those of a repository that would run a program or access others, and `variables`."""
 
 

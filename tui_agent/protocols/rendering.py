@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from tui_agent.common.domain import AssistantMessage, Message, ProgramMessage, ToolMessage, ToolSpec, program_text
-from tui_agent.common.tables import read_table
+from tui_agent.text.patterns import read_table
 
 Style = Literal["json", "xml"]
 
@@ -27,7 +27,7 @@ def style_of(protocol: str) -> Style | None:
 def system_section(style: Style, tools: Sequence[ToolSpec]) -> str:
     """Render the reply format and the tools for the system message."""
     title = "Form of a reply" if style == "json" else "Calling tools"
-    form = read_table(__file__, "rendering.toml")["forms"][style]
+    form = read_table(__package__, "rendering.toml")["forms"][style]
     return f"# {title}\n\n{form}\n\n# Tools\n\n{describe_tools(tools, style)}"
 
 
@@ -146,5 +146,5 @@ def _sample(name: str, field: dict[str, Any]) -> Any:
         return field["enum"][0]
     kind = str(field.get("type", "string"))
     if kind == "string":
-        return read_table(__file__, "rendering.toml")["samples"].get(name, _BY_TYPE["string"])
+        return read_table(__package__, "rendering.toml")["samples"].get(name, _BY_TYPE["string"])
     return _BY_TYPE.get(kind, "text")

@@ -15,13 +15,13 @@ from pathlib import Path
 from tui_agent.common import paths
 from tui_agent.common.domain import Target
 from tui_agent.common.errors import CodedError
-from tui_agent.common.tables import read_table
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.safety import globs
 from tui_agent.text import make_visible
+from tui_agent.text.patterns import read_table
 
-safety_table = partial(read_table, __file__, "tables.toml")
+safety_table = partial(read_table, __package__, "tables.toml")
 
 
 def _approval_patterns(name: str) -> tuple[tuple[str, bool], ...]:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from tui_agent.common.domain import CommandOutcome, FrozenValue, RunAction, Severity
-from tui_agent.common.tables import read_table
 from tui_agent.platform.environment import bare_environment
 from tui_agent.platform.output import Capture
 from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH, ListOperator, PlainCommand, PlainPipeline, PlainWord, parse_strict
+from tui_agent.text.patterns import read_table
 
 SEARCH_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 """Where programs are looked for; never in the workspace."""
@@ -265,7 +265,7 @@ class ArgumentShape(FrozenValue, frozen=True, kw_only=True):
 @cache
 def safe_table() -> dict[str, dict[str, Any]]:
     """Return the allow-list: program → its allowed arguments."""
-    data = read_table(__file__, "safe_commands.json")
+    data = read_table(__package__, "safe_commands.json")
     return {name: data[entry["like"]] if "like" in entry else entry for name, entry in data.items()}
 
 

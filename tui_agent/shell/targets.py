@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tui_agent.common.domain import Severity
-from tui_agent.common.tables import read_table
 from tui_agent.shell.syntax import Word
+from tui_agent.text.patterns import read_table
 
 _HOME = re.compile(r'^(~[A-Za-z0-9_-]*|"?\$(HOME|\{HOME\})"?)(?=/|$)')
 _ONLY_VARIABLE = re.compile(r"^(?:\$(?:\w+|[@*]|\{[^}]*\}|\(.*\))|`.*`)(?:/+[*./]*|[*])?$")
@@ -25,7 +25,7 @@ _PROCESS_ROOT = re.compile(r"^/proc/[^/]+/(?:task/[^/]+/)?root(?=/|$)")
 _HOMES = re.compile(r"^(/root|/home/[^/]+|/Users/[^/]+)$")
 
 
-severity_table = partial(read_table, __file__, "severity.json")
+severity_table = partial(read_table, __package__, "severity.json")
 
 
 @cache

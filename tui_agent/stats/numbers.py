@@ -61,7 +61,7 @@ class Times(Sums, omit_defaults=True):
 
     counts: dict[int, int] = {}
 
-    def note(self, ms: int) -> None:
+    def record(self, ms: int) -> None:
         """Count a duration."""
         ms = round_duration(ms)
         self.counts[ms] = self.counts.get(ms, 0) + 1
@@ -101,7 +101,7 @@ class Tokens(Sums, omit_defaults=True):
     """Completion tokens generated in `write_ms`, if both are known."""
     write_ms: int = 0
 
-    def note(self, usage: Usage) -> None:
+    def record(self, usage: Usage) -> None:
         """Count the usage of a reply."""
         self.replies += 1
         self.prompt += speed.total_prompt_tokens(usage) or 0
@@ -170,10 +170,6 @@ class Numbers(Sums, omit_defaults=True):
     tokens: dict[str, Tokens] = {}
     """By stage: `dispatcher`, `planning`, `execution`, `summary`, …"""
 
-    def without_tables(self) -> Numbers:
-        """Return a copy without the large tables, for comparing prompt versions."""
-        return msgspec.structs.replace(self, failures={}, interventions={}, recoveries={}, tokens={})
-
     # --- rates ---
 
     @property
@@ -205,11 +201,6 @@ class Numbers(Sums, omit_defaults=True):
     def fallback_rate(self) -> float | None:
         """Share of plan requests without a usable plan."""
         return share(self.fallbacks, self.plans - self.cache_hits)
-
-    @property
-    def cache_rate(self) -> float | None:
-        """Share of plans from the cache."""
-        return share(self.cache_hits, self.plans)
 
     @property
     def checks(self) -> int:
@@ -251,11 +242,6 @@ class Tally(Sums, omit_defaults=True):
     """By ISO date in the journal's time zone."""
     damaged: int = 0
     """Unreadable records."""
-
-    @property
-    def compared(self) -> dict[str, dict[str, Numbers]]:
-        """Prompts with more than one version."""
-        return {name: versions for name, versions in sorted(self.prompts.items()) if len(versions) > 1}
 
 
 # --- formatting ----------------------------------------------------------------------------------

@@ -64,6 +64,8 @@ def read_tally(journal: Path, on_run: Callable[[str, RunStats], None] = lambda k
 
 
 class _JournalCounter:
+    """Adds up the events of one journal."""
+
     def __init__(self, on_run: Callable[[str, RunStats], None]) -> None:
         self.tally = Tally(sessions=1)
         self._on_run = on_run
@@ -115,7 +117,8 @@ class _JournalCounter:
         self.tally.total.add(run.numbers)
         if run.model:
             table_entry(self.tally.models, run.model, Numbers).add(run.numbers)
-        comparable = run.numbers.without_tables()
+        # Without the large tables, which prompt versions are not compared by.
+        comparable = msgspec.structs.replace(run.numbers, failures={}, interventions={}, recoveries={}, tokens={})
         for name, version in run.prompts.items():
             versions: dict[str, Numbers] = table_entry(self.tally.prompts, name, dict)
             table_entry(versions, version, Numbers).add(comparable)
@@ -134,37 +137,37 @@ class _JournalCounter:
 # --- one event ------------------------------------------------------------------------------
 
 
-def _reply_started(run: RunStats, event: e.ReplyStarted) -> None:
+def _on_reply_started(run: RunStats, event: e.ReplyStarted) -> None:
     if event.model and (not event.role or not run.model):
         run.model = _clean_name(event.model)
 
 
-def _reply_ended(run: RunStats, event: e.ReplyEnded) -> None:
-    table_entry(run.numbers.tokens, _clean_name(event.role) or "execution", Tokens).note(event.usage)
+def _on_reply_ended(run: RunStats, event: e.ReplyEnded) -> None:
+    table_entry(run.numbers.tokens, _clean_name(event.role) or "execution", Tokens).record(event.usage)
     if event.fault is not None and event.fault.kind != "cancelled":
         count_up(run.numbers.failures, f"model.{event.fault.kind}")
 
 
-def _reply_rejected(run: RunStats, event: e.ReplyRejected) -> None:
+def _on_reply_rejected(run: RunStats, event: e.ReplyRejected) -> None:
     count_up(run.numbers.failures, f"reply.{_clean_name(event.kind)}")
     run.numbers.parse_errors += event.kind not in _PARSED
 
 
-def _retry_scheduled(run: RunStats, _: e.RetryScheduled) -> None:
+def _on_retry_scheduled(run: RunStats, _: e.RetryScheduled) -> None:
     run.numbers.retries += 1
 
 
-def _tool_finished(run: RunStats, event: e.ToolFinished) -> None:
+def _on_tool_finished(run: RunStats, event: e.ToolFinished) -> None:
     if not event.result.success and event.result.code not in _NOT_FAILED:
         count_up(run.numbers.failures, f"tool.{_clean_name(event.result.code or '') or 'failed'}")
 
 
-def _plan_proposed(run: RunStats, event: e.PlanProposed) -> None:
+def _on_plan_proposed(run: RunStats, event: e.PlanProposed) -> None:
     if event.prompt_version:
         run.prompts["plan_steps"] = _clean_name(event.prompt_version)
     is_request = not event.cached and bool(event.prompt_version or event.fallback)
     if is_request and event.ms:
-        run.numbers.planning.note(event.ms)
+        run.numbers.planning.record(event.ms)
     if event.recovery:
         run.had_setback = True
     elif is_request or event.cached:
@@ -173,7 +176,7 @@ def _plan_proposed(run: RunStats, event: e.PlanProposed) -> None:
         run.numbers.fallbacks += is_request and event.fallback
 
 
-def _plan_reviewed(run: RunStats, event: e.PlanReviewed) -> None:
+def _on_plan_reviewed(run: RunStats, event: e.PlanReviewed) -> None:
     if event.answer.verdict == "approve":
         run.numbers.executed_plans += 1
         run.numbers.plan_steps += len(event.plan.steps)
@@ -185,18 +188,18 @@ def _plan_reviewed(run: RunStats, event: e.PlanReviewed) -> None:
         _count_rejection(run, event.answer)
 
 
-def _step_verified(run: RunStats, event: e.StepVerified) -> None:
+def _on_step_verified(run: RunStats, event: e.StepVerified) -> None:
     count_up(run.numbers.met if event.met else run.numbers.unmet, event.by)
     run.had_setback = run.had_setback or not event.met
 
 
-def _recovery_started(run: RunStats, event: e.StepRecoveryStarted) -> None:
+def _on_recovery_started(run: RunStats, event: e.StepRecoveryStarted) -> None:
     run.had_setback = True
     count_up(run.numbers.recoveries, event.by)
     count_up(run.numbers.failures, f"step.{_clean_name(event.error_class) or OTHER}")
 
 
-def _approval_answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocResolved) -> None:
+def _on_approval_answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocResolved) -> None:
     if event.answer.verdict == "approve":
         if event.answer.by == "user" and event.answer.data:
             count_up(run.numbers.interventions, "edit")
@@ -206,12 +209,12 @@ def _approval_answered(run: RunStats, event: e.ApprovalAnswered | e.PlanDocResol
         _count_rejection(run, event.answer)
 
 
-def _question_answered(run: RunStats, event: e.QuestionAnswered) -> None:
+def _on_question_answered(run: RunStats, event: e.QuestionAnswered) -> None:
     if event.answer.verdict != "withdrawn" and event.answer.by == "user":
         count_up(run.numbers.interventions, "answer")
 
 
-def _summary_reviewed(run: RunStats, event: e.SummaryReviewed) -> None:
+def _on_summary_reviewed(run: RunStats, event: e.SummaryReviewed) -> None:
     if event.by == "user" and event.outcome == "edited":
         count_up(run.numbers.interventions, "edit")
     elif event.by == "user" and event.outcome == "discarded":
@@ -236,19 +239,19 @@ _COUNTERS: dict[str, Callable[..., None]] = {
     e.SessionForked.type: lambda run, event: None,
     e.RunStarted.type: lambda run, event: None,
     e.RunEnded.type: lambda run, event: None,
-    e.ReplyStarted.type: _reply_started,
-    e.ReplyEnded.type: _reply_ended,
-    e.ReplyRejected.type: _reply_rejected,
-    e.RetryScheduled.type: _retry_scheduled,
-    e.ToolFinished.type: _tool_finished,
-    e.PlanProposed.type: _plan_proposed,
-    e.PlanReviewed.type: _plan_reviewed,
-    e.StepVerified.type: _step_verified,
-    e.StepRecoveryStarted.type: _recovery_started,
-    e.ApprovalAnswered.type: _approval_answered,
-    e.PlanDocResolved.type: _approval_answered,
-    e.QuestionAnswered.type: _question_answered,
-    e.SummaryReviewed.type: _summary_reviewed,
+    e.ReplyStarted.type: _on_reply_started,
+    e.ReplyEnded.type: _on_reply_ended,
+    e.ReplyRejected.type: _on_reply_rejected,
+    e.RetryScheduled.type: _on_retry_scheduled,
+    e.ToolFinished.type: _on_tool_finished,
+    e.PlanProposed.type: _on_plan_proposed,
+    e.PlanReviewed.type: _on_plan_reviewed,
+    e.StepVerified.type: _on_step_verified,
+    e.StepRecoveryStarted.type: _on_recovery_started,
+    e.ApprovalAnswered.type: _on_approval_answered,
+    e.PlanDocResolved.type: _on_approval_answered,
+    e.QuestionAnswered.type: _on_question_answered,
+    e.SummaryReviewed.type: _on_summary_reviewed,
 }
 """Events that are examined."""
 _AFTER_RUN = frozenset((e.SummaryReviewed.type, e.PlanDocResolved.type))

@@ -47,7 +47,7 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def runs(numbers: Numbers) -> list[Fact]:
+def _run_facts(numbers: Numbers) -> list[Fact]:
     """Facts about outcomes and effort."""
     other_outcomes = {name: count for name, count in numbers.outcomes.items() if name != "done"}
     rate = numbers.hands_on_rate
@@ -68,7 +68,7 @@ def runs(numbers: Numbers) -> list[Fact]:
     ]
 
 
-def planning(numbers: Numbers) -> list[Fact]:
+def _planning_facts(numbers: Numbers) -> list[Fact]:
     """Facts about plans."""
     facts = [
         Fact(name, format_elapsed(numbers.planning.percentile(part)), "to plan" if name == "p50" else "")
@@ -82,86 +82,87 @@ def planning(numbers: Numbers) -> list[Fact]:
     ]
 
 
-def verification(numbers: Numbers) -> list[Fact]:
+def _verification_facts(numbers: Numbers) -> list[Fact]:
     """Facts about verifications and recoveries."""
     facts = [_share("passed", sum(numbers.met.values()), numbers.checks)]
-    for judge in sorted(numbers.met.keys() | numbers.unmet.keys()):
-        good, bad = numbers.met.get(judge, 0), numbers.unmet.get(judge, 0)
-        facts.append(_share(f"by {judge}", good, good + bad))
-    recovered = sum(numbers.recoveries.values())
-    facts.append(Fact("recoveries", f"{recovered:,}", _format_recoveries(numbers.recoveries)))
-    return facts
+    for verifier in sorted(numbers.met.keys() | numbers.unmet.keys()):
+        met, unmet = numbers.met.get(verifier, 0), numbers.unmet.get(verifier, 0)
+        facts.append(_share(f"by {verifier}", met, met + unmet))
+    labels = {"fallback": "by the step's fallback", "recovery": "by a new plan"}
+    note = " · ".join(f"{count:,} {labels.get(kind, kind)}" for kind, count in ranked(numbers.recoveries))
+    return [*facts, Fact("recoveries", f"{sum(numbers.recoveries.values()):,}", note)]
 
 
-def failures(numbers: Numbers) -> list[Fact]:
+def _failure_facts(numbers: Numbers) -> list[Fact]:
     """Failures by kind, most frequent first, with bars relative to it."""
     rows = ranked(numbers.failures)
     most = rows[0][1] if rows else 1
     return [Fact(format_failure(key), f"{count:,}", "", count / most) for key, count in rows]
 
 
-def stages(numbers: Numbers) -> list[Fact]:
+def _stage_facts(numbers: Numbers) -> list[Fact]:
     """Tokens by stage, largest first, with the share of all."""
     sums = {name: tokens.prompt + tokens.completion for name, tokens in numbers.tokens.items()}
     total = sum(sums.values())
     facts = []
     for name, count in ranked(sums):
         tokens = numbers.tokens[name]
-        parts = [f"{format_count(tokens.prompt)} in", f"{format_count(tokens.completion)} out"]
-        parts.append(_format_replies(tokens.replies))
+        replies = f"{tokens.replies:,} {'reply' if tokens.replies == 1 else 'replies'}"
+        parts = [f"{format_count(tokens.prompt)} in", f"{format_count(tokens.completion)} out", replies]
         parts += [f"{format_count(tokens.cached)} cached"] if tokens.cached else []
         parts += [f"{tokens.uncounted:,} not counted"] if tokens.uncounted else []
         facts.append(Fact(name, format_count(count), " · ".join(parts), share(count, total)))
     return facts
 
 
-def speeds(numbers: Numbers) -> list[Fact]:
+def _speed_facts(numbers: Numbers) -> list[Fact]:
     """Server speed and cache use, as far as reported."""
     total, facts = numbers.all_tokens, []
-    if (rate := total.reading_rate) is not None:
-        note = f"{format_count(total.read)} tokens in {format_elapsed(total.read_ms)}"
-        facts.append(Fact("reading", speed.format_rate(rate), note))
-    if (rate := total.writing_rate) is not None:
-        note = f"{format_count(total.written)} tokens in {format_elapsed(total.write_ms)}"
-        facts.append(Fact("writing", speed.format_rate(rate), note))
+    for name, rate, count, ms in (
+        ("reading", total.reading_rate, total.read, total.read_ms),
+        ("writing", total.writing_rate, total.written, total.write_ms),
+    ):
+        if rate is not None:
+            note = f"{format_count(count)} tokens in {format_elapsed(ms)}"
+            facts.append(Fact(name, speed.format_rate(rate), note))
     if (rate := total.cached_rate) is not None:
         note = f"{format_count(total.cached)} of {format_count(total.known)} tokens, by the server's cache"
         facts.append(Fact("not read again", format_percent(rate), note, rate))
     return facts
 
 
-def model_table(tally: Tally) -> Table:
-    """Models, most used first."""
-    rows = [
-        (name, *_comparison_cells(tally.models[name]))
-        for name, _ in ranked({name: numbers.runs for name, numbers in tally.models.items()})
-    ]
-    return Table("Models", ("model", *COMPARISON_COLUMNS), rows)
-
-
-def prompt_table(tally: Tally) -> Table:
-    """Versions of prompts with several versions, most used first."""
-    rows = []
-    for name, versions in tally.compared.items():
-        for version, _ in ranked({version: numbers.runs for version, numbers in versions.items()}):
-            rows.append((f"{name} {version}", *_comparison_cells(versions[version])))
-    return Table("Prompt versions", ("prompt", *COMPARISON_COLUMNS), rows)
-
-
 COMPARISON_COLUMNS = ("runs", "1st try", "done", "iterations", "plan p95", "fallback", "checks", "misread")
 
 
-def _comparison_cells(numbers: Numbers) -> tuple[str, ...]:
+def comparison_tables(tally: Tally) -> tuple[Table, Table]:
+    """Return the tables of models and of prompts with several versions, most used first."""
+    prompts = [
+        row
+        for name, versions in sorted(tally.prompts.items())
+        if len(versions) > 1
+        for row in _comparison_rows(versions, f"{name} ")
+    ]
     return (
-        f"{numbers.runs:,}",
-        format_percent(numbers.first_try_rate),
-        format_percent(share(numbers.done, numbers.runs)),
-        format_mean(numbers.mean_iterations),
-        format_elapsed(numbers.planning.percentile(0.95)),
-        format_percent(numbers.fallback_rate),
-        format_percent(numbers.verified_rate),
-        format_mean(share(numbers.parse_errors, numbers.runs)),
+        Table("Models", ("model", *COMPARISON_COLUMNS), _comparison_rows(tally.models)),
+        Table("Prompt versions", ("prompt", *COMPARISON_COLUMNS), prompts),
     )
+
+
+def _comparison_rows(groups: Mapping[str, Numbers], prefix: str = "") -> list[tuple[str, ...]]:
+    return [
+        (
+            prefix + name,
+            f"{numbers.runs:,}",
+            format_percent(numbers.first_try_rate),
+            format_percent(share(numbers.done, numbers.runs)),
+            format_mean(numbers.mean_iterations),
+            format_elapsed(numbers.planning.percentile(0.95)),
+            format_percent(numbers.fallback_rate),
+            format_percent(numbers.verified_rate),
+            format_mean(share(numbers.parse_errors, numbers.runs)),
+        )
+        for name, numbers in sorted(groups.items(), key=lambda group: (-group[1].runs, group[0]))
+    ]
 
 
 def format_date_range(tally: Tally) -> str:
@@ -188,7 +189,6 @@ def format_failure(key: str) -> str:
 
 def as_json(tally: Tally) -> dict[str, Any]:
     """Return everything as plain data: rates are 0 to 1 or null, durations in ms."""
-    days = {date: msgspec.to_builtins(tally.days[date]) for date in sorted(tally.days)}
     return {
         "sessions": tally.sessions,
         "damaged_records": tally.damaged,
@@ -198,16 +198,12 @@ def as_json(tally: Tally) -> dict[str, Any]:
             name: {version: numbers_as_json(numbers) for version, numbers in sorted(versions.items())}
             for name, versions in sorted(tally.prompts.items())
         },
-        "days": {date: {"runs": 0, "first_try": 0, "tokens": 0, **day} for date, day in days.items()},
+        "days": {date: msgspec.structs.asdict(day) for date, day in sorted(tally.days.items())},
     }
 
 
 def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
     """Return the counts and rates of one group."""
-    tokens = {
-        name: {field: getattr(stage, field) for field in stage.__struct_fields__}
-        for name, stage in sorted(numbers.tokens.items())
-    }
     total = numbers.all_tokens
     return {
         "runs": numbers.runs,
@@ -230,7 +226,16 @@ def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
             "tool_calls": numbers.tool_calls,
             "ms": numbers.ms,
         },
-        "planning": _planning_as_json(numbers),
+        "planning": {
+            "plans": numbers.plans,
+            "carried_out": numbers.executed_plans,
+            "measured": numbers.planning.count,
+            **{f"{name}_ms": numbers.planning.percentile(part) for name, part in PERCENTILES},
+            "fallbacks": numbers.fallbacks,
+            "fallback_rate": numbers.fallback_rate,
+            "cache_hits": numbers.cache_hits,
+            "cache_rate": share(numbers.cache_hits, numbers.plans),
+        },
         "verification": {
             "met": _sorted(numbers.met),
             "unmet": _sorted(numbers.unmet),
@@ -245,20 +250,7 @@ def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
             "written_per_second": total.writing_rate,
             "cached_rate": total.cached_rate,
         },
-        "tokens": tokens,
-    }
-
-
-def _planning_as_json(numbers: Numbers) -> dict[str, Any]:
-    return {
-        "plans": numbers.plans,
-        "carried_out": numbers.executed_plans,
-        "measured": numbers.planning.count,
-        **{f"{name}_ms": numbers.planning.percentile(part) for name, part in PERCENTILES},
-        "fallbacks": numbers.fallbacks,
-        "fallback_rate": numbers.fallback_rate,
-        "cache_hits": numbers.cache_hits,
-        "cache_rate": numbers.cache_rate,
+        "tokens": {name: msgspec.structs.asdict(tokens) for name, tokens in sorted(numbers.tokens.items())},
     }
 
 
@@ -274,24 +266,15 @@ def _share(name: str, part: int, total: int) -> Fact:
     return Fact(name, format_percent(rate), f"{part:,} of {total:,}" if total else "", rate)
 
 
-def _format_replies(count: int) -> str:
-    return f"{count:,} {'reply' if count == 1 else 'replies'}"
-
-
-def _format_recoveries(counts: Counts) -> str:
-    words = {"fallback": "by the step's fallback", "recovery": "by a new plan"}
-    return " · ".join(f"{count:,} {words.get(name, name)}" for name, count in ranked(counts))
-
-
 def fact_sections(tally: Tally) -> Iterator[tuple[str, list[Fact]]]:
     """Yield the non-empty sections of facts."""
     total = tally.total
     sections = (
-        ("Runs", runs(total)),
-        ("Planning", planning(total) if total.plans or total.executed_plans else []),
-        ("Verification", verification(total) if total.checks or total.recoveries else []),
-        ("Failures", failures(total)),
-        ("Tokens by stage", stages(total)),
-        ("Speed of the server", speeds(total)),
+        ("Runs", _run_facts(total)),
+        ("Planning", _planning_facts(total) if total.plans or total.executed_plans else []),
+        ("Verification", _verification_facts(total) if total.checks or total.recoveries else []),
+        ("Failures", _failure_facts(total)),
+        ("Tokens by stage", _stage_facts(total)),
+        ("Speed of the server", _speed_facts(total)),
     )
     yield from ((name, facts) for name, facts in sections if facts)

@@ -1,16 +1,32 @@
-"""Regular expressions and word lists stored as data, in a `patterns.toml` next to the modules that use them.
+"""Tables, regular expressions and word lists, stored as data files in the package that uses them.
 
-Line breaks in an expression are ignored. `(?&name)` inserts the expression `name` of the same section, as in PCRE;
-flags come first, as in `(?i)`.
+The expressions of a package are in its `patterns.toml`. Line breaks in an expression are ignored.
+`(?&name)` inserts the expression `name` of the same section, as in PCRE; flags come first, as in `(?i)`.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import tomllib
 from functools import cache
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
+
+@cache
+def read_table(package: str, name: str) -> dict[str, Any]:
+    """Return the content of the JSON or TOML file `name` in `package`; cached."""
+    text = Path(import_module(package).__path__[0], name).read_text(encoding="utf-8")
+    if name.endswith(".toml"):
+        import tomllib
+
+        return tomllib.loads(text)
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+PATTERNS = "patterns.toml"
 _REFERENCE = re.compile(r"\(\?&(\w+)\)")
 
 
@@ -34,7 +50,7 @@ class Patterns:
     def source(self, name: str) -> str:
         """Return the text of an expression with its references inserted."""
         try:
-            text = _load(self._package)[self._section][name]
+            text = read_table(self._package, PATTERNS)[self._section][name]
         except KeyError:
             raise AttributeError(f"{self._package}: no pattern {self._section}.{name}") from None
         return _REFERENCE.sub(lambda match: self.source(match[1]), text.replace("\n", ""))
@@ -45,10 +61,5 @@ class Patterns:
 
 
 @cache
-def _load(package: str) -> dict[str, dict[str, str]]:
-    return tomllib.loads(files(package).joinpath("patterns.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def _words(package: str, section: str, name: str) -> frozenset[str]:
-    return frozenset(_load(package)[section][name].split())
+    return frozenset(read_table(package, PATTERNS)[section][name].split())

@@ -21,8 +21,8 @@ from tui_agent.common.symbols import (
     Symbol,
     Unavailable,
 )
-from tui_agent.common.tables import read_table
 from tui_agent.common.workplan import PlanChange
+from tui_agent.text.patterns import read_table
 
 
 class ToolError(CodedError):
@@ -171,7 +171,7 @@ class Args(BaseModel):
 A = TypeVar("A", bound=Args)
 
 
-_aliases = partial(read_table, __file__, "aliases.json")
+_aliases = partial(read_table, __package__, "aliases.json")
 """Aliases of each tool and its arguments; `arguments` may name another tool to share its aliases."""
 
 

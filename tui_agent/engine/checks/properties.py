@@ -12,8 +12,8 @@ from string import Template
 
 import msgspec
 
-from tui_agent.common.tables import read_table
 from tui_agent.protocols.python_source import module_name, python_trees, required_argument_count
+from tui_agent.text.patterns import read_table
 
 _CHARACTERS = {
     "hyphen": "-", "dash": "-", "underscore": "_", "space": " ", "dot": ".", "comma": ",", "slash": "/", "period": ".",
@@ -154,7 +154,7 @@ UNTRIED = 126
 
 def fill_program(name: str, **values: str) -> str:
     """Return a program of `programs.toml` with its placeholders filled in."""
-    return Template(read_table(__file__, "programs.toml")[name]).substitute(values)
+    return Template(read_table(__package__, "programs.toml")[name]).substitute(values)
 
 
 def import_program(module: str, names: Collection[str]) -> str:

@@ -17,7 +17,6 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import ApprovalMode, Message, Mode
-from tui_agent.common.tables import read_table
 from tui_agent.engine.context.system_prompt import system_text, where_text
 from tui_agent.engine.core.history import RULES, SHORTENED, is_kind, wrap_untrusted
 from tui_agent.events import Notice
@@ -28,6 +27,7 @@ from tui_agent.safety import trust as trust_store
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.roots import Roots
 from tui_agent.text import mark_invisible
+from tui_agent.text.patterns import read_table
 from tui_agent.tools.wording import printable_name
 
 AGENTS_FILE = "AGENTS.md"
@@ -434,7 +434,7 @@ def describe_project(facts: Sequence[tuple[str, ProjectFacts]], window: int | No
 # --- by files -------------------------------------------------------------------------------
 
 
-_table = partial(read_table, __file__, "discovery.json")
+_table = partial(read_table, __package__, "discovery.json")
 
 
 def _inspect(folder: Path, stop: threading.Event) -> ProjectFacts:
