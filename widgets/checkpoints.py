@@ -66,7 +66,7 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
     @staticmethod
     def _file(file: CheckpointFile, width: int, styles: TextStyles) -> list[Line]:
         counts = f"  +{file.added} -{file.removed}"
-        state = "  undone" if file.undone else "  can't be undone" if file.unkept else ""
+        state = "  undone" if file.undone else "  can't be undone" if file.cannot_undo else ""
         name = one_line(file.display, max(8, width - 9 - len(counts) - len(state)))
         style: Style = styles.muted if file.undone else styles.text
         sign = "A " if file.kind == "create" else "M "
@@ -76,7 +76,7 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
                 (sign, styles.muted),
                 (name, style),
                 (counts, styles.muted),
-                (state, styles.warn if file.unkept and not file.undone else styles.muted),
+                (state, styles.warn if file.cannot_undo and not file.undone else styles.muted),
             )
         ]
 

@@ -37,7 +37,7 @@ def test_a_journal_with_known_answers(tmp_path: Path) -> None:
     tally = tally_of(three_runs(), tmp_path)
     whole = tally.total
     assert (whole.runs, whole.outcomes) == (3, {"done": 2, "interrupted": 1})
-    assert (whole.first_try, whole.hands_on) == (1, 2)
+    assert (whole.first_try, whole.intervened) == (1, 2)
     assert whole.interventions == {"rejection": 1, "answer": 1, "interrupt": 1}
     assert (whole.iterations, whole.tool_calls, whole.ms) == (11, 5, 12_500)
     assert (whole.plans, whole.cache_hits, whole.fallbacks) == (3, 1, 0)
@@ -107,7 +107,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
         answered("withdrawn", by="interrupt"),
         e.SummaryReviewed(id="s", outcome="accepted", summary=SUMMARY),
     )  # fmt: skip
-    assert tally_of(journal.end(), tmp_path).total.hands_on == 0
+    assert tally_of(journal.end(), tmp_path).total.intervened == 0
     edits = Journal().begin().put(
         answered("approve", data={"hunks": [0]}),
         *plan(2, 10, user=Answer(verdict="approve"), edited=True),
@@ -117,7 +117,7 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
     )  # fmt: skip
     whole = tally_of(edits.end(), tmp_path).total
     assert whole.interventions == {"edit": 2, "answer": 1, "rejection": 2}
-    assert (whole.hands_on, whole.first_try) == (1, 0)
+    assert (whole.intervened, whole.first_try) == (1, 0)
 
 
 def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_the_order_of_sessions_does_not_matter_and_counts_add_up(sessions, rando
     assert whole.total.runs == sum(day.runs for day in whole.days.values())
     assert sum(one.runs for one in whole.models.values()) == sum(bool(model) for model, *_ in flat)
     assert sum(one.runs for one in whole.prompts.get("rules", {}).values()) == sum(bool(o) for *_, o, _ in flat)
-    assert whole.total.first_try <= whole.total.done and whole.total.hands_on <= whole.total.runs
+    assert whole.total.first_try <= whole.total.done and whole.total.intervened <= whole.total.runs
     assert whole.total.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
     assert msgspec.json.decode(msgspec.json.encode(whole), type=Tally) == whole
     assert added([]) == Tally() and Numbers().all_tokens.replies == 0

@@ -29,7 +29,7 @@ LISTED = (
         files=(
             file("src/exporter/table.py", added=24, removed=7),
             file("tests/test_table.py", kind="create", undone=True),
-            file("data/large.bin", unkept="it has 200,000,000 bytes"),
+            file("data/large.bin", cannot_undo="it has 200,000,000 bytes"),
         ),
         commands=(CommandChangedFiles(command="make clean all", changed=("build/out.o",)),),
     ),

@@ -30,9 +30,10 @@ class Step(msgspec.Struct):
     after: str
     """sha256 of the written bytes."""
     folders: tuple[str, ...] = ()
-    unkept: str = ""
+    cannot_undo: str = msgspec.field(default="", name="unkept")
+    """Why it can't be undone; empty if it can."""
     call: str = ""
-    sure: bool = False
+    confirmed: bool = msgspec.field(default=False, name="sure")
     """The edit was reported as done; after a crash the content on disk decides."""
     added: int = 0
     removed: int = 0
@@ -60,7 +61,7 @@ class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
     edits: int
     undone: bool
-    unkept: str = ""
+    cannot_undo: str = ""
     """Why it can't be undone; empty if it can."""
 
 
@@ -90,8 +91,7 @@ class Ledger(msgspec.Struct):
     """An undo without an end: in progress, or interrupted by a crash."""
     count: int = 0
     """Number of all edits so far."""
-    going: bool = False
-    """A run is in progress."""
+    run_in_progress: bool = msgspec.field(default=False, name="going")
 
     # --- reading ---
 
@@ -106,8 +106,8 @@ class Ledger(msgspec.Struct):
 
     def latest(self) -> str:
         """Return the last run with edits that are neither undone nor kept, or an empty string."""
-        kept = {run.id for run in self.runs if run.kept}
-        return next((step.run for step in reversed(self.active()) if step.run not in kept), "")
+        kept_runs = {run.id for run in self.runs if run.kept}
+        return next((step.run for step in reversed(self.active()) if step.run not in kept_runs), "")
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Return the checkpoints of all runs that changed files, oldest first."""
@@ -120,8 +120,8 @@ class Ledger(msgspec.Struct):
 
     def needed_contents(self) -> set[str]:
         """Return the hashes of contents that undo or redo may need: those of runs that were not kept."""
-        kept = {run.id for run in self.runs if run.kept}
-        needed_steps = [step for step in self.steps if step.run not in kept]
+        kept_runs = {run.id for run in self.runs if run.kept}
+        needed_steps = [step for step in self.steps if step.run not in kept_runs]
         states = [step.before.sha256 for step in needed_steps] + [step.after for step in needed_steps]
         items = [item for undo in self.redos for item in undo.items]
         items += self.open.items if self.open is not None else ()
@@ -137,9 +137,9 @@ class Ledger(msgspec.Struct):
                 self._run(run).title = one_line(text, MAX_TITLE_LENGTH)
             case events.RunStarted() if run:
                 self._run(run)
-                self.going = True
+                self.run_in_progress = True
             case events.RunEnded() | events.SessionOpened():
-                self.going = False
+                self.run_in_progress = False
             case events.FileSnapshotted():
                 self._fold_snapshot(event, run)
             case events.FileChanged(change=change) if change.after is not None:
@@ -171,8 +171,17 @@ class Ledger(msgspec.Struct):
         self._run(run)
         self.count += 1
         self.redos.clear()
-        e = event
-        step = Step(self.count, run, e.path, e.display, e.before, e.after, e.folders, e.unkept, e.call)
+        step = Step(
+            number=self.count,
+            run=run,
+            path=event.path,
+            display=event.display,
+            before=event.before,
+            after=event.after,
+            folders=event.folders,
+            cannot_undo=event.unkept,
+            call=event.call,
+        )
         self.steps.append(step)
         del self.steps[:-MAX_STEPS]
 
@@ -180,13 +189,13 @@ class Ledger(msgspec.Struct):
         for step in reversed(self.steps):
             if step.path == path:
                 if step.after == after:
-                    step.sure, step.added, step.removed = True, added, removed
+                    step.confirmed, step.added, step.removed = True, added, removed
                 return
 
     def _fold_tool_end(self, call: str) -> None:
         """Drop edits that the call announced but did not make."""
-        if any(step.call == call and not step.sure for step in self.steps[-50:]):
-            self.steps = [step for step in self.steps if step.call != call or step.sure]
+        if any(step.call == call and not step.confirmed for step in self.steps[-50:]):
+            self.steps = [step for step in self.steps if step.call != call or step.confirmed]
 
     def _fold_undo(self, event: events.UndoFinished) -> None:
         self.open = None
@@ -230,5 +239,5 @@ def _checkpoint_file(steps: list[Step]) -> CheckpointFile:
         removed=sum(step.removed for step in steps),
         edits=len(steps),
         undone=all(step.undone for step in steps),
-        unkept=steps[0].unkept,
+        cannot_undo=steps[0].cannot_undo,
     )

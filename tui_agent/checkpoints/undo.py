@@ -163,7 +163,7 @@ class Undo:
             target=first.before,
             base=last.after,
             folders=first.folders,
-            lost=first.unkept,
+            lost=first.cannot_undo,
         )
         reason = ""
         if any(step.after != following.before.sha256 for step, following in pairwise(steps)):
@@ -294,5 +294,5 @@ def _executed(steps: Sequence[Step], now: FileState) -> list[Step]:
     return [
         step
         for step, state in zip(steps, next_states, strict=True)
-        if step.sure or state.sha256 == step.after or not disk.same_content(state, step.before)
+        if step.confirmed or state.sha256 == step.after or not disk.same_content(state, step.before)
     ]

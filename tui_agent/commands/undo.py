@@ -92,7 +92,7 @@ def _print_checkpoint(checkpoint: Checkpoint) -> None:
     print_line(f"\n{checkpoint.run}  {_one_masked_line(checkpoint.title)}{kept}")
     for file in checkpoint.files:
         sign = "A" if file.kind == "create" else "M"
-        state = "  undone" if file.undone else f"  can't be undone: {file.unkept}" if file.unkept else ""
+        state = "  undone" if file.undone else f"  can't be undone: {file.cannot_undo}" if file.cannot_undo else ""
         print_line(f"  {sign} {one_line(clean(file.display))}  +{file.added} -{file.removed}{state}")
     for command in checkpoint.commands:
         names = [*command.created, *command.changed, *command.deleted]

@@ -255,7 +255,7 @@ class _Opening(msgspec.Struct):
         )
         checkpoints = Checkpoints(stream, store, approvals=approvals if attended else None)
         session = Session(deps, folder, checkpoints, self.loaded)
-        checkpoints.busy = lambda: session.busy and state.ledger.going
+        checkpoints.busy = lambda: session.busy and state.ledger.run_in_progress
         await self._emit_opened(environment, deps.roles.name, sandbox.label)
         checkpoints.report_interrupted()
         return session

@@ -141,7 +141,7 @@ class Numbers(Sums, omit_defaults=True):
     """As in `run.ended`; `unfinished` is a run without an end in the journal."""
     first_try: int = 0
     """Runs that succeeded without a recovery, a failed verification, or a rejection by the user."""
-    hands_on: int = 0
+    intervened: int = msgspec.field(default=0, name="hands_on")
     """Runs with an intervention: an edit, a rejection, an answer or an interrupt."""
     iterations: int = 0
     tool_calls: int = 0
@@ -183,9 +183,9 @@ class Numbers(Sums, omit_defaults=True):
         return share(self.first_try, self.runs)
 
     @property
-    def hands_on_rate(self) -> float | None:
+    def intervention_rate(self) -> float | None:
         """Share of runs with an intervention; the goal is below 10%."""
-        return share(self.hands_on, self.runs)
+        return share(self.intervened, self.runs)
 
     @property
     def mean_steps(self) -> float | None:

@@ -113,7 +113,7 @@ class _JournalCounter:
             count_up(run.numbers.interventions, "interrupt")
         run.numbers.outcomes = {outcome: 1}
         run.numbers.first_try = int(outcome == "done" and not run.had_setback)
-        run.numbers.hands_on = int(bool(run.numbers.interventions))
+        run.numbers.intervened = int(bool(run.numbers.interventions))
         self.tally.total.add(run.numbers)
         if run.model:
             table_entry(self.tally.models, run.model, Numbers).add(run.numbers)

@@ -50,7 +50,7 @@ class Table(NamedTuple):
 def _run_facts(numbers: Numbers) -> list[Fact]:
     """Facts about outcomes and effort."""
     other_outcomes = {name: count for name, count in numbers.outcomes.items() if name != "done"}
-    rate = numbers.hands_on_rate
+    rate = numbers.intervention_rate
     kinds = format_counts(numbers.interventions)
     return [
         _share("first attempt", numbers.first_try, numbers.runs),
@@ -210,8 +210,8 @@ def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
         "outcomes": _sorted(numbers.outcomes),
         "first_attempt": {"count": numbers.first_try, "rate": numbers.first_try_rate},
         "interventions": {
-            "runs": numbers.hands_on,
-            "rate": numbers.hands_on_rate,
+            "runs": numbers.intervened,
+            "rate": numbers.intervention_rate,
             "kinds": _sorted(numbers.interventions),
         },
         "mean": {

@@ -92,7 +92,7 @@ def iter_sessions(home: Path, workspace: Path | None = None) -> Iterator[Session
     for _changed_at, _name, path in sorted(folders, reverse=True):
         info = load_info(path) if workspace_path is not None and is_regular_file(path / INFO) else None
         if info is not None and info.workspace not in ("", workspace_path):
-            continue  # spares all the rest, of which there may be much
+            continue  # avoids reading its other files
         entry = read_entry(path)
         if workspace_path is None or entry.workspace == workspace_path:
             yield entry

@@ -30,9 +30,9 @@ _MAX_PARTIAL_LINE = 4096
 class _Reply(msgspec.Struct):
     """A reply being received."""
 
-    thinking: str = ""
+    reasoning_start: str = msgspec.field(default="", name="thinking")
     """When reasoning started; empty if it was logged or there was none."""
-    thought: bool = False
+    has_reasoning: bool = msgspec.field(default=False, name="thought")
     streamed: bool = False
     """The log contains text of it."""
 
@@ -42,12 +42,11 @@ class _LiveOutput(msgspec.Struct):
 
     head: list[int] = msgspec.field(default_factory=list)
     tail: list[int] = msgspec.field(default_factory=list)
-    rest: str = ""
-    """The last line until it is complete."""
+    partial_line: str = msgspec.field(default="", name="rest")
 
     def add(self, text: str) -> None:
-        lines = (self.rest + text).split("\n")
-        self.rest = lines.pop()[:_MAX_PARTIAL_LINE]
+        lines = (self.partial_line + text).split("\n")
+        self.partial_line = lines.pop()[:_MAX_PARTIAL_LINE]
         for line in lines:
             self._remember_line(line)
 
@@ -62,7 +61,7 @@ class _LiveOutput(msgspec.Struct):
 
     def new_lines(self, text: str) -> str:
         """Return the lines of `text` that are not in the live output."""
-        if self.rest:
+        if self.partial_line:
             self.add("\n")
         logged = {*self.head, *self.tail}
         return "\n".join(line for line in text.split("\n") if _checksum(line) not in logged).strip("\n")
@@ -71,12 +70,12 @@ class _LiveOutput(msgspec.Struct):
 class _State(msgspec.Struct):
     """The state between records, as plain data so that it can be saved."""
 
-    growing: str = ""
+    open_entry: str = msgspec.field(default="", name="growing")
     """The entry that more text may be appended to."""
-    fresh: bool = True
+    at_line_start: bool = msgspec.field(default=True, name="fresh")
     """The log is empty or ends with a newline."""
     stamp: str = ""
-    spoken: int = 0
+    last_reply: int = msgspec.field(default=0, name="spoken")
     """Checksum of the last reply, which the end of a run does not repeat."""
     replies: dict[str, _Reply] = msgspec.field(default_factory=dict)
     live: dict[str, _LiveOutput] = msgspec.field(default_factory=dict)
@@ -122,8 +121,8 @@ class ChatLog:
 
     def start_new_entry(self, at_line_start: bool) -> None:
         """Start a new entry because the file was changed. `at_line_start`: it ends with a newline."""
-        self._state.growing = ""
-        self._state.fresh = at_line_start
+        self._state.open_entry = ""
+        self._state.at_line_start = at_line_start
 
     # --- entries ---------------------------------------------------------------------------
 
@@ -148,7 +147,7 @@ class ChatLog:
     def _entry(self, record: e.Record, role: str, text: str) -> str:
         body = self._escape_brackets(self._masked(text)).rstrip("\n")
         head = self._header(record, role)
-        self._state.growing = ""
+        self._state.open_entry = ""
         return f"{head}{body}\n"
 
     def _append(self, record: e.Record, role: str, key: str, text: str) -> str:
@@ -156,19 +155,19 @@ class ChatLog:
         if not text:
             return ""
         state = self._state
-        head = "" if state.growing == key else self._header(record, role)
-        begins_line = not head and state.fresh
+        head = "" if state.open_entry == key else self._header(record, role)
+        begins_line = not head and state.at_line_start
         body = self._escape_brackets(text)
         if begins_line and body.startswith("["):
             body = f" {body}"
-        state.growing = key
-        state.fresh = body.endswith("\n")
+        state.open_entry = key
+        state.at_line_start = body.endswith("\n")
         return head + body
 
     def _header(self, record: e.Record, role: str) -> str:
         state = self._state
-        out = "" if state.fresh else "\n"
-        state.fresh = True
+        out = "" if state.at_line_start else "\n"
+        state.at_line_start = True
         back = _seconds_back(state.stamp, record.at)
         stamp = record.at
         if back > 1:
@@ -200,20 +199,20 @@ class ChatLog:
 
     def _project_reasoning(self, record: e.Record, _: e.ReasoningDelta) -> str:
         reply = self._reply(record)
-        reply.thought = True
-        reply.thinking = reply.thinking or record.at
+        reply.has_reasoning = True
+        reply.reasoning_start = reply.reasoning_start or record.at
         return ""
 
-    def _thought_entry(self, record: e.Record, reply: _Reply, ms: int = 0) -> str:
-        if not reply.thinking:
+    def _reasoning_entry(self, record: e.Record, reply: _Reply, ms: int = 0) -> str:
+        if not reply.reasoning_start:
             return ""
-        ms = ms or round(-1000 * _seconds_back(reply.thinking, record.at))
-        reply.thinking = ""
+        ms = ms or round(-1000 * _seconds_back(reply.reasoning_start, record.at))
+        reply.reasoning_start = ""
         return self._system(record, f"Thought for {duration_text(ms)}.")
 
     def _project_text(self, record: e.Record, event: e.TextDelta) -> str:
         reply = self._reply(record)
-        out = self._thought_entry(record, reply)
+        out = self._reasoning_entry(record, reply)
         reply.streamed = reply.streamed or bool(event.text)
         return out + self._agent_text(record, self._masker(record).feed(_tidy(event.text)))
 
@@ -228,13 +227,13 @@ class ChatLog:
         reply = self._state.replies.pop(record.node, None) or _Reply()
         masker = self._maskers.pop(record.node, None)
         pending = self._agent_text(record, masker.flush()) if masker else ""
-        if event.thought and not reply.thought:
-            reply.thinking = record.at
-        out = pending + self._thought_entry(record, reply, event.thought_ms)
+        if event.thought and not reply.has_reasoning:
+            reply.reasoning_start = record.at
+        out = pending + self._reasoning_entry(record, reply, event.thought_ms)
         if event.text.strip() and not reply.streamed and not event.role:
             out += self._entry(record, "AGENT", event.text)
         if event.text.strip() and not event.role:
-            self._state.spoken = _checksum(event.text)
+            self._state.last_reply = _checksum(event.text)
         if event.fault is not None:
             out += self._system(record, fault_text(event.fault))
         elif event.interrupted:
@@ -249,7 +248,7 @@ class ChatLog:
             return self._system(record, f"Run ended, {event.outcome}{detail}")
         if event.said:
             return self._system(record, event.facts) if event.facts else ""
-        if event.text.strip() and _checksum(event.text) != self._state.spoken:
+        if event.text.strip() and _checksum(event.text) != self._state.last_reply:
             return self._entry(record, "AGENT", event.text)
         return ""
 

@@ -476,7 +476,7 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
         if not {"history", "queue", "runs"} <= data.keys():
             raise KeyError("not a state of the engine")
         state = msgspec.convert({"named": True} | data, cls, dec_hook=lambda kind, part: kind.restore(part))
-        state.history.limit, state.side_requests, state.ledger.going = state.context_window, 0, False
+        state.history.limit, state.side_requests, state.ledger.run_in_progress = state.context_window, 0, False
         return state
 
 

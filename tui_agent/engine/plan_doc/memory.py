@@ -44,29 +44,29 @@ By = Literal["template", "summary", "review", "user", "editor", "merge", "repair
 
 
 class PendingChange(msgspec.Struct, frozen=True):
-    """A change of the plan `base` to `wanted`."""
+    """A change of the plan `base` to `target`."""
 
     base: Plan
-    wanted: Plan
-    own: PlanChange = PlanChange()
+    target: Plan
+    user_change: PlanChange = PlanChange()
     """Parts written by the user: they override edits of the document made in the meantime."""
     at: dt.datetime | None = None
-    """Time of `own`."""
+    """Time of `user_change`."""
 
-    def apply(self, plan: Plan, left_out: list[str]) -> Plan:
+    def apply(self, plan: Plan, omitted: list[str]) -> Plan:
         """Apply the change to `plan`; what the user changed since `base` takes precedence.
 
-        Descriptions of the omitted parts are appended to `left_out`.
+        Descriptions of the omitted parts are appended to `omitted`.
         """
-        changed = self.wanted if plan == self.base else self._merge_into(plan, left_out)
-        return changed if self.at is None else with_change(changed, self.own, self.at)
+        changed = self.target if plan == self.base else self._merge_into(plan, omitted)
+        return changed if self.at is None else with_change(changed, self.user_change, self.at)
 
-    def _merge_into(self, plan: Plan, left_out: list[str]) -> Plan:
-        base, wanted = self.base, self.wanted
-        rows, added = _without_edited_criteria(base.acceptance_criteria, wanted, plan, left_out)
-        old, logged = base.execution_log, wanted.execution_log
-        merged = merge_plans(base, msgspec.structs.replace(wanted, acceptance_criteria=rows, execution_log=old), plan)
-        left_out.extend(conflict.item or conflict.where for conflict in merged.conflicts)
+    def _merge_into(self, plan: Plan, omitted: list[str]) -> Plan:
+        base, target = self.base, self.target
+        rows, added = _without_edited_criteria(base.acceptance_criteria, target, plan, omitted)
+        old, logged = base.execution_log, target.execution_log
+        merged = merge_plans(base, msgspec.structs.replace(target, acceptance_criteria=rows, execution_log=old), plan)
+        omitted.extend(conflict.item or conflict.where for conflict in merged.conflicts)
         result, status = merged.plan, merged.plan.status
         criteria = (*result.acceptance_criteria, *added)
         if status is PlanStatus.COMPLETED and not all(criterion.completed for criterion in criteria):
@@ -98,24 +98,24 @@ def proposal(plan: Plan, change: PlanChange, now: dt.datetime) -> PendingChange:
 
 def accepted_change(offered: Summary, final: Summary, base: Plan, now: dt.datetime) -> PendingChange:
     """Return the change of an accepted summary, `offered` for the plan `base` and edited by the user to `final`."""
-    own = PlanChange(
+    user_change = PlanChange(
         goal=final.goal if final.goal != offered.goal else "",
         status=final.status if final.status != offered.status and final.status in list(PlanStatus) else "",
         criteria=tuple(criterion for criterion in final.criteria if criterion not in offered.criteria),
     )
-    return PendingChange(base, with_summary(base, final, now), own, now)
+    return PendingChange(base, with_summary(base, final, now), user_change, now)
 
 
 def _without_edited_criteria(
-    base: tuple[Criterion, ...], wanted: Plan, plan: Plan, left_out: list[str]
+    base: tuple[Criterion, ...], target: Plan, plan: Plan, omitted: list[str]
 ) -> tuple[tuple[Criterion, ...], tuple[Criterion, ...]]:
-    """Return the wanted criteria without changes to those that the user edited in `plan`, and the new criteria."""
-    rows = list(wanted.acceptance_criteria)
+    """Return the target criteria without changes to those that the user edited in `plan`, and the new criteria."""
+    rows = list(target.acceptance_criteria)
     ours, theirs = align(base, rows), align(base, plan.acceptance_criteria)
     for at, old in enumerate(base):
         edited = plan.acceptance_criteria[theirs[at]] if at in theirs else None
         if at in ours and rows[ours[at]] != old and edited not in (old, rows[ours[at]]):
-            left_out.append(old.description)
+            omitted.append(old.description)
             rows[ours[at]] = old
     existing = set(ours.values())
     added = (row for at, row in enumerate(rows) if at not in existing)
@@ -370,17 +370,17 @@ class PlanMemory:
 
     async def _write_pending(self, by: By, *, proposals: bool = True) -> bool:
         """Write the accepted summaries and, with `proposals`, the pending proposals."""
-        left_out: list[str] = []
+        omitted: list[str] = []
         async with self._lock:
             plan = since = self._store.plan
             proposed = len(self._proposals) if proposals else 0
             for change in (*self._proposals[:proposed], *self._accepted):
-                plan = change.apply(plan, left_out)
+                plan = change.apply(plan, omitted)
             written = await self._save(plan, since, by, proposed=proposed, accepted=len(self._accepted))
-        if written and left_out:
-            omitted = ", ".join(one_line(item, 80) for item in dict.fromkeys(left_out))
+        if written and omitted:
+            items = ", ".join(one_line(item, 80) for item in dict.fromkeys(omitted))
             self._notice(
-                f"You edited plan_doc.md in the meantime; your text was kept, and this was left out: {omitted}.",
+                f"You edited plan_doc.md in the meantime; your text was kept, and this was left out: {items}.",
                 "plan_doc.kept",
             )
         return written
