@@ -7,7 +7,7 @@ from tui_agent.common.domain import Usage
 
 
 @pytest.mark.parametrize(
-    ("usage", "whole", "evaluated", "share"),
+    ("usage", "total", "evaluated", "share"),
     [
         (Usage(prompt_tokens=1_000, cached_tokens=900), 1_000, 100, 0.9),
         (Usage(prompt_tokens=100, cached_tokens=900), 1_000, 100, 0.9),
@@ -16,10 +16,10 @@ from tui_agent.common.domain import Usage
     ],
 )
 def test_what_was_read_and_what_was_cached(
-    usage: Usage, whole: int | None, evaluated: int | None, share: float | None
+    usage: Usage, total: int | None, evaluated: int | None, share: float | None
 ) -> None:
     assert (speed.total_prompt_tokens(usage), speed.evaluated_tokens(usage), speed.cached_share(usage)) == (
-        whole,
+        total,
         evaluated,
         share,
     )

@@ -107,8 +107,8 @@ def test_clean_line_ends_and_surrogates(text, expected):
 
 
 def test_colours_keeps_well_formed_sgr_only():
-    kept = "\x1b[1;31mred\x1b[0m \x1b[38;5;8mgrey\x1b[m \x1b[38;2;8;8;8mx \x1b[4:3mwavy"
-    assert clean(kept, colors=True) == kept
+    saved = "\x1b[1;31mred\x1b[0m \x1b[38;5;8mgrey\x1b[m \x1b[38;2;8;8;8mx \x1b[4:3mwavy"
+    assert clean(saved, colors=True) == saved
     assert clean("\x9b32mgreen", colors=True) == "\x1b[32mgreen"
     for dropped in (
         "\x1b[?1m",
@@ -146,8 +146,8 @@ def test_cleaner_gives_the_same_for_every_split_at_the_limit():
     text = "a\x1b]" + "x" * (STRING_LIMIT + 3) + "\x1b[31mb\r\nc"
     for size in (1, 7, STRING_LIMIT - 1, STRING_LIMIT, STRING_LIMIT + 1, STRING_LIMIT + 2, STRING_LIMIT + 3):
         cleaner = Cleaner()
-        got = "".join(cleaner.feed(text[at : at + size]) for at in range(0, len(text), size)) + cleaner.flush()
-        assert got == clean(text)
+        actual = "".join(cleaner.feed(text[at : at + size]) for at in range(0, len(text), size)) + cleaner.flush()
+        assert actual == clean(text)
 
 
 def test_cleaner_gives_plain_text_out_at_once():

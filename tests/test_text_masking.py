@@ -60,16 +60,16 @@ def test_shapes_are_masked_whole_and_at_every_split(text, secret):
     mask = SecretMask({})
     secret = secret or text
     for around in ("say {} now", "{}", '{{"a": "b\\n{}"}}', 'x="{}"', "({}).", "a\n{}\nb"):
-        whole = around.format(text)
-        masked = mask.mask(whole)
+        complete = around.format(text)
+        masked = mask.mask(complete)
         assert secret not in masked
         assert "⟨secret " in masked and f", {len(secret)} characters⟩" in masked
         assert masked.endswith(around.format("\0").partition("\0")[2])
-        for cut in range(len(whole) + 1):
+        for cut in range(len(complete) + 1):
             masker = StreamMasker(mask)
-            assert masker.feed(whole[:cut]) + masker.feed(whole[cut:]) + masker.flush() == masked
+            assert masker.feed(complete[:cut]) + masker.feed(complete[cut:]) + masker.flush() == masked
         masker = StreamMasker(mask)
-        assert "".join(map(masker.feed, whole)) + masker.flush() == masked
+        assert "".join(map(masker.feed, complete)) + masker.flush() == masked
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_thirty_planted_secrets_split_at_every_byte():
     secrets = planted()
     mask = SecretMask(secrets)
     text = " and ".join(f"{name} is {value}" for name, value in secrets.items())
-    whole = mask.mask(text)
+    complete = mask.mask(text)
     for value in secrets.values():
-        assert value not in whole
+        assert value not in complete
     for cut in range(len(text) + 1):
         masker = StreamMasker(mask)
-        assert masker.feed(text[:cut]) + masker.feed(text[cut:]) + masker.flush() == whole
+        assert masker.feed(text[:cut]) + masker.feed(text[cut:]) + masker.flush() == complete
 
 
 fragments = st.sampled_from(

@@ -108,7 +108,7 @@ class Work:
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Every name below with its permissions and bytes; a link's target in the place of bytes."""
-    found = {}
+    result = {}
     for place, folders, files in os.walk(os.fsencode(folder)):
         for name in (*folders, *files):
             path = os.path.join(place, name)
@@ -119,8 +119,8 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
             elif stat.S_ISREG(status.st_mode):
                 with open(path, "rb") as file:
                     data = file.read()
-            found[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = (stat.S_IMODE(status.st_mode), data)
-    return found
+            result[os.fsdecode(os.path.relpath(path, os.fsencode(folder)))] = (stat.S_IMODE(status.st_mode), data)
+    return result
 
 
 def outcomes(items: list[RestoredFile]) -> dict[str, str]:

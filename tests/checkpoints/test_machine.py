@@ -51,7 +51,7 @@ class Model:
     edits: list[Edit] = field(default_factory=list)
     redos: list[list[Moved]] = field(default_factory=list)
     run: int = 1
-    kept: set[int] = field(default_factory=set)
+    saved: set[int] = field(default_factory=set)
 
     def put(self, name: str, lies: Lies, *, made: bool = False) -> None:
         now = self.disk[name]
@@ -76,11 +76,11 @@ class Model:
                 if edit.sure or bytes_of(lies) == edit.after or bytes_of(lies) != bytes_of(edit.before)
             ]
             target = mine[0].before if mine else now
-            whole = all(one.after == bytes_of(two.before) for one, two in pairwise(mine))
+            complete = all(one.after == bytes_of(two.before) for one, two in pairwise(mine))
             if bytes_of(now) == bytes_of(target):
                 self.done(every)
                 done.append(Moved(name, now, target, every))
-            elif (whole and bytes_of(now) == mine[-1].after) or overwrite:
+            elif (complete and bytes_of(now) == mine[-1].after) or overwrite:
                 self.put(name, target, made=mine[0].made)
                 self.done(every)
                 done.append(Moved(name, now, target, every))
@@ -226,12 +226,12 @@ class Undoing(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_as_the_model_says(self) -> None:
-        found = tree(self.work.files)
+        result = tree(self.work.files)
         expected: dict[str, tuple[int, bytes]] = {
             name: (lies[1], lies[0]) for name, lies in self.model.disk.items() if lies is not None
         }
-        assert {name: state for name, state in found.items() if name != "d"} == expected
-        assert ("d" in found) == self.model.folder
+        assert {name: state for name, state in result.items() if name != "d"} == expected
+        assert ("d" in result) == self.model.folder
 
 
 TestUndoing = Undoing.TestCase

@@ -102,8 +102,8 @@ def test_a_merge_holds_both_changes_or_is_none(base: bytes, ours: bytes, theirs:
     assert merge_bytes(base, ours, base) == ours
     merged = merge_bytes(base, base, theirs)
     assert merged == theirs
-    found = merge_bytes(base, ours, theirs)
-    assert found == merge_bytes(base, theirs, ours) or base in (ours, theirs)
+    result = merge_bytes(base, ours, theirs)
+    assert result == merge_bytes(base, theirs, ours) or base in (ours, theirs)
 
 
 def test_changes_apart_are_merged_and_those_that_meet_are_not() -> None:

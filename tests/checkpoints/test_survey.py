@@ -18,10 +18,12 @@ def test_what_a_command_did_is_listed(tmp_path: Path) -> None:
     (tmp_path / "mode").chmod(0o700)
     (tmp_path / "d" / "deep").rename(tmp_path / "d" / "moved")
     (tmp_path / "link").symlink_to("nowhere")
-    found = survey.compare(before, survey.take_survey([tmp_path]))
-    named = [[os.path.relpath(path, tmp_path) for path in one] for one in (found.created, found.changed, found.deleted)]
+    result = survey.compare(before, survey.take_survey([tmp_path]))
+    named = [
+        [os.path.relpath(path, tmp_path) for path in item] for item in (result.created, result.changed, result.deleted)
+    ]
     assert named == [["d/moved", "link"], ["mode", "other"], ["d/deep", "gone"]]
-    assert found.unwatched == ()
+    assert result.unwatched == ()
 
 
 def test_the_same_size_and_time_do_not_hide_a_change(tmp_path: Path) -> None:
@@ -42,9 +44,9 @@ def test_what_cannot_be_watched_is_declared(tmp_path: Path, monkeypatch: pytest.
     before = survey.take_survey([tmp_path], files=10)
     assert not before.complete
     (tmp_path / "4" / "4").unlink()
-    found = survey.compare(before, survey.take_survey([tmp_path], files=10))
-    assert not found.any
-    assert "too large" in found.unwatched[0]
+    result = survey.compare(before, survey.take_survey([tmp_path], files=10))
+    assert not result.any
+    assert "too large" in result.unwatched[0]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert not survey.take_survey([tmp_path]).complete
     assert survey.take_survey([tmp_path]).stamps == {}
@@ -61,14 +63,14 @@ def test_caches_and_git_are_passed_over_and_said(tmp_path: Path) -> None:
     before = survey.take_survey([tmp_path])
     assert before.stamps == {}
     (tmp_path / ".git" / "new").write_text("x")
-    found = survey.compare(before, survey.take_survey([tmp_path]))
-    assert not found.any
-    assert found.unwatched == (f"{tmp_path / '.git'} (something in it changed)",)
+    result = survey.compare(before, survey.take_survey([tmp_path]))
+    assert not result.any
+    assert result.unwatched == (f"{tmp_path / '.git'} (something in it changed)",)
 
 
 def test_many_changes_are_counted(tmp_path: Path) -> None:
     before = survey.take_survey([tmp_path])
     for number in range(150):
         (tmp_path / f"{number:03}").write_text("")
-    found = survey.compare(before, survey.take_survey([tmp_path]))
-    assert (len(found.created), found.more) == (100, 50)
+    result = survey.compare(before, survey.take_survey([tmp_path]))
+    assert (len(result.created), result.more) == (100, 50)

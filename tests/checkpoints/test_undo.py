@@ -52,12 +52,12 @@ def test_what_is_no_plain_file_any_more_is_left_and_does_not_hang(tmp_path: Path
     elif kind == "link":
         work.path("elsewhere").write_bytes(b"the agent's\n")
         path.symlink_to(work.path("elsewhere"))
-    found = work.path("a").lstat()
+    result = work.path("a").lstat()
     items = work.undo(choice="overwrite")
     assert outcomes(items)["b"] == "restored"
     assert outcomes(items)["a"] in ("left", "failed")
     assert next(item for item in items if item.display == "a").why
-    assert work.path("a").lstat().st_ino == found.st_ino
+    assert work.path("a").lstat().st_ino == result.st_ino
     if kind == "link":
         assert work.path("elsewhere").read_bytes() == b"the agent's\n"
 
@@ -173,9 +173,9 @@ def test_other_work_in_the_folder_is_untouched(tmp_path: Path) -> None:
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("kind", ["repository", "bare", "worktree", "submodule"])
 def test_git_is_neither_needed_nor_touched(tmp_path: Path, kind: str) -> None:
-    def git(*words: str, cwd: Path) -> None:
+    def git(*text: str, cwd: Path) -> None:
         names = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
-        subprocess.run(["git", *names, *words], cwd=cwd, check=True, capture_output=True)
+        subprocess.run(["git", *names, *text], cwd=cwd, check=True, capture_output=True)
 
     work = Work(tmp_path)
     if kind == "bare":

@@ -73,8 +73,8 @@ async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -
         base = (await watch.until_event(PlanDocChanged, by="user")).text
         edited(doc, "## Goal\nShip", "## Goal\nTheirs")
         await watch.until_event(PlanDocChanged, by="editor")
-        wanted = base.replace("## Goal\nShip", "## Goal\nOurs")
-        editing = asyncio.create_task(session.edit_plan(wanted, hash_of(base)))
+        expected = base.replace("## Goal\nShip", "## Goal\nOurs")
+        editing = asyncio.create_task(session.edit_plan(expected, hash_of(base)))
         conflict = await watch.until_event(PlanDocConflict)
         assert (conflict.ours, conflict.theirs) == ("Ours", "Theirs")
         assert await editing
@@ -93,7 +93,7 @@ async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(wor
 
 
 async def test_a_window_that_turns_out_smaller_bounds_the_document_too(workspace: Path) -> None:
-    decisions = "".join(f"### Decision {one}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for one in range(200))
+    decisions = "".join(f"### Decision {item}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for item in range(200))
     server = FakeOllama(lambda body: {"role": "assistant", "content": "Hello."}, window=6_144, refuses=True)
     async with server, opened(server, workspace, provider="ollama") as session:
         assert await session.edit_plan(f"# Plan: Ship\n\n## Decisions Made\n{decisions}")
@@ -274,11 +274,11 @@ async def test_a_text_kept_aside_is_offered_at_the_next_starts_until_it_is_decid
 
 def test_an_accepted_summary_is_kept_until_it_is_in_the_plan_and_no_other_takes_its_place() -> None:
     state = EngineState()
-    one, two = Summary(action="one"), Summary(action="two")
-    for key, summary in (("a", one), ("b", two)):
+    item, two = Summary(action="one"), Summary(action="two")
+    for key, summary in (("a", item), ("b", two)):
         state.fold(SummaryProposed(id=key, summary=summary))
         state.fold(SummaryReviewed(id=key, outcome="pending", summary=summary))
-    state.fold(SummaryProposed(id="c", summary=one))
+    state.fold(SummaryProposed(id="c", summary=item))
     assert [row["action"] for row in state.summaries.values()] == ["two", "one"]
     state.fold(SummaryReviewed(id="c", outcome="edited", summary=Summary(action="mine")))
     state = EngineState.restore(state.export())

@@ -31,7 +31,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def asked(server: MockServer) -> list[Any]:
-    return [one for one in server.requests if REPAIR in str(one.messages[0]["content"])]
+    return [item for item in server.requests if REPAIR in str(item.messages[0]["content"])]
 
 
 async def broken(session: Session, watch: Watch, data: bytes) -> Path:
@@ -41,8 +41,8 @@ async def broken(session: Session, watch: Watch, data: bytes) -> Path:
     return doc
 
 
-def kept(folder: Path) -> list[bytes]:
-    return [one.read_bytes() for one in folder.glob("plan_doc.aside-*.md")]
+def saved(folder: Path) -> list[bytes]:
+    return [item.read_bytes() for item in folder.glob("plan_doc.aside-*.md")]
 
 
 @pytest.mark.parametrize("data", BROKEN, ids=["front matter", "no UTF-8", "torn"])
@@ -51,10 +51,10 @@ async def test_a_broken_document_is_repaired_by_the_model_and_written_when_the_u
 ) -> None:
     async with serve(side(REPAIR, f"```markdown\n{MENDED}```"), HELLO, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "direct"}) as session:
-            seen: list[bytes] = []
+            result: list[bytes] = []
 
             def answer(event: Event) -> Answer:
-                seen.append((session.folder / "plan_doc.md").read_bytes())
+                result.append((session.folder / "plan_doc.md").read_bytes())
                 return OURS
 
             watch = Watch(session, answer)
@@ -65,8 +65,8 @@ async def test_a_broken_document_is_repaired_by_the_model_and_written_when_the_u
             folder = session.folder
     (conflict,) = watch.of(PlanDocConflict)
     assert conflict.ours == MENDED and "tested" in conflict.theirs
-    assert seen == [data] and kept(folder) == [data]
-    assert [one.text for one in watch.of(PlanDocChanged) if one.by == "repair"] == [MENDED]
+    assert result == [data] and saved(folder) == [data]
+    assert [item.text for item in watch.of(PlanDocChanged) if item.by == "repair"] == [MENDED]
     assert doc.read_text("utf-8").endswith(MENDED.replace("my note", "my notes"))
     assert len(asked(server)) == 1 and "tested" in str(asked(server)[0].messages[-1]["content"])
 
@@ -86,9 +86,9 @@ async def test_a_repair_that_fails_or_is_refused_leaves_the_file_and_says_what_t
             folder = session.folder
     assert doc.read_bytes() == BROKEN[0]
     assert len(asked(server)) == 1
-    (notice,) = [one for one in watch.of(Notice) if one.code == "plan_doc.unrepaired"]
-    (place,) = folder.glob("plan_doc.aside-*.md")
-    assert str(place) in notice.text and "move it away" in notice.text
+    (notice,) = [item for item in watch.of(Notice) if item.code == "plan_doc.unrepaired"]
+    (path,) = folder.glob("plan_doc.aside-*.md")
+    assert str(path) in notice.text and "move it away" in notice.text
 
 
 @pytest.mark.parametrize("accept", [False, True])
@@ -105,7 +105,7 @@ async def test_without_a_user_a_repair_needs_the_flag(workspace: Path, accept: b
     assert settled.answer.verdict == ("approve" if accept else "reject")
     assert "--accept-plan" in settled.answer.by
     assert doc.read_bytes() == (MENDED.encode() if accept else BROKEN[0])
-    assert kept(folder) == [BROKEN[0]]
+    assert saved(folder) == [BROKEN[0]]
 
 
 async def test_a_mode_that_only_reads_asks_for_no_repair(workspace: Path) -> None:

@@ -47,12 +47,12 @@ def test_fewer_entries_than_are_kept_stay_whole() -> None:
 
 def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
     text = excerpt(parse(plan_text(logged(1_000))), older_tokens=100)
-    head, _, rest = text.partition("### ")
+    head, _, remaining = text.partition("### ")
     older = [line for line in head.splitlines() if line.startswith("- ")]
     assert len(older) > 5 and sum(map(len, older)) <= 400
     assert older[-1].endswith("entry 989")
     assert f"({990 - len(older)} earlier entries: see plan_doc.md.)" in head
-    assert rest.count("### ") == 9
+    assert remaining.count("### ") == 9
 
 
 def test_sections_and_notes_of_the_users_are_sent() -> None:

@@ -30,7 +30,7 @@ def test_boxes_that_are_open(box: str, bullet: str) -> None:
 
 def test_links_and_plain_bullets_among_boxes_are_notes() -> None:
     assert criteria("- [ ] one", "- [a](b)", "- remember", "  words") == (Criterion(description="one"),)
-    assert [one.description for one in criteria("- one", "- two")] == ["one", "two"]
+    assert [item.description for item in criteria("- one", "- two")] == ["one", "two"]
 
 
 def test_boxes_in_a_comment_of_several_lines_are_no_criteria() -> None:

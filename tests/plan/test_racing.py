@@ -43,7 +43,7 @@ def test_racing_saves_lose_nothing_of_either_side(tmp_path: Path, seed: int) -> 
         assert not isinstance(outcome, SaveConflict)
         assert isinstance(outcome, SaveResult)
         outcomes.append(outcome)
-        pieces.extend(one.read_text(encoding="utf-8") for one in outcome.copies)
+        pieces.extend(item.read_text(encoding="utf-8") for item in outcome.copies)
 
     for number in range(SAVES):
         editor.stdin.write("go\n")
@@ -54,13 +54,15 @@ def test_racing_saves_lose_nothing_of_either_side(tmp_path: Path, seed: int) -> 
     editor.communicate()
     assert editor.returncode == 0
     save(-1)
-    pieces.extend(one.read_text(encoding="utf-8") for one in store.close())
+    pieces.extend(item.read_text(encoding="utf-8") for item in store.close())
     text = path.read_text(encoding="utf-8")
-    whole = "\n".join([text, *pieces])
+    complete = "\n".join([text, *pieces])
     mine = (words for at in range(SAVES) for words in (f"- [ ] user criterion {at}\n", f"note {at} of the user ✎\n"))
-    assert [words for words in mine if words not in whole] == []
-    assert sorted(one.action for one in store.plan.execution_log) == sorted(f"agent entry {at}" for at in range(SAVES))
+    assert [words for words in mine if words not in complete] == []
+    assert sorted(item.action for item in store.plan.execution_log) == sorted(
+        f"agent entry {at}" for at in range(SAVES)
+    )
     # Of AHEAD + 1 saves of the editor's that may lie between two of ours, the last one is merged or kept aside.
-    met = sum(one.merged or bool(one.copies) for one in outcomes)
+    met = sum(item.merged or bool(item.copies) for item in outcomes)
     assert met >= SAVES // (AHEAD + 2)
-    assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".tua-tmp")] == []
+    assert [item.name for item in tmp_path.iterdir() if item.name.endswith(".tua-tmp")] == []

@@ -48,8 +48,8 @@ def of_the_user(document: Document) -> list[str]:
 
 def lost(before: Document, after: Document) -> list[str]:
     """Lines of the user's that are not in `after` in the same order."""
-    rest = iter(line.rstrip("\r\n") for line in after.raw)
-    return [line for line in of_the_user(before) if line.rstrip("\r\n") not in rest]
+    remaining = iter(line.rstrip("\r\n") for line in after.raw)
+    return [line for line in of_the_user(before) if line.rstrip("\r\n") not in remaining]
 
 
 @settings(max_examples=120, deadline=None)

@@ -296,6 +296,6 @@ def test_saves_while_a_text_is_given_back_are_all_kept(path: Path) -> None:
     store.load()
     saved = save(store, with_entry(store.plan, "did it"))
     assert next(later, None) is None and disk.calls.count("exchange") > 4
-    whole = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
+    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
     for words in ("first note", "second note", "third note", "did it"):
-        assert words in whole
+        assert words in complete

@@ -49,10 +49,10 @@ def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
     lines[place] = lines[place][:40] + b"\xff\x00" + lines[place][42:]
     path.write_bytes(b"".join(lines) + b'{"v":1,"seq":99')
     Journal().begin().end().write(tmp_path, "2026-01-05T10:00:00.000Z")
-    found = gather_stats(tmp_path)
-    assert found.damaged == ["2026-01-05T09:00:00.000Z"]
-    assert found.tally.damaged >= 1
-    assert (found.tally.total.runs, found.tally.total.retries) == (4, 0)
+    result = gather_stats(tmp_path)
+    assert result.damaged == ["2026-01-05T09:00:00.000Z"]
+    assert result.tally.damaged >= 1
+    assert (result.tally.total.runs, result.tally.total.retries) == (4, 0)
 
 
 def test_what_is_no_session_is_left_out(tmp_path: Path, monkeypatch) -> None:
@@ -68,16 +68,16 @@ def test_what_is_no_session_is_left_out(tmp_path: Path, monkeypatch) -> None:
     read = os.lstat
 
     def barred(path, *args, **kwargs):
-        if "barred" in str(path) and str(path).endswith("events.jsonl") and told:
+        if "barred" in str(path) and str(path).endswith("events.jsonl") and text:
             raise PermissionError(13, "Permission denied")
-        told.append(str(path)) if "barred" in str(path) else None
+        text.append(str(path)) if "barred" in str(path) else None
         return read(path, *args, **kwargs)
 
-    told: list[str] = []
+    text: list[str] = []
     monkeypatch.setattr(os, "lstat", barred)
-    found = gather_stats(tmp_path)
-    assert found.tally.total.runs == 3
-    assert list(found.skipped) == ["barred"] and "Permission denied" in found.skipped["barred"]
+    result = gather_stats(tmp_path)
+    assert result.tally.total.runs == 3
+    assert list(result.skipped) == ["barred"] and "Permission denied" in result.skipped["barred"]
 
 
 def test_sessions_of_one_folder(tmp_path: Path) -> None:
@@ -101,6 +101,6 @@ def test_stopping_keeps_what_was_known(tmp_path: Path) -> None:
 
 
 def test_no_sessions_at_all(tmp_path: Path) -> None:
-    found = gather_stats(tmp_path / "nowhere")
-    assert found.tally.sessions == 0 and not found.skipped
+    result = gather_stats(tmp_path / "nowhere")
+    assert result.tally.sessions == 0 and not result.skipped
     assert not (tmp_path / "nowhere").exists()

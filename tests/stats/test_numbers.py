@@ -27,40 +27,40 @@ def tally_of(journal: Journal, folder: Path) -> Tally:
 
 
 def added(tallies: Iterable[Tally]) -> Tally:
-    whole = Tally()
-    for one in tallies:
-        whole.add(one)
-    return whole
+    complete = Tally()
+    for item in tallies:
+        complete.add(item)
+    return complete
 
 
 def test_a_journal_with_known_answers(tmp_path: Path) -> None:
     tally = tally_of(three_runs(), tmp_path)
-    whole = tally.total
-    assert (whole.runs, whole.outcomes) == (3, {"done": 2, "interrupted": 1})
-    assert (whole.first_try, whole.intervened) == (1, 2)
-    assert whole.interventions == {"rejection": 1, "answer": 1, "interrupt": 1}
-    assert (whole.iterations, whole.tool_calls, whole.ms) == (11, 5, 12_500)
-    assert (whole.plans, whole.cache_hits, whole.fallbacks) == (3, 1, 0)
-    assert (whole.executed_plans, whole.plan_steps, whole.mean_steps) == (4, 10, 2.5)
-    assert sorted(whole.planning.counts) == [100, 1_230, 9_000]
-    assert (whole.met, whole.unmet) == ({"facts": 2, "command": 1}, {"model": 1})
-    assert whole.recoveries == {"recovery": 1}
-    assert (whole.parse_errors, whole.retries) == (1, 1)
-    assert whole.failures == {
+    complete = tally.total
+    assert (complete.runs, complete.outcomes) == (3, {"done": 2, "interrupted": 1})
+    assert (complete.first_try, complete.intervened) == (1, 2)
+    assert complete.interventions == {"rejection": 1, "answer": 1, "interrupt": 1}
+    assert (complete.iterations, complete.tool_calls, complete.ms) == (11, 5, 12_500)
+    assert (complete.plans, complete.cache_hits, complete.fallbacks) == (3, 1, 0)
+    assert (complete.executed_plans, complete.plan_steps, complete.mean_steps) == (4, 10, 2.5)
+    assert sorted(complete.planning.counts) == [100, 1_230, 9_000]
+    assert (complete.met, complete.unmet) == ({"facts": 2, "command": 1}, {"model": 1})
+    assert complete.recoveries == {"recovery": 1}
+    assert (complete.parse_errors, complete.retries) == (1, 1)
+    assert complete.failures == {
         "reply.unreadable": 1,
         "reply.duplicate": 1,
         "tool.not_found": 2,
         "step.missing_program": 1,
         "model.timeout": 1,
     }
-    planning, work = whole.tokens["planning"], whole.tokens["execution"]
+    planning, work = complete.tokens["planning"], complete.tokens["execution"]
     assert (planning.replies, planning.prompt, planning.completion) == (2, 600, 180)
     assert (work.replies, work.prompt, work.completion, work.cached, work.uncounted) == (3, 1_020, 50, 800, 1)
-    assert {name: one.runs for name, one in tally.models.items()} == {"small": 2, "large": 1}
+    assert {name: item.runs for name, item in tally.models.items()} == {"small": 2, "large": 1}
     assert tally.models["large"].first_try == 0
-    assert {name: one.runs for name, one in tally.prompts["rules"].items()} == {"aaaa": 1, "bbbb": 1}
+    assert {name: item.runs for name, item in tally.prompts["rules"].items()} == {"aaaa": 1, "bbbb": 1}
     assert {row[0] for row in comparison_tables(tally)[1].rows} == {"rules aaaa", "rules bbbb"}
-    assert {day: (one.runs, one.first_try) for day, one in tally.days.items()} == {
+    assert {day: (item.runs, item.first_try) for day, item in tally.days.items()} == {
         "2026-01-05": (1, 1),
         "2026-01-06": (2, 0),
     }
@@ -68,28 +68,28 @@ def test_a_journal_with_known_answers(tmp_path: Path) -> None:
 
 
 def test_rates_follow_from_the_counts(tmp_path: Path) -> None:
-    found = as_json(tally_of(three_runs(), tmp_path))
-    assert found["first_attempt"] == {"count": 1, "rate": 1 / 3}
-    assert found["planning"]["cache_rate"] == 1 / 3
-    assert found["planning"]["fallback_rate"] == 0.0
-    assert [found["planning"][f"p{part}_ms"] for part in (50, 95, 99)] == [1_230, 9_000, 9_000]
-    assert found["verification"]["rate"] == 0.75
-    assert found["interventions"]["rate"] == 2 / 3
-    json.dumps(found)
+    result = as_json(tally_of(three_runs(), tmp_path))
+    assert result["first_attempt"] == {"count": 1, "rate": 1 / 3}
+    assert result["planning"]["cache_rate"] == 1 / 3
+    assert result["planning"]["fallback_rate"] == 0.0
+    assert [result["planning"][f"p{part}_ms"] for part in (50, 95, 99)] == [1_230, 9_000, 9_000]
+    assert result["verification"]["rate"] == 0.75
+    assert result["interventions"]["rate"] == 2 / 3
+    json.dumps(result)
 
 
 def test_nothing_counted_is_no_rate() -> None:
-    found = as_json(Tally())
-    assert found["first_attempt"]["rate"] is None
-    assert found["planning"]["p95_ms"] is None
-    assert found["verification"]["rate"] is None
+    result = as_json(Tally())
+    assert result["first_attempt"]["rate"] is None
+    assert result["planning"]["p95_ms"] is None
+    assert result["verification"]["rate"] is None
 
 
 def test_a_run_without_an_end_is_unfinished(tmp_path: Path) -> None:
     journal = Journal().begin().put(reply()).begin()
-    whole = tally_of(journal.end(), tmp_path).total
-    assert whole.outcomes == {"done": 1, "unfinished": 1}
-    assert whole.first_try == 1
+    complete = tally_of(journal.end(), tmp_path).total
+    assert complete.outcomes == {"done": 1, "unfinished": 1}
+    assert complete.first_try == 1
 
 
 def test_what_a_fork_copied_is_its_parents(tmp_path: Path) -> None:
@@ -115,16 +115,16 @@ def test_only_the_user_steps_in(tmp_path: Path) -> None:
         *plan(2, 10, user=Answer(verdict="reject", text="no")),
         e.SummaryReviewed(id="s", outcome="discarded", summary=SUMMARY),
     )  # fmt: skip
-    whole = tally_of(edits.end(), tmp_path).total
-    assert whole.interventions == {"edit": 2, "answer": 1, "rejection": 2}
-    assert (whole.intervened, whole.first_try) == (1, 0)
+    complete = tally_of(edits.end(), tmp_path).total
+    assert complete.interventions == {"edit": 2, "answer": 1, "rejection": 2}
+    assert (complete.intervened, complete.first_try) == (1, 0)
 
 
 def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None:
     journal = Journal().begin().end()
     journal.put(e.SummaryReviewed(id="s", outcome="edited", summary=SUMMARY), run="")
-    whole = tally_of(journal, tmp_path).total
-    assert (whole.runs, whole.interventions) == (1, {"edit": 1})
+    complete = tally_of(journal, tmp_path).total
+    assert (complete.runs, complete.interventions) == (1, {"edit": 1})
 
 
 def test_every_run_is_told_as_it_ends(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_tables_of_hostile_names_stay_small(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=60), st.sampled_from([0.5, 0.95, 0.99, 1.0]))
 @settings(max_examples=100)
 def test_percentiles_are_those_of_the_sorted_times(times: list[int], part: float) -> None:
-    kept = Times()
+    saved = Times()
     for ms in times:
-        kept.record(ms)
+        saved.record(ms)
     ordered = sorted(round_duration(ms) for ms in times)
     rank = max(1, -(-round(part * 100) * len(ordered) // 100))
-    assert kept.percentile(part) == ordered[rank - 1]
+    assert saved.percentile(part) == ordered[rank - 1]
     assert abs(round_duration(times[0]) - times[0]) <= times[0] * 0.005 + 0.5
 
 
@@ -199,16 +199,16 @@ def test_the_order_of_sessions_does_not_matter_and_counts_add_up(sessions, rando
                 if outcome:
                     journal.end(outcome, iterations=2, prompts={"rules": version})
             tallies.append(tally_of(journal, Path(folder)))
-    whole = added(tallies)
+    complete = added(tallies)
     shuffled = list(tallies)
     random.shuffle(shuffled)
-    assert as_json(added(shuffled)) == as_json(whole)
-    flat = [one for runs in sessions for one in runs]
-    assert whole.total.runs == sum(whole.total.outcomes.values()) == len(flat)
-    assert whole.total.runs == sum(day.runs for day in whole.days.values())
-    assert sum(one.runs for one in whole.models.values()) == sum(bool(model) for model, *_ in flat)
-    assert sum(one.runs for one in whole.prompts.get("rules", {}).values()) == sum(bool(o) for *_, o, _ in flat)
-    assert whole.total.first_try <= whole.total.done and whole.total.intervened <= whole.total.runs
-    assert whole.total.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
-    assert msgspec.json.decode(msgspec.json.encode(whole), type=Tally) == whole
+    assert as_json(added(shuffled)) == as_json(complete)
+    flat = [item for runs in sessions for item in runs]
+    assert complete.total.runs == sum(complete.total.outcomes.values()) == len(flat)
+    assert complete.total.runs == sum(day.runs for day in complete.days.values())
+    assert sum(item.runs for item in complete.models.values()) == sum(bool(model) for model, *_ in flat)
+    assert sum(item.runs for item in complete.prompts.get("rules", {}).values()) == sum(bool(o) for *_, o, _ in flat)
+    assert complete.total.first_try <= complete.total.done and complete.total.intervened <= complete.total.runs
+    assert complete.total.checks == sum(p.count("met") + p.count("unmet") for _, p, *_ in flat)
+    assert msgspec.json.decode(msgspec.json.encode(complete), type=Tally) == complete
     assert added([]) == Tally() and Numbers().all_tokens.replies == 0

@@ -61,7 +61,7 @@ TALK = (
 )
 
 
-def seen(folder: Path) -> list[e.Event]:
+def result(folder: Path) -> list[e.Event]:
     return [record.event for record in read_records(folder / "events.jsonl")]
 
 
@@ -85,7 +85,7 @@ def test_sessions_are_listed_newest_first_with_what_is_known(home: Path, tmp_pat
     assert second.changed == 1_000 and second.model == "qwen" and not second.problem
     assert second.bytes == sum(map(len, tree(old.path).values()))
     assert "ghp_" not in first.title and "<U+202E>" in first.title and "\x1b" not in first.title
-    assert [one.id for one in catalog.list_sessions(home, tmp_path / "link")] == [old.id]
+    assert [item.id for item in catalog.list_sessions(home, tmp_path / "link")] == [old.id]
     assert catalog.list_sessions(tmp_path / "nowhere") == []
     new.close()
 
@@ -131,9 +131,9 @@ def test_a_damaged_session_is_listed_and_harms_no_other(home: Path, name: str, h
     well = make(home, *TALK)
     bad = make(home, *TALK)
     hurt(bad.path / name)
-    found = {one.id: one for one in catalog.list_sessions(home)}
-    assert found[well.id].title and not found[well.id].problem
-    entry = found[bad.id]
+    result = {item.id: item for item in catalog.list_sessions(home)}
+    assert result[well.id].title and not result[well.id].problem
+    entry = result[bad.id]
     assert entry.path == bad.path
     if name == "events.jsonl" and hurt not in (newer, huge, hurt_nothing):
         assert "missing" in entry.problem
@@ -141,7 +141,7 @@ def test_a_damaged_session_is_listed_and_harms_no_other(home: Path, name: str, h
         assert "newer" in entry.problem
     catalog.preview(entry, 5)
     if hurt is not huge:
-        assert [one.id for one, _ in catalog.search([entry, found[well.id]], "exporter")][-1] == well.id
+        assert [item.id for item, _ in catalog.search([entry, result[well.id]], "exporter")][-1] == well.id
 
 
 def test_random_damage_never_raises(home: Path) -> None:
@@ -154,11 +154,11 @@ def test_random_damage_never_raises(home: Path) -> None:
                 at = chance.randrange(len(data) + 1)
                 data[at : at + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
             (folder.path / name).write_bytes(data)
-    found = catalog.list_sessions(home)
-    assert len(found) == 25
-    for entry in found:
+    result = catalog.list_sessions(home)
+    assert len(result) == 25
+    for entry in result:
         catalog.preview(entry, 3)
-    list(catalog.search(found, "a"))
+    list(catalog.search(result, "a"))
 
 
 def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) -> None:
@@ -182,18 +182,18 @@ def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) ->
 
 
 def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path) -> None:
-    one = make(home, *TALK)
+    item = make(home, *TALK)
     make(home, said(1, "something else"))
     entries = catalog.list_sessions(home)
 
     def hits(text: str, each: int = 1) -> list[tuple[str, str]]:
         return [(entry.id, context) for entry, context in catalog.search(entries, text, each=each)]
 
-    assert hits("IMPORTER") == [(one.id, "Make the importer faster")]
-    assert hits("faster make") == [(one.id, "Make the importer faster")]
-    assert hits("STRASSE") == [(one.id, "Die Straße ist frei: done.")]
+    assert hits("IMPORTER") == [(item.id, "Make the importer faster")]
+    assert hits("faster make") == [(item.id, "Make the importer faster")]
+    assert hits("STRASSE") == [(item.id, "Die Straße ist frei: done.")]
     assert hits("importer exporter") == hits("classified") == hits(" ") == []
-    assert hits("exporter", each=9) == [(one.id, "now the exporter"), (one.id, "Exporter done too.")]
+    assert hits("exporter", each=9) == [(item.id, "now the exporter"), (item.id, "Exporter done too.")]
     long = "x" * 500 + " needle " + "y" * 500
     make(home, answer(long))
     ((_, context),) = catalog.search(catalog.list_sessions(home), "needle")
@@ -252,11 +252,11 @@ def test_renaming_goes_on_behind_a_torn_end(home: Path) -> None:
     folder = make(home, *TALK)
     with open(folder.journal, "ab") as file:
         file.write(b'{"v":1,"seq":99')
-    whole = folder.log.read_bytes()
-    os.truncate(folder.log, len(whole) - 10)
+    complete = folder.log.read_bytes()
+    os.truncate(folder.log, len(complete) - 10)
     changes.retitle_session(catalog.read_entry(folder.path), "healed")
-    assert folder.log.read_bytes().startswith(whole)
-    assert seen(folder.path)[-1] == e.SessionTitled(title="healed")
+    assert folder.log.read_bytes().startswith(complete)
+    assert result(folder.path)[-1] == e.SessionTitled(title="healed")
     assert [record.seq for record in read_records(folder.journal)] == list(range(1, len(TALK) + 4))
 
 
@@ -327,7 +327,7 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
     assert copied[f"blobs/ab/{BLOB}"] == b"old content" and copied["plan_doc.aside-1.md"] == b"aside"
     assert "draft.json" not in copied and "events.jsonl.part" not in copied
     assert copied["events.jsonl"].startswith(before["events.jsonl"])
-    assert seen(new)[-3:] == [
+    assert result(new)[-3:] == [
         e.SessionForked(parent=folder.id),
         e.MessageWithdrawn(id="m3"),
         e.SessionTitled(title="Make the importer faster (fork)"),
@@ -351,13 +351,13 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
 def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
     folder = make(home, *TALK[:3], e.MessageQueued(id="m2", text="now the exporter"), *TALK[3:])
     entry = catalog.read_entry(folder.path)
-    assert [one.text for one in catalog.user_messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
+    assert [item.text for item in catalog.user_messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
     new = find_session(home / "sessions", changes.fork_session(entry, "m2"))
-    assert [event.text for event in seen(new) if isinstance(event, e.UserMessageAdded)] == [
+    assert [event.text for event in result(new) if isinstance(event, e.UserMessageAdded)] == [
         "Make the  importer\nfaster"
     ]
-    assert e.SessionForked(parent=folder.id, before="now the exporter") in seen(new)
-    assert e.MessageWithdrawn(id="m2") in seen(new)
+    assert e.SessionForked(parent=folder.id, before="now the exporter") in result(new)
+    assert e.MessageWithdrawn(id="m2") in result(new)
     assert (new / "plan_doc.md").read_text("utf-8") == "# Plan: faster\n"
     log = (new / "chat_history.log").read_text("utf-8")
     assert "exporter" not in log.replace("Queued: now the exporter", "").replace("here with: “now the exporter”", "")
@@ -387,8 +387,8 @@ def test_a_damaged_session_is_forked_without_what_is_lost(home: Path) -> None:
     lines[2] = lines[2].replace(b"Stra", b"xtra")
     folder.journal.write_bytes(b"".join(lines))
     new = find_session(home / "sessions", changes.fork_session(catalog.read_entry(folder.path)))
-    kept = seen(folder.path)
-    assert seen(new)[: len(kept)] == kept
+    saved = result(folder.path)
+    assert result(new)[: len(saved)] == saved
     (folder.path / "events.jsonl").unlink()
     with pytest.raises(SessionError, match="nothing to resume"):
         changes.fork_session(catalog.read_entry(folder.path))
@@ -401,7 +401,7 @@ def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.Monkey
     folder.log.symlink_to("/etc/hostname")
     with pytest.raises(SessionError, match="could not be copied"):
         changes.fork_session(catalog.read_entry(folder.path))
-    assert [one.id for one in catalog.list_sessions(home)] == [folder.id]
+    assert [item.id for item in catalog.list_sessions(home)] == [folder.id]
 
 
 def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> None:
@@ -413,10 +413,10 @@ def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> N
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert [path.name for path in session_folders(home / "sessions")] == [folder.id]
-    (rest,) = [one for one in catalog.list_sessions(home) if one.id != folder.id]
-    assert "missing" in rest.problem and not rest.running
-    changes.delete_session(rest)
-    assert [one.id for one in catalog.list_sessions(home)] == [folder.id]
+    (remaining,) = [item for item in catalog.list_sessions(home) if item.id != folder.id]
+    assert "missing" in remaining.problem and not remaining.running
+    changes.delete_session(remaining)
+    assert [item.id for item in catalog.list_sessions(home)] == [folder.id]
 
 
 def test_a_long_session_is_listed_without_reading_it(home: Path) -> None:

@@ -267,8 +267,8 @@ def test_small_steps_back_are_smoothed() -> None:
 
 def test_saved_and_restored_anywhere_it_goes_on_the_same() -> None:
     story = story_records(2)
-    whole = ChatLog()
-    texts = [whole.project(one) for one in story]
+    complete = ChatLog()
+    texts = [complete.project(one) for one in story]
     chat = ChatLog()
     for one, text in zip(story, texts, strict=True):
         again = ChatLog()

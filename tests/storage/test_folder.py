@@ -131,9 +131,9 @@ def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(session
     assert listed.started_at == "2026-01-07T10:23:21.045+02:00"
     again = SessionFolder.open(folder.path)
     assert again.info.workspace == "/w"
-    kept = folder.path / "session.json.unreadable-1"
-    assert kept.exists() == (content is not None)
-    assert content is None or kept.read_bytes() == content
+    saved = folder.path / "session.json.unreadable-1"
+    assert saved.exists() == (content is not None)
+    assert content is None or saved.read_bytes() == content
     again.close()
 
 

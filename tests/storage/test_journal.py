@@ -88,11 +88,11 @@ def heal(path: Path, calls: OsCalls = OS) -> bool:
 def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and_one_newline_heals(path: Path) -> None:
     lines = write_journal(path, STORY)
     whole = path.read_bytes()
-    kept = len(STORY) - 3
-    begin = sum(map(len, lines[:kept]))
+    saved = len(STORY) - 3
+    begin = sum(map(len, lines[:saved]))
     for end in range(begin, len(whole) + 1):
         path.write_bytes(whole[:end])
-        complete = kept + sum(end >= begin + sum(map(len, lines[kept : kept + n])) - 1 for n in (1, 2, 3))
+        complete = saved + sum(end >= begin + sum(map(len, lines[saved : saved + n])) - 1 for n in (1, 2, 3))
         assert seqs(path) == list(range(1, complete + 1))
         torn = not whole[:end].endswith(b"\n")
         assert heal(path, FakeHaste()) == torn
@@ -138,9 +138,9 @@ def test_a_flipped_bit_costs_its_record_only_and_the_bytes_stay(path: Path, bit:
         broken[start + random_places.randrange(len(lines[index]) - 1)] ^= 1 << bit
         path.write_bytes(broken)
         assert set(seqs(path)) >= {record.seq for record in STORY} - {index + 1}
-        found = damages(path)
-        assert sum(damage.lost for damage in found) <= 1
-        assert found
+        result = damages(path)
+        assert sum(damage.lost for damage in result) <= 1
+        assert result
         assert path.read_bytes() == bytes(broken)
 
 
@@ -211,10 +211,10 @@ def test_no_mutation_raises_or_costs_a_record_it_did_not_touch(path: Path, data:
         end = data.draw(st.integers(start, len(lines[index]) - 1))
         out[index] = lines[index][:start] + data.draw(st.binary(max_size=12)) + lines[index][end:]
     path.write_bytes(b"".join(out))
-    got = list(read_records(path))
-    assert [record.seq for record in got] == sorted({record.seq for record in got})
+    actual = list(read_records(path))
+    assert [record.seq for record in actual] == sorted({record.seq for record in actual})
     untouched = {record.seq for index, record in enumerate(STORY) if index not in touched}
-    assert {record.seq for record in got if STORY[record.seq - 1] == record} >= untouched
+    assert {record.seq for record in actual if STORY[record.seq - 1] == record} >= untouched
 
 
 # --- other schemas -----------------------------------------------------------------------------
@@ -224,14 +224,14 @@ def test_unknown_types_and_newer_versions_are_kept_as_unknown(path: Path) -> Non
     newer = e.Record(seq=1, at="2030-01-01T00:00:00Z", event=e.UnknownEvent(name="mind.read", raw={"text": "hi"}))
     line = to_line(newer, 0)
     path.write_bytes(line)
-    (got,) = read_records(path)
-    assert got == newer
-    assert to_line(got, 0) == line
+    (actual,) = read_records(path)
+    assert actual == newer
+    assert to_line(actual, 0) == line
     body = to_line(STORY[1], 0).replace(b'{"v":1,', b'{"v":2,').rpartition(b',"crc"')[0]
     path.write_bytes(b'%s,"crc":"%08x"}\n' % (body, zlib.crc32(body)))
-    (got,) = read_records(path)
-    assert isinstance(got.event, e.UnknownEvent)
-    assert got.event.name == "user.said"
+    (actual,) = read_records(path)
+    assert isinstance(actual.event, e.UnknownEvent)
+    assert actual.event.name == "user.said"
 
 
 def test_a_known_type_of_another_shape_is_unknown_and_extra_fields_are_ignored(path: Path) -> None:
@@ -257,8 +257,8 @@ def test_reading_goes_on_from_where_it_was(path: Path) -> None:
     reader = JournalReader(path)
     assert len(list(reader)) == 10
     write_journal(path, STORY)
-    rest = JournalReader(path, start=reader.offset, last=reader.last)
-    assert [item.seq for item in rest if not isinstance(item, Damage)] == list(range(11, len(STORY) + 1))
+    remaining = JournalReader(path, start=reader.offset, last=reader.last)
+    assert [item.seq for item in remaining if not isinstance(item, Damage)] == list(range(11, len(STORY) + 1))
 
 
 def test_memory_stays_small_however_long_the_file(path: Path) -> None:
@@ -274,10 +274,10 @@ def test_memory_stays_small_however_long_the_file(path: Path) -> None:
 
 def test_the_last_record_of_a_type_is_found_from_the_end(path: Path) -> None:
     lines = write_journal(path, story_records(4))
-    found = find_last(path, "user.said", block=256)
-    assert found is not None
-    assert found.seq == 3 * len(STORY) + 2
-    assert path.read_bytes()[found.offset :].startswith(lines[found.seq - 1])
+    result = find_last(path, "user.said", block=256)
+    assert result is not None
+    assert result.seq == 3 * len(STORY) + 2
+    assert path.read_bytes()[result.offset :].startswith(lines[result.seq - 1])
     assert find_last(path, "state.saved", block=64) is None
     assert find_last(path.with_name("none"), "user.said") is None
 
@@ -286,9 +286,9 @@ def test_a_type_named_in_the_data_is_not_taken_for_the_record(path: Path) -> Non
     inner = e.Record(seq=2, at="", event=e.StateSaved(state={"type": "user.said", "x": ['"type":"user.said"']}))
     write_journal(path, [STORY[0], inner])
     assert find_last(path, "user.said") is None
-    found = find_last(path, "state.saved")
-    assert found is not None
-    assert found.seq == 2
+    result = find_last(path, "state.saved")
+    assert result is not None
+    assert result.seq == 2
 
 
 def test_records_in_two_halves_out_of_order_all_come_in_order(path: Path) -> None:

@@ -19,9 +19,9 @@ from tui_agent.view.items import SessionView
 
 
 def lines_of(records: list[Record]) -> list[JournalLine]:
-    found = [parse_line(to_line(record, 0)) for record in records]
-    assert all(found)
-    return [line for line in found if line is not None]
+    result = [parse_line(to_line(record, 0)) for record in records]
+    assert all(result)
+    return [line for line in result if line is not None]
 
 
 def view_of(records: list[Record]) -> SessionView:

@@ -81,47 +81,47 @@ def test_a_session_that_ended_in_order_has_nothing_to_tell(session: Session) -> 
 @pytest.mark.parametrize("every", [10_000, 7])
 def test_a_log_cut_at_any_byte_is_completed_once_and_exactly(session: Session, every: int) -> None:
     session.write(with_states(every))
-    whole = session.log.read_bytes()
-    for size in range(0, len(whole), 17):
-        session.log.write_bytes(whole[:size])
+    complete = session.log.read_bytes()
+    for size in range(0, len(complete), 17):
+        session.log.write_bytes(complete[:size])
         recovered, _ = session.recover()
-        assert session.log.read_bytes() == whole
-        assert recovered.caught_up == len(whole) - size
+        assert session.log.read_bytes() == complete
+        assert recovered.caught_up == len(complete) - size
         assert not recovered.log_changed
         again, _ = session.recover()
         assert again.caught_up == 0
-        assert session.log.read_bytes() == whole
+        assert session.log.read_bytes() == complete
 
 
 def test_a_crash_while_completing_is_completed_too(session: Session) -> None:
     session.write(story_records())
-    whole = session.log.read_bytes()
-    for size in (0, len(whole) // 3, len(whole) // 2, len(whole) - 1):
-        session.log.write_bytes(whole[:size])
-        assert session.recover()[0].caught_up == len(whole) - size
+    complete = session.log.read_bytes()
+    for size in (0, len(complete) // 3, len(complete) // 2, len(complete) - 1):
+        session.log.write_bytes(complete[:size])
+        assert session.recover()[0].caught_up == len(complete) - size
 
 
 def test_a_deleted_log_is_told_again_from_the_journal(session: Session) -> None:
     session.write(with_states(7))
-    whole = session.log.read_bytes()
+    complete = session.log.read_bytes()
     session.log.unlink()
     session.recover()
-    assert session.log.read_bytes() == whole
+    assert session.log.read_bytes() == complete
 
 
 def test_zeros_left_by_a_loss_of_power_are_passed_and_the_text_comes_after_them(session: Session) -> None:
     session.write(story_records())
-    whole = session.log.read_bytes()
-    session.log.write_bytes(whole[:-100] + b"\0" * 60)
+    complete = session.log.read_bytes()
+    session.log.write_bytes(complete[:-100] + b"\0" * 60)
     session.recover()
-    assert session.log.read_bytes() == whole[:-100] + b"\0" * 60 + b"\n" + whole[-100:]
+    assert session.log.read_bytes() == complete[:-100] + b"\0" * 60 + b"\n" + complete[-100:]
 
 
 def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_its_own(session: Session) -> None:
     session.write(story_records())
-    whole = session.log.read_bytes()
-    edited = whole.replace(b"The model is gone.", b"gone")
-    for content in (edited, whole[50:], whole + b"note to myself", b"all mine"):
+    complete = session.log.read_bytes()
+    edited = complete.replace(b"The model is gone.", b"gone")
+    for content in (edited, complete[50:], complete + b"note to myself", b"all mine"):
         session.log.write_bytes(content)
         recovered, recovery = session.recover()
         assert session.log.read_bytes() == content
@@ -137,10 +137,10 @@ def test_a_log_begun_anew_in_mid_session_is_completed_from_there(session: Sessio
     session.log.unlink()  # as log rotation does
     session.chat.start_new_entry(at_line_start=True)
     session.write(story[len(STORY) :])
-    whole = session.log.read_bytes()
-    session.log.write_bytes(whole[:-40])
+    complete = session.log.read_bytes()
+    session.log.write_bytes(complete[:-40])
     session.recover()
-    assert session.log.read_bytes() == whole
+    assert session.log.read_bytes() == complete
 
 
 # --- what was left open -------------------------------------------------------------
@@ -203,20 +203,20 @@ def test_what_was_told_once_is_not_told_again(session: Session) -> None:
 
 def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(session: Session) -> None:
     session.write(story_records())
-    whole = session.journal.read_bytes()
-    last = whole.splitlines(keepends=True)[-1]
-    session.journal.write_bytes(whole[:-10])
+    complete = session.journal.read_bytes()
+    last = complete.splitlines(keepends=True)[-1]
+    session.journal.write_bytes(complete[:-10])
     recovered, _ = session.recover()
     assert recovered.last == len(STORY) - 1
-    assert (recovered.damaged, recovered.offset, recovered.size) == (1, len(whole) - len(last), len(last) - 10)
+    assert (recovered.damaged, recovered.offset, recovered.size) == (1, len(complete) - len(last), len(last) - 10)
     assert len(recovered.sha256) == 64
 
 
 def test_a_damaged_whole_last_line_keeps_its_number(session: Session) -> None:
     session.write(story_records())
-    whole = bytearray(session.journal.read_bytes())
-    whole[-40] ^= 1
-    session.journal.write_bytes(whole)
+    complete = bytearray(session.journal.read_bytes())
+    complete[-40] ^= 1
+    session.journal.write_bytes(complete)
     recovered, _ = session.recover()
     assert recovered.last == len(STORY)
     assert recovered.damaged == 1
