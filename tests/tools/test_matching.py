@@ -11,7 +11,8 @@ from tui_agent.platform.encoding import NotText
 from tui_agent.tools import tolerant_text
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.edit_file import edit_bytes
-from tui_agent.tools.matching import Replacement, candidate_regions, locate
+from tui_agent.tools.matching import Replacement, candidate_region, locate
+from tui_agent.tools.tolerant_text import View
 
 
 def apply(text: str, places: tuple[Replacement, ...]) -> str:
@@ -419,25 +420,24 @@ def test_a_block_shifted_by_any_depth_is_found(depth: int, levels: list[int], ta
 
 
 @given(texts, texts)
-def test_no_match_lies_outside_the_lines_that_are_looked_at(text: str, old: str) -> None:
+def test_no_match_lies_outside_the_candidate_region(text: str, old: str) -> None:
     if not old.strip():
         return
-    parts = candidate_regions(text, old)
-    assert all(one[1] <= two[0] for one, two in itertools.pairwise(parts))
-    for view in (
-        tolerant_text.line_ends,
-        tolerant_text.trailing,
-        tolerant_text.blank_runs,
-        tolerant_text.look_alikes,
-        tolerant_text.everything,
-        tolerant_text.blank_gaps,
+    start, end = candidate_region(text, old) or (0, -1)
+    for parts in (
+        tolerant_text.LINE_ENDS,
+        tolerant_text.TRAILING_BLANKS,
+        tolerant_text.BLANK_RUNS,
+        tolerant_text.LOOK_ALIKES,
+        tolerant_text.LOOK_ALIKES_AND_RUNS,
+        tolerant_text.BLANK_GAPS,
     ):
-        seen, wanted = view(text), view(old).text
-        at = seen.text.find(wanted)
-        while wanted and at >= 0:
-            span = seen.span(at, at + len(wanted))
-            assert span is None or any(start <= span[0] and span[1] <= end for start, end in parts)
-            at = seen.text.find(wanted, at + 1)
+        view, needle = View(text, parts), View(old, parts).text
+        at = view.text.find(needle)
+        while needle and at >= 0:
+            span = view.span(at, at + len(needle))
+            assert span is None or start <= span[0] <= span[1] <= end
+            at = view.text.find(needle, at + 1)
 
 
 def test_messages_can_always_be_written_down() -> None:

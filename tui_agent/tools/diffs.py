@@ -6,18 +6,20 @@ import difflib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tui_agent.common.domain import Diff, Hunk
 from tui_agent.common.hunks import NO_END, count_changes
 from tui_agent.platform.encoding import Decoded, NotText, decode
 from tui_agent.tools.partial_edits import LineEnds, split_keeping_ends
+from tui_agent.tools.wording import escape_surrogates
 
 CONTEXT_LINES = 3
 
 _MAX_DEPTH = 12
 _MAX_COMPARED_PAIRS = 100_000
 """Line pairs that are compared in full; larger ranges are first split at lines that occur once."""
+_Chain: TypeAlias = "tuple[tuple[int, int], _Chain | None]"
 _LINE_END_NAMES = {"\r\n": "CRLF", "\n": "LF", "\r": "CR"}
 
 
@@ -54,12 +56,8 @@ def diff_bytes(path: str, before: bytes | None, after: bytes | None, context: in
 
 def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[ChangedRange]:
     """Yield the changed ranges in order. Takes about linear time; large changes give larger ranges than necessary."""
-    yield from _merge_adjacent(_split_range(old, new, ChangedRange(0, len(old), 0, len(new)), 0))
-
-
-def _merge_adjacent(parts: Iterator[ChangedRange]) -> Iterator[ChangedRange]:
     last: ChangedRange | None = None
-    for changed in parts:
+    for changed in _split_range(old, new, ChangedRange(0, len(old), 0, len(new)), 0):
         if last is not None and (last.old_end, last.new_end) == (changed.old_start, changed.new_start):
             last = ChangedRange(last.old_start, changed.old_end, last.new_start, changed.new_end)
             continue
@@ -76,55 +74,38 @@ def _split_range(old: Sequence[str], new: Sequence[str], changed: ChangedRange, 
         old_start, new_start = old_start + 1, new_start + 1
     while old_start < old_end and new_start < new_end and old[old_end - 1] == new[new_end - 1]:
         old_end, new_end = old_end - 1, new_end - 1
-    changed = ChangedRange(old_start, old_end, new_start, new_end)
     left, right = old[old_start:old_end], new[new_start:new_end]
-    if not left or not right:
-        yield from [changed] if left or right else []
-    elif len(left) * len(right) <= _MAX_COMPARED_PAIRS:
-        yield from _compare_range(left, right, changed)
-    else:
-        anchors = _anchors(left, right) if depth < _MAX_DEPTH else []
-        if not anchors:
-            yield changed
-            return
+    if left and right and len(left) * len(right) <= _MAX_COMPARED_PAIRS:
+        for tag, *ends in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+            if tag != "equal":
+                yield ChangedRange(old_start + ends[0], old_start + ends[1], new_start + ends[2], new_start + ends[3])
+    elif left and right and depth < _MAX_DEPTH and (anchors := _anchors(left, right)):
+        offset = old_start, new_start
         for left_end, right_end in [*anchors, (len(left), len(right))]:
-            end = ChangedRange(old_start, changed.old_start + left_end, new_start, changed.new_start + right_end)
-            yield from _split_range(old, new, end, depth + 1)
-            old_start, new_start = end.old_end + 1, end.new_end + 1
-
-
-def _compare_range(left: Sequence[str], right: Sequence[str], changed: ChangedRange) -> Iterator[ChangedRange]:
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-        if tag != "equal":
-            yield ChangedRange(
-                changed.old_start + old_start,
-                changed.old_start + old_end,
-                changed.new_start + new_start,
-                changed.new_start + new_end,
-            )
+            end = offset[0] + left_end, offset[1] + right_end
+            yield from _split_range(old, new, ChangedRange(old_start, end[0], new_start, end[1]), depth + 1)
+            old_start, new_start = end[0] + 1, end[1] + 1
+    elif left or right:
+        yield ChangedRange(old_start, old_end, new_start, new_end)
 
 
 def _anchors(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
     """Return the longest increasing sequence of index pairs of lines that occur once on both sides."""
     left_counts, right_counts = Counter(left), Counter(right)
-    unique = {line for line, count in left_counts.items() if count == 1 == right_counts[line]}
-    right_index = {line: index for index, line in enumerate(right) if line in unique}
-    pairs = [(index, right_index[line]) for index, line in enumerate(left) if line in unique]
+    right_index = {line: index for index, line in enumerate(right) if left_counts[line] == 1 == right_counts[line]}
     tails: list[int] = []
-    tail_pairs: list[int] = []  # index into pairs of each tail
-    previous: list[int] = []
-    for number, (_, position) in enumerate(pairs):
-        at = bisect_left(tails, position)
-        tails[at : at + 1] = [position]
-        tail_pairs[at : at + 1] = [number]
-        previous.append(tail_pairs[at - 1] if at else -1)
-    series: list[tuple[int, int]] = []
-    at = tail_pairs[-1] if tail_pairs else -1
-    while at >= 0:
-        series.append(pairs[at])
-        at = previous[at]
-    return series[::-1]
+    chains: list[_Chain] = []  # the best one that ends with each tail
+    for index, line in enumerate(left):
+        if (position := right_index.get(line)) is not None:
+            at = bisect_left(tails, position)
+            tails[at : at + 1] = [position]
+            chains[at : at + 1] = [((index, position), chains[at - 1] if at else None)]
+    anchors: list[tuple[int, int]] = []
+    chain = chains[-1] if chains else None
+    while chain is not None:
+        anchor, chain = chain
+        anchors.append(anchor)
+    return anchors[::-1]
 
 
 def _hunks(old: list[str], new: list[str], context: int) -> Iterator[Hunk]:
@@ -174,8 +155,8 @@ def _lines(text: Decoded | None) -> list[str]:
     """Split into lines with their ends."""
     if text is None:
         return []
-    plain = text.text.encode("utf-8", "backslashreplace").decode() if text.codec.errors != "strict" else text.text
-    return split_keeping_ends(plain)
+    has_surrogates = text.codec.errors != "strict"
+    return split_keeping_ends(escape_surrogates(text.text) if has_surrogates else text.text)
 
 
 def _note(old: Decoded | None, new: Decoded | None) -> str | None:

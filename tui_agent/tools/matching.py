@@ -13,8 +13,8 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import accumulate, pairwise
+from collections.abc import Iterator
+from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -49,24 +49,26 @@ class EditMatch(msgspec.Struct, frozen=True):
     """Line numbers of the first matches, from 1."""
 
 
-class _Level(msgspec.Struct, frozen=True):
+class _Level(NamedTuple):
     ignored: str
-    view: Callable[[str], View]
+    normalized_parts: tuple[str, ...]
     shift: bool = False
 
 
 _LEVELS = (
-    _Level("different line ends", tolerant_text.line_ends),
-    _Level("blanks at line ends", tolerant_text.trailing),
-    _Level("different runs of blanks", tolerant_text.blank_runs),
-    _Level("a different indentation", tolerant_text.trailing, True),
-    _Level("a different indentation and runs of blanks", tolerant_text.blank_runs, True),
-    _Level("look-alike characters", tolerant_text.look_alikes),
-    _Level("look-alike characters and a different indentation", tolerant_text.look_alikes, True),
-    _Level("look-alike characters and runs of blanks", tolerant_text.everything),
-    _Level("look-alike characters, runs of blanks and a different indentation", tolerant_text.everything, True),
-    _Level("a different number of empty lines", tolerant_text.blank_gaps),
-    _Level("a different number of empty lines and a different indentation", tolerant_text.blank_gaps, True),
+    _Level("different line ends", tolerant_text.LINE_ENDS),
+    _Level("blanks at line ends", tolerant_text.TRAILING_BLANKS),
+    _Level("different runs of blanks", tolerant_text.BLANK_RUNS),
+    _Level("a different indentation", tolerant_text.TRAILING_BLANKS, True),
+    _Level("a different indentation and runs of blanks", tolerant_text.BLANK_RUNS, True),
+    _Level("look-alike characters", tolerant_text.LOOK_ALIKES),
+    _Level("look-alike characters and a different indentation", tolerant_text.LOOK_ALIKES, True),
+    _Level("look-alike characters and runs of blanks", tolerant_text.LOOK_ALIKES_AND_RUNS),
+    _Level(
+        "look-alike characters, runs of blanks and a different indentation", tolerant_text.LOOK_ALIKES_AND_RUNS, True
+    ),
+    _Level("a different number of empty lines", tolerant_text.BLANK_GAPS),
+    _Level("a different number of empty lines and a different indentation", tolerant_text.BLANK_GAPS, True),
 )
 
 
@@ -80,12 +82,12 @@ def locate(text: str, old: str, new: str, replace_all: bool = False) -> EditMatc
     if old == new:
         raise ToolError("old_string and new_string are the same: there is nothing to change.", "no_change")
     matcher = _Matcher(text, old, new, replace_all)
-    found = matcher.match_exact() or matcher.match_tolerant()
-    if found is None and not (matcher.only_line_ends and new in text):
+    match = matcher.match_exact() or matcher.match_tolerant()
+    if match is None and not (matcher.only_line_ends and new in text):
         raise ToolError(explain_mismatch(text, old), "not_found")
-    if found is None or all(text[item.start : item.end] == item.text for item in found.replacements):
+    if match is None or all(text[item.start : item.end] == item.text for item in match.replacements):
         raise ToolError("The text already reads like new_string: there is nothing to change.", "no_change")
-    return found
+    return match
 
 
 def line_at(text: str, position: int) -> int:
@@ -101,7 +103,7 @@ class _Matcher:
         self.all = replace_all
         self.ends = LineEnds(text)
         # An edit that changes only line ends means them literally.
-        self.only_line_ends = tolerant_text.line_ends(old).text == tolerant_text.line_ends(new).text
+        self.only_line_ends = LINE_END.sub("\n", old) == LINE_END.sub("\n", new)
 
     # --- exact match ---
 
@@ -114,39 +116,37 @@ class _Matcher:
 
     def _exact_spans(self) -> Iterator[tuple[int, int]]:
         step = len(self.old) if self.all else 1
-        at = self.text.find(self.old)
-        count = 0
-        while at >= 0 and (self.all or count <= MAX_LISTED):
-            count += 1
-            start = at
-            if self.old[0] == "\n" and at and self.text[at - 1] == "\r" and not self.only_line_ends:
-                start -= 1  # never split a line end
-            yield start, at + len(self.old)
-            at = self.text.find(self.old, at + step)
+        for at in islice(_find_all(self.text, self.old, step), self._max_matches):
+            splits_line_end = self.old[0] == "\n" and self.text[at - 1 : at] == "\r" and not self.only_line_ends
+            yield at - splits_line_end, at + len(self.old)
+
+    @property
+    def _max_matches(self) -> int | None:
+        return None if self.all else MAX_LISTED + 1
 
     # --- tolerant matches ---
 
     def match_tolerant(self) -> EditMatch | None:
         if self.only_line_ends:
             return None
-        blank = not self.old.strip()
-        regions = [(0, len(self.text))] if blank else candidate_regions(self.text, self.old)
-        views: dict[Callable[[str], View], tuple[list[tuple[int, View]], View]] = {}
-        for level in _LEVELS[:1] if blank else _LEVELS:
-            if not regions:
-                return None
-            if level.view not in views:
-                parts = [(start, level.view(self.text[start:end])) for start, end in regions]
-                views[level.view] = parts, level.view(self.old)
-            parts, old = views[level.view]
+        is_blank = not self.old.strip()
+        region = (0, len(self.text)) if is_blank else candidate_region(self.text, self.old)
+        if region is None:
+            return None
+        start, end = region
+        views: dict[tuple[str, ...], tuple[View, View]] = {}
+        for level in _LEVELS[:1] if is_blank else _LEVELS:
+            parts = level.normalized_parts
+            if parts not in views:
+                views[parts] = View(self.text[start:end], parts), View(self.old, parts)
+            view, old = views[parts]
             if level.shift:
-                found = self._match_shifted(parts, old, level.ignored)
+                match = self._match_shifted(start, view, old, level.ignored)
             else:
-                strict = level.view is not tolerant_text.line_ends
-                spans = [span for start, view in parts for span in self._spans(start, view, old.text, strict=strict)]
-                found = self._to_match(spans, level.ignored)
-            if found is not None:
-                return found
+                spans = self._spans(start, view, old.text, strict=parts is not tolerant_text.LINE_ENDS)
+                match = self._to_match(list(islice(spans, self._max_matches)), level.ignored)
+            if match is not None:
+                return match
         return None
 
     def _spans(self, offset: int, view: View, old: str, *, strict: bool) -> Iterator[tuple[int, int]]:
@@ -155,13 +155,12 @@ class _Matcher:
         if old.endswith("\n") and old.strip() and not haystack.endswith("\n"):
             haystack += "\n"
         to_line_end = strict and self.old[-1] in " \t" + tolerant_text.SPACES
-        at, count = haystack.find(old), 0
-        while at >= 0 and (self.all or count <= MAX_LISTED):
+        at = haystack.find(old)
+        while at >= 0:
             end = at + len(old)
             span = view.span(at, min(end, len(view.text)))
             if span is not None and (not strict or self._has_valid_edges(haystack, at, end, to_line_end)):
                 start, stop = offset + span[0], offset + span[1]
-                count += 1
                 yield start, self._skip_blanks(stop) if to_line_end else stop
                 at = haystack.find(old, end if self.all else at + 1)
             else:
@@ -183,17 +182,16 @@ class _Matcher:
             end += 1
         return end
 
-    def _match_shifted(self, parts: list[tuple[int, View]], old: View, ignored: str) -> EditMatch | None:
+    def _match_shifted(self, offset: int, view: View, old: View, ignored: str) -> EditMatch | None:
         replacements: list[Replacement] = []
         spans: list[tuple[int, int]] = []
         try:
-            for offset, view in parts:
-                for start, end, new in find_shifted(view.text, old.text, self.new, self.all):
-                    if (span := view.span(start, min(end, len(view.text)))) is not None:
-                        spans.append((offset + span[0], offset + span[1]))
-                        replacements.append(self._to_span(spans[-1], new))
-                    if not self.all and len(spans) > MAX_LISTED:
-                        break
+            for start, end, new in find_shifted(view.text, old.text, self.new, self.all):
+                if (span := view.span(start, min(end, len(view.text)))) is not None:
+                    spans.append((offset + span[0], offset + span[1]))
+                    replacements.append(self._to_span(spans[-1], new))
+                if len(spans) == self._max_matches:
+                    break
         except SearchLimitReached:
             raise ToolError(
                 f"old_string fits in too many places (when overlooking {ignored}). Add lines around it.", "not_unique"
@@ -241,7 +239,6 @@ _MAX_WIDTH = 200
 _MAX_OCCURRENCES = 50
 """Occurrences of a line that are considered."""
 _NUMBERED_LINE = re.compile(r"[ \t]*(?:→ ?)?\d+[\t:│|→]")
-_TOKEN = re.compile(r"\w+")
 _MAX_SCANNED = 200_000
 """Lines that are searched for a similar one."""
 
@@ -323,11 +320,11 @@ def _closest_region(normalized: list[str], wanted: list[str]) -> tuple[int, int]
 
 def _most_similar_line(normalized: list[str], line: str) -> tuple[int, int] | None:
     """Return the single line most similar to `line`, as a range."""
-    tokens = set(_TOKEN.findall(line))
+    tokens = set(re.findall(r"\w+", line))
     if not tokens:
         return None
     scored = (
-        (len(tokens & set(_TOKEN.findall(candidate))), -abs(len(candidate) - len(line)), -number)
+        (len(tokens & set(re.findall(r"\w+", candidate))), -abs(len(candidate) - len(line)), -number)
         for number, candidate in enumerate(normalized[:_MAX_SCANNED])
         if candidate and len(candidate) < 10_000
     )
@@ -390,10 +387,15 @@ def _candidates(lines: list[str], indents: list[str], old_lines: list[str]) -> I
     needle = "\n" + "\n".join(line.lstrip(" \t") for line in old_lines) + "\n"
     # A line number follows from the preceding line end.
     borders = list(accumulate((len(line) + 1 for line in normalized), initial=0))
-    at = haystack.find(needle)
-    while at >= 0:
+    for at in _find_all(haystack, needle):
         yield bisect_left(borders, at)
-        at = haystack.find(needle, at + 1)
+
+
+def _find_all(text: str, needle: str, step: int = 1) -> Iterator[int]:
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + step)
 
 
 class _ShiftCache:
@@ -472,38 +474,23 @@ def _width(indent: str, unit: int) -> int:
     return width
 
 
-_MAX_CANDIDATES = 5_000
-"""Candidates above which the whole text is searched."""
+def candidate_region(text: str, old: str) -> tuple[int, int] | None:
+    """Return the range of whole lines in which all matches lie, whatever differences are tolerated.
 
-
-def candidate_regions(text: str, old: str) -> list[tuple[int, int]]:
-    """Return disjoint ranges of whole lines that contain `old` apart from tolerated differences, in order.
-
-    They include surrounding empty lines and one more line on each side.
+    It includes surrounding empty lines and one more line on each side.
     """
     starts = [0, *(match.end() for match in LINE_END.finditer(text))]
     if starts[-1] < len(text):
         starts.append(len(text))
     compacted = [compact_text(text[start:end]) for start, end in pairwise(starts)]
-    needle = compact_text(old)
-    if not needle:
-        return [(0, len(text))]
-    haystack = "".join(compacted)
+    haystack, needle = "".join(compacted), compact_text(old)
+    first, last = haystack.find(needle), haystack.rfind(needle)
+    if first < 0 or not needle:
+        return (0, len(text)) if not needle else None
     borders = list(accumulate(map(len, compacted), initial=0))
-    regions: list[tuple[int, int]] = []
-    at = haystack.find(needle)
-    count = 0
-    while at >= 0:
-        count += 1
-        if count > _MAX_CANDIDATES:
-            return [(0, len(text))]
-        first = _extend(compacted, bisect_right(borders, at) - 1, -1)
-        last = _extend(compacted, bisect_left(borders, at + len(needle)) - 1, 1)
-        if regions and first <= regions[-1][1]:
-            first = regions.pop()[0]
-        regions.append((first, last))
-        at = haystack.find(needle, at + 1)
-    return [(starts[first], starts[last + 1]) for first, last in regions]
+    first_line = _extend(compacted, bisect_right(borders, first) - 1, -1)
+    last_line = _extend(compacted, bisect_left(borders, last + len(needle)) - 1, 1)
+    return starts[first_line], starts[last_line + 1]
 
 
 def _extend(compacted: list[str], line: int, step: int) -> int:

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from tui_agent.common.domain import Diff, Hunk
 from tui_agent.common.hunks import HunkChoice, text_lines
-from tui_agent.platform.encoding import Codec, Decoded, NotText, decode
+from tui_agent.platform.encoding import Decoded, NotText, decode
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.tolerant_text import LINE_END
 
@@ -21,9 +21,9 @@ def can_choose(before: bytes | None, after: bytes) -> bool:
         old = decode(before) if before is not None else None
     except NotText:
         return False
-    if new.codec.errors != "strict":
-        return False
-    return old is None or not old.text or _encoding_key(old.codec) == _encoding_key(new.codec)
+    if new.codec.errors != "strict" or old is None or not old.text:
+        return new.codec.errors == "strict"
+    return (old.codec.name, old.codec.bom, old.codec.errors) == (new.codec.name, new.codec.bom, new.codec.errors)
 
 
 def chosen_bytes(before: bytes | None, after: bytes, diff: Diff, choice: HunkChoice) -> bytes:
@@ -59,21 +59,12 @@ def chosen_bytes(before: bytes | None, after: bytes, diff: Diff, choice: HunkCho
 
 def split_keeping_ends(text: str) -> list[str]:
     """Split into lines with their ends, as a diff counts them."""
-    lines: list[str] = []
-    at = 0
-    for match in LINE_END.finditer(text):
-        lines.append(text[at : match.end()])
-        at = match.end()
-    return [*lines, text[at:]] if at < len(text) else lines
+    return re.findall(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+", text)
 
 
 def _new_lines(hunk: Hunk, lines: list[str]) -> list[str]:
     start = hunk.new_start - (1 if hunk.new_count else 0)
     return lines[start : start + hunk.new_count]
-
-
-def _encoding_key(codec: Codec) -> tuple[str, bytes, str]:
-    return codec.name, codec.bom, codec.errors
 
 
 def _edited(proposed: list[str], text: str, around: list[str]) -> list[str]:

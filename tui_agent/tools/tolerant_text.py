@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 import unicodedata
 from bisect import bisect_right
 
@@ -22,12 +21,26 @@ _ALIKE = {
 _FOLD = {ord(character): normalized for normalized, characters in _ALIKE.items() for character in characters}
 SPACES = _ALIKE[" "]
 
+_ASCII = " \\t"
+_ANY = _ASCII + SPACES
 _END = r"(?P<end>\r\n?)"
 _TAIL = r"(?P<tail>(?<![{0}])[{0}]++(?=[\r\n]|\Z))"
 _RUN = r"(?P<run>(?<=[^\s{0}])[{0}]++(?=[^\s{0}]))"
 _GAP = r"(?P<gap>(?<![{0}])(?:[{0}]*+(?:\r\n?|\n)){{3,}})"
-_ASCII = " \\t"
-_ANY = _ASCII + SPACES
+_CHANGED_BY_FOLD = (
+    rf"(?P<fold>[^\n\r][@MARKS@]++|[{''.join(map(chr, _FOLD))}]"
+    "|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uac00-\ud7a3][\u11a8-\u11c2])"
+)
+"""Look-alikes, and characters that compose with what follows them."""
+
+LINE_ENDS = (_END,)
+TRAILING_BLANKS = (*LINE_ENDS, _TAIL.format(_ASCII))
+BLANK_RUNS = (*TRAILING_BLANKS, _RUN.format(_ASCII))
+LOOK_ALIKES = (_END, _TAIL.format(_ANY), _CHANGED_BY_FOLD)
+LOOK_ALIKES_AND_RUNS = (_END, _TAIL.format(_ANY), _RUN.format(_ANY), _CHANGED_BY_FOLD)
+BLANK_GAPS = (_GAP.format(_ANY), *LOOK_ALIKES_AND_RUNS)
+"""Several empty lines, and all of the above. Blanks in quotes always stay as they are."""
+
 _DOUBLE = '"' + _ALIKE['"']
 _SINGLE = "'" + _ALIKE["'"]
 _QUOTED = re.compile(
@@ -35,21 +48,25 @@ _QUOTED = re.compile(
     rf"|(?<!\w)[bfruBFRU]{{0,2}}[{_SINGLE}](?:[^{_SINGLE}\\\r\n]|\\[^\r\n]){{0,200}}+(?P<single>[{_SINGLE}])(?!\w)"
 )
 """Quoted text on one line, in which blanks are significant."""
+_NORMALIZED = {"end": "\n", "tail": "", "run": " ", "gap": "\n\n"}
 
 
 class View:
-    """A normalized text; `span` maps positions in it back to the source."""
+    """A text in which some parts are normalized; `span` maps positions in it back to the source."""
 
-    def __init__(self, source: str, pattern: re.Pattern[str]) -> None:
+    def __init__(self, source: str, normalized_parts: tuple[str, ...]) -> None:
         pieces: list[str] = []
         starts = [0]  # where a stretch begins in the view …
         sources = [0]  # … and in the source
         replaced = [False]  # True for a replaced piece, which matches as a whole or not at all
         view_position = at = 0
-        quoted = _QuotedRanges(source)
-        for match in pattern.finditer(source):
-            in_quotes = match.lastgroup == "run" and quoted.contains(match.start())
-            normalized = fold_text(match[0]) if in_quotes else _normalize(match)
+        quotes = [match.span() for match in _QUOTED.finditer(source) if match.lastgroup]
+        for match in _compile(normalized_parts).finditer(source):
+            kind, start = str(match.lastgroup), match.start()
+            is_quoted = kind == "run" and any(
+                begin < start < end for begin, end in quotes[bisect_right(quotes, (start,)) - 1 :][:1]
+            )
+            normalized = fold_text(match[0]) if is_quoted else _NORMALIZED.get(kind, fold_text(match[0]))
             if normalized == match[0]:
                 continue
             pieces.append(source[at : match.start()])
@@ -92,73 +109,11 @@ class View:
         return bisect_right(self._starts, position) - 1
 
 
-class _QuotedRanges:
-    """Finds quoted text; positions must be queried in ascending order."""
-
-    def __init__(self, source: str) -> None:
-        self._spans = (match for match in _QUOTED.finditer(source) if match.lastgroup)
-        self._start = self._end = -1
-
-    def contains(self, position: int) -> bool:
-        """True if the position lies between two quotes on its line."""
-        while self._end <= position:
-            match = next(self._spans, None)
-            if match is None:
-                self._start = self._end = sys.maxsize
-                break
-            self._start, self._end = match.span()
-        return self._start < position
-
-
-def _normalize(match: re.Match[str]) -> str:
-    kind = match.lastgroup
-    if kind == "end":
-        return "\n"
-    if kind == "tail":
-        return ""
-    if kind == "run":
-        return " "
-    if kind == "gap":
-        return "\n\n"
-    return fold_text(match[0])
-
-
 def fold_text(text: str) -> str:
     """Replace look-alikes by plain characters and compose accents."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", text).translate(_FOLD)
-
-
-def line_ends(source: str) -> View:
-    """Normalize line ends to `\\n`."""
-    return View(source, re.compile(_END))
-
-
-def trailing(source: str) -> View:
-    """Also remove trailing blanks."""
-    return View(source, re.compile(f"{_END}|{_TAIL.format(_ASCII)}"))
-
-
-def blank_runs(source: str) -> View:
-    """Also collapse runs of blanks inside lines, except between quotes."""
-    return View(source, re.compile("|".join((_END, _TAIL.format(_ASCII), _RUN.format(_ASCII)))))
-
-
-def look_alikes(source: str) -> View:
-    """Normalize line ends, trailing blanks and look-alikes."""
-    return View(source, re.compile("|".join((_END, _TAIL.format(_ANY), _unicode()))))
-
-
-def everything(source: str) -> View:
-    """Apply all of the above."""
-    return View(source, re.compile("|".join((_END, _TAIL.format(_ANY), _RUN.format(_ANY), _unicode()))))
-
-
-def blank_gaps(source: str) -> View:
-    """Also collapse several empty lines into one."""
-    parts = (_GAP.format(_ANY), _END, _TAIL.format(_ANY), _RUN.format(_ANY), _unicode())
-    return View(source, re.compile("|".join(parts)))
 
 
 def compact_text(text: str) -> str:
@@ -167,19 +122,9 @@ def compact_text(text: str) -> str:
 
 
 @functools.cache
-def _unicode() -> str:
-    """Return a pattern for what `fold_text` can change: look-alikes, and characters followed by combining marks."""
-    marks = _ranges([code for code in range(0x300, 0xFFFF) if unicodedata.combining(chr(code))])
-    jamo = "[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uac00-\ud7a3][\u11a8-\u11c2]"
-    alike = "[" + "".join(map(chr, _FOLD)) + "]"
-    return f"(?P<alike>[^\\n\\r][{marks}]++|{jamo}|{alike})"
-
-
-def _ranges(codes: list[int]) -> str:
-    parts: list[list[int]] = []
-    for code in codes:
-        if parts and parts[-1][1] == code - 1:
-            parts[-1][1] = code
-        else:
-            parts.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in parts)
+def _compile(parts: tuple[str, ...]) -> re.Pattern[str]:
+    pattern = "|".join(parts)
+    if "@MARKS@" in pattern:
+        marks = "".join(chr(code) for code in range(0x300, 0xFFFF) if unicodedata.combining(chr(code)))
+        pattern = pattern.replace("@MARKS@", marks)
+    return re.compile(pattern)
