@@ -367,7 +367,7 @@ def print_files() -> int:
 
 def list_files(root: Path) -> Iterator[str]:
     """Yield the files below `root`, breadth first, without links and unreadable folders."""
-    queue = deque([("", GitIgnore.at(root, root), 0)])
+    queue = deque([("", GitIgnore.at(root), 0)])
     while queue:
         prefix, rules, depth = queue.popleft()
         try:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from operator import itemgetter
 
 from tui_agent.common.domain import Target
-from tui_agent.common.symbols import Diagnostic, Hierarchy, HierarchyLink, SourceLocation, Symbol
+from tui_agent.common.symbols import Diagnostic, Hierarchy, HierarchyLink, SourceLocation, Symbol, Unavailable
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.tools.base import ToolContext, ToolError
 from tui_agent.tools.file_access import read_bytes
+from tui_agent.tools.tolerant_text import LINE_END
 from tui_agent.tools.wording import MAX_RESULT_SIZE, printable_name, shorten_line
-
-T = TypeVar("T")
 
 MAX_LOCATIONS = 30
 """Locations per result."""
@@ -51,7 +49,7 @@ class SourceLines:
             return []
         try:
             file = await read_bytes(target)
-            return re.split(r"\r\n|\n|\r", (await asyncio.to_thread(decode, file.data)).text)
+            return LINE_END.split((await asyncio.to_thread(decode, file.data)).text)
         except (ToolError, NotText):
             return []
 
@@ -65,36 +63,31 @@ class SourceLines:
 async def format_locations(ctx: ToolContext, locations: Sequence[SourceLocation]) -> str:
     """Format locations grouped by file, at most MAX_LOCATIONS."""
     sources = SourceLines(ctx)
-    lines: list[str] = []
-    for path, group in _group_by_file((location.path, location) for location in locations[:MAX_LOCATIONS]):
-        lines.append(f"── {sources.name(path)} ──")
-        for location in sorted(group, key=lambda item: item.line):
-            lines.append(f"→ {location.line}: {await sources.line(path, location.line)}".rstrip())
-    if len(locations) > MAX_LOCATIONS:
-        files = len({location.path for location in locations})
-        lines.append(f"[{MAX_LOCATIONS} of {len(locations):,} places in {files} files shown]")
-    return _limit(lines)
+    rows = [(location, await sources.line(location.path, location.line)) for location in locations[:MAX_LOCATIONS]]
+    files = len({location.path for location in locations})
+    return _format_by_file(sources, rows, len(locations), f"places in {files} files shown")
 
 
 async def format_symbols(ctx: ToolContext, symbols: Sequence[Symbol]) -> str:
     """Format symbols grouped by file."""
-    sources = SourceLines(ctx)
+    rows = []
+    for symbol in symbols[:MAX_LOCATIONS]:
+        container = f" in {symbol.container}" if symbol.container else ""
+        rows.append((symbol.location, f"{symbol.kind} {symbol.name}{container}"))
+    return _format_by_file(SourceLines(ctx), rows, len(symbols), "shown; give more of the name")
+
+
+def _format_by_file(sources: SourceLines, rows: list[tuple[SourceLocation, str]], total: int, note: str) -> str:
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for location, text in rows:
+        groups.setdefault(location.path, []).append((location.line, text))
     lines: list[str] = []
-    for path, group in _group_by_file((symbol.location.path, symbol) for symbol in symbols[:MAX_LOCATIONS]):
+    for path, group in groups.items():
         lines.append(f"── {sources.name(path)} ──")
-        for symbol in sorted(group, key=lambda item: item.location.line):
-            container = f" in {symbol.container}" if symbol.container else ""
-            lines.append(f"→ {symbol.location.line}: {symbol.kind} {symbol.name}{container}")
-    if len(symbols) > MAX_LOCATIONS:
-        lines.append(f"[{MAX_LOCATIONS} of {len(symbols):,} shown; give more of the name]")
+        lines += [f"→ {number}: {text}".rstrip() for number, text in sorted(group, key=itemgetter(0))]
+    if total > MAX_LOCATIONS:
+        lines.append(f"[{MAX_LOCATIONS} of {total:,} {note}]")
     return _limit(lines)
-
-
-def _group_by_file(entries: Iterable[tuple[str, T]]) -> Iterable[tuple[str, list[T]]]:
-    groups: dict[str, list[T]] = {}
-    for path, entry in entries:
-        groups.setdefault(path, []).append(entry)
-    return groups.items()
 
 
 def format_outline(symbols: Sequence[Symbol]) -> str:
@@ -109,8 +102,12 @@ def format_outline(symbols: Sequence[Symbol]) -> str:
     return _limit(lines)
 
 
-async def format_hierarchy(ctx: ToolContext, hierarchy: Hierarchy, incoming: str, outgoing: str) -> str:
-    """Format a symbol with its neighbors; `incoming` and `outgoing` are the headings."""
+async def format_hierarchy(
+    ctx: ToolContext, hierarchy: Hierarchy | Unavailable | None, incoming: str, outgoing: str
+) -> str | Unavailable | None:
+    """Format a symbol with its neighbors, if there is one; `incoming` and `outgoing` are the headings."""
+    if not isinstance(hierarchy, Hierarchy):
+        return hierarchy
     sources = SourceLines(ctx)
     symbol = hierarchy.symbol
     lines = [f"{symbol.kind} {symbol.name} · {sources.name(symbol.location.path)}:{symbol.location.line}"]

@@ -6,12 +6,13 @@ import asyncio
 import re
 from abc import abstractmethod
 from collections import Counter
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import Field
 
-from tui_agent.common.domain import Target, ToolResult
-from tui_agent.common.symbols import DiagnosticKind, Hierarchy, LocationKind, SourcePosition, Unavailable
+from tui_agent.common.domain import ToolResult
+from tui_agent.common.symbols import LocationKind, SourcePosition, Unavailable
 from tui_agent.platform.encoding import NotText, decode
 from tui_agent.text import pluralize
 from tui_agent.tools.base import A, Args, Tool, ToolContext, ToolError
@@ -23,6 +24,7 @@ from tui_agent.tools.code_output import (
     format_symbols,
 )
 from tui_agent.tools.file_access import display_name, read_target
+from tui_agent.tools.tolerant_text import LINE_END
 
 MAX_POSITIONS = 4
 """Occurrences of a name that are tried: the first may be in a comment or a string."""
@@ -50,11 +52,15 @@ class PositionArgs(Args):
 
 
 class SymbolPosition(NamedTuple):
-    """A file and the positions where the name may be, best first."""
+    """A place where a name may be."""
 
-    target: Target
+    path: Path
     name: str
-    positions: list[SourcePosition]
+    position: SourcePosition
+
+
+Answer: TypeAlias = "str | Unavailable | None"
+"""The text for the model; empty or None if there is none."""
 
 
 class CodeTool(Tool[A], Generic[A]):
@@ -93,44 +99,44 @@ class SymbolTool(CodeTool[P], Generic[P]):
 
     async def answer(self, args: P, ctx: ToolContext) -> str | Unavailable:
         """Try the positions in order and return the first answer."""
-        symbol_position = await locate_symbol(args, ctx)
+        candidates = await _locate_symbol(args, ctx)
         try:
             async with asyncio.timeout(TIME_LIMIT):
-                for position in symbol_position.positions[:MAX_POSITIONS]:
-                    if result := await self.answer_position(position, symbol_position, args, ctx):
-                        return result
+                for candidate in candidates[:MAX_POSITIONS]:
+                    if answer := await self.query(candidate, args, ctx):
+                        return answer
         except TimeoutError:
             return Unavailable(reason=f"the language server took longer than {TIME_LIMIT:g} s")
-        return self.not_found_text.format(symbol_position.name)
+        return self.not_found_text.format(candidates[0].name)
 
     @abstractmethod
-    async def answer_position(
-        self, position: SourcePosition, symbol_position: SymbolPosition, args: P, ctx: ToolContext
-    ) -> str | Unavailable | None:
-        """Query one position; empty or None if there is no answer."""
+    async def query(self, at: SymbolPosition, args: P, ctx: ToolContext) -> Answer:
+        """Query one position."""
 
 
-async def locate_symbol(args: PositionArgs, ctx: ToolContext) -> SymbolPosition:
-    """Find the name in the file on disk. Raises ToolError if the file or the name does not exist."""
+async def _locate_symbol(args: PositionArgs, ctx: ToolContext) -> list[SymbolPosition]:
+    """Return where the name is in the file on disk, best first. Raises ToolError if file or name does not exist."""
     target, file = await read_target(ctx, args.path)
-    name = display_name(target)
+    file_name = display_name(target)
     try:
         text = (await asyncio.to_thread(decode, file.data)).text
     except NotText as error:
-        raise ToolError(f"{name} is no text.", "not_text") from error
-    lines = re.split(r"\r\n|\n|\r", text)
+        raise ToolError(f"{file_name} is no text.", "not_text") from error
+    lines = LINE_END.split(text)
     if args.symbol:
-        positions = positions_of(lines, args.symbol.strip(), args.line)
+        name = args.symbol.strip()
+        positions = positions_of(lines, name, args.line)
         if not positions:
             raise ToolError(
-                f"{args.symbol!r} does not occur in {name}. Give the name as it is written there.", "not_found"
+                f"{args.symbol!r} does not occur in {file_name}. Give the name as it is written there.", "not_found"
             )
-        return SymbolPosition(target, args.symbol.strip(), positions)
-    if args.line is None:
+    elif args.line is None:
         raise ToolError("Give symbol, the name to look at, and line where it occurs more than once.", "bad_arguments")
-    if not 0 < args.line <= len(lines):
-        raise ToolError(f"{name} has {len(lines):,} lines.", "not_found")
-    return _names_on_line(lines[args.line - 1], args.line, target)
+    elif not 0 < args.line <= len(lines):
+        raise ToolError(f"{file_name} has {len(lines):,} lines.", "not_found")
+    else:
+        name, positions = _names_on_line(lines[args.line - 1], args.line)
+    return [SymbolPosition(target.path, name, position) for position in positions]
 
 
 def positions_of(lines: list[str], symbol: str, line: int | None) -> list[SourcePosition]:
@@ -150,44 +156,39 @@ def positions_of(lines: list[str], symbol: str, line: int | None) -> list[Source
         matches = list(word_pattern.finditer(text))
         is_definition = bool(matches) and len(text) < 2_000 and definition_pattern.search(text) is not None
         for match in matches:
-            distance = abs(number - line) if line is not None else 0
-            rank = (distance, not is_definition) if line is not None else (number <= start, not is_definition, number)
+            distance = float(number <= start) if line is None else abs(number - line)
+            rank = (distance, not is_definition, number if line is None else 0)
             result.append((rank, SourcePosition(line=number, column=match.start())))
     return [position for _, position in sorted(result, key=lambda item: item[0])]
 
 
-def _names_on_line(text: str, number: int, target: Target) -> SymbolPosition:
-    """Return the names on a line, the defined one first."""
-    is_definition = re.search(rf"(?<!\w){_DEFINITION_KEYWORD}\s+([^\W\d][\w$]*)", text)
-    words = list(_WORD.finditer(text))
-    if not words:
+def _names_on_line(text: str, number: int) -> tuple[str, list[SourcePosition]]:
+    """Return the first name on a line, and the positions of all of them; the defined one is first."""
+    definition = re.search(rf"(?<!\w){_DEFINITION_KEYWORD}\s+([^\W\d][\w$]*)", text)
+    names = {match.start(): match[0] for match in _WORD.finditer(text)}
+    if not names:
         raise ToolError(f"There is no name on line {number}. Give symbol.", "not_found")
-    starts = [is_definition.start(1)] if is_definition else []
-    starts += [word.start() for word in words if word.start() not in starts]
-    first = _WORD.match(text, starts[0])
-    return SymbolPosition(
-        target, first[0] if first else "", [SourcePosition(line=number, column=start) for start in starts]
-    )
+    starts = [definition.start(1)] if definition else []
+    starts += [start for start in names if start not in starts]
+    return names[starts[0]], [SourcePosition(line=number, column=start) for start in starts]
 
 
 class _FindLocations(SymbolTool[PositionArgs]):
     args = PositionArgs
     kind: ClassVar[LocationKind]
 
-    async def answer_position(
-        self, position: SourcePosition, symbol_position: SymbolPosition, args: PositionArgs, ctx: ToolContext
-    ) -> str | Unavailable | None:
+    async def query(self, at: SymbolPosition, args: PositionArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""
-        result = await ctx.code.locations(self.kind, symbol_position.target.path, position)
-        if isinstance(result, Unavailable):
-            return result
-        if not result:
+        locations = await ctx.code.locations(self.kind, at.path, at.position)
+        if isinstance(locations, Unavailable):
+            return locations
+        if not locations:
             return None
-        text = await format_locations(ctx, result)
+        text = await format_locations(ctx, locations)
         if self.kind != "references":
             return text
-        files = pluralize(len({location.path for location in result}), "file")
-        return f"{pluralize(len(result), 'reference')} to {symbol_position.name} in {files}\n{text}"
+        files = pluralize(len({location.path for location in locations}), "file")
+        return f"{pluralize(len(locations), 'reference')} to {at.name} in {files}\n{text}"
 
 
 class FindDefinition(_FindLocations):
@@ -252,17 +253,10 @@ class GetDiagnostics(CodeTool[FileArgs]):
             return result
         if not result:
             return f"{display_name(target)}: no errors or warnings."
-        kinds = Counter(item.kind for item in result)
-        counts = [pluralize(kinds[kind], word) for kind, word in _KIND_NOUNS if kinds[kind]]
+        kinds = Counter(str(item.kind) for item in result)
+        nouns = {"error": "error", "warning": "warning", "info": "remark", "hint": "hint"}
+        counts = [pluralize(kinds[kind], noun) for kind, noun in nouns.items() if kinds[kind]]
         return f"{display_name(target)}: {', '.join(counts)}\n{format_diagnostics(result)}"
-
-
-_KIND_NOUNS: tuple[tuple[DiagnosticKind, str], ...] = (
-    ("error", "error"),
-    ("warning", "warning"),
-    ("info", "remark"),
-    ("hint", "hint"),
-)
 
 
 class GetDocumentSymbols(CodeTool[FileArgs]):
@@ -277,11 +271,9 @@ class GetDocumentSymbols(CodeTool[FileArgs]):
         result = await ctx.code.outline(target.path)
         if isinstance(result, Unavailable):
             return result
-        return (
-            f"── {display_name(target)} ──\n{format_outline(result)}"
-            if result
-            else f"{display_name(target)} holds no symbols."
-        )
+        if not result:
+            return f"{display_name(target)} holds no symbols."
+        return f"── {display_name(target)} ──\n{format_outline(result)}"
 
 
 class GetHoverInfo(SymbolTool[PositionArgs]):
@@ -291,11 +283,9 @@ class GetHoverInfo(SymbolTool[PositionArgs]):
     args = PositionArgs
     not_found_text: ClassVar[str] = "Nothing is known of {} there."
 
-    async def answer_position(
-        self, position: SourcePosition, symbol_position: SymbolPosition, args: PositionArgs, ctx: ToolContext
-    ) -> str | Unavailable | None:
+    async def query(self, at: SymbolPosition, args: PositionArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""
-        return await ctx.code.hover(symbol_position.target.path, position)
+        return await ctx.code.hover(at.path, at.position)
 
 
 class GetCallHierarchyArgs(PositionArgs):
@@ -311,13 +301,11 @@ class GetCallHierarchy(SymbolTool[GetCallHierarchyArgs]):
     args = GetCallHierarchyArgs
     not_found_text: ClassVar[str] = "{} is no function there."
 
-    async def answer_position(
-        self, position: SourcePosition, symbol_position: SymbolPosition, args: GetCallHierarchyArgs, ctx: ToolContext
-    ) -> str | Unavailable | None:
+    async def query(self, at: SymbolPosition, args: GetCallHierarchyArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""
         incoming, outgoing = args.direction != "outgoing", args.direction != "incoming"
-        result = await ctx.code.calls(symbol_position.target.path, position, incoming=incoming, outgoing=outgoing)
-        return await format_hierarchy(ctx, result, "Called by", "Calls") if isinstance(result, Hierarchy) else result
+        hierarchy = await ctx.code.calls(at.path, at.position, incoming=incoming, outgoing=outgoing)
+        return await format_hierarchy(ctx, hierarchy, "Called by", "Calls")
 
 
 class GetTypeHierarchy(SymbolTool[PositionArgs]):
@@ -327,14 +315,9 @@ class GetTypeHierarchy(SymbolTool[PositionArgs]):
     args = PositionArgs
     not_found_text: ClassVar[str] = "{} is no class or interface there."
 
-    async def answer_position(
-        self, position: SourcePosition, symbol_position: SymbolPosition, args: PositionArgs, ctx: ToolContext
-    ) -> str | Unavailable | None:
+    async def query(self, at: SymbolPosition, args: PositionArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""
-        result = await ctx.code.types(symbol_position.target.path, position)
-        return (
-            await format_hierarchy(ctx, result, "Supertypes", "Subtypes") if isinstance(result, Hierarchy) else result
-        )
+        return await format_hierarchy(ctx, await ctx.code.types(at.path, at.position), "Supertypes", "Subtypes")
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
@@ -24,28 +25,22 @@ class GitIgnore:
         self._depth = depth
 
     @classmethod
-    def at(cls, root: Path, folder: Path) -> GitIgnore:
-        """Return the rules for `folder`, which is inside or equal to `root`; nothing above `root` counts."""
-        rules = cls((), 0)._with_file(root)
-        current = root
-        for part in folder.relative_to(root).parts:
-            current = current / part
-            rules = rules.below(current)
-        return rules
+    def at(cls, root: Path) -> GitIgnore:
+        """Return the rules of `root` alone."""
+        return cls((), 0)._with_file(root)
 
     @classmethod
-    def for_request(cls, root: Path, folder: Path) -> tuple[GitIgnore, Path]:
-        """Return the rules for a requested folder, and the folder that paths are relative to.
+    def for_request(cls, roots: Iterable[Path], folder: Path) -> tuple[GitIgnore, Path]:
+        """Return the rules for a requested folder, and the folder that paths are relative to: its root, if any.
 
         A folder that is itself ignored is searched by its own rules.
         """
-        rules, current = cls.at(root, root), root
-        parts: tuple[str, ...] = ()
+        root = current = next((root for root in roots if folder.is_relative_to(root)), folder)
+        rules = cls.at(root)
         for part in folder.relative_to(root).parts:
-            parts = (*parts, part)
-            if rules.ignores(parts, True):
-                return cls.at(folder, folder), folder
             current = current / part
+            if rules.ignores(current.relative_to(root).parts, True):
+                return cls.at(folder), folder
             rules = rules.below(current)
         return rules, root
 

@@ -108,8 +108,7 @@ class _Walk:
 
     def __init__(self, folder: Path, roots: Sequence[Path], stop: threading.Event) -> None:
         self._folder = folder
-        root = next((root for root in roots if folder.is_relative_to(root)), folder)
-        self._rules, self._root = GitIgnore.for_request(root, folder)
+        self._rules, self._root = GitIgnore.for_request(roots, folder)
         self._stop = stop
         self._deadline = time.monotonic() + TIME_LIMIT
         self._count = 0

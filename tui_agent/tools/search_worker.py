@@ -46,8 +46,8 @@ def run_worker() -> int:
         return 2
     has_matches = False
     try:
-        for folder, root in request["places"]:
-            for path, data in _iter_files(Path(folder), Path(root)):
+        for folder in request["folders"]:
+            for path, data in _iter_files(Path(folder), list(map(Path, request["roots"]))):
                 has_matches |= _search(path, data, query, int(request["context"]))
     except BrokenPipeError:
         os._exit(0)
@@ -97,14 +97,14 @@ def _to_python_syntax(pattern: str) -> str:
 # --- files ----------------------------------------------------------------------------------
 
 
-def _iter_files(folder: Path, root: Path) -> Iterator[tuple[Path, bytes]]:
+def _iter_files(folder: Path, roots: list[Path]) -> Iterator[tuple[Path, bytes]]:
     """Yield the regular files below `folder` with their bytes, ordered by path components."""
     if not folder.is_dir():
         data = _read_bytes(str(folder), None)
         if data is not None:
             yield folder, data
         return
-    rules, top = GitIgnore.for_request(root, folder)
+    rules, top = GitIgnore.for_request(roots, folder)
     yield from _iter_folder(folder, folder.relative_to(top).parts, rules)
 
 
@@ -170,7 +170,7 @@ def _search(path: Path, data: bytes, query: SearchQuery, context: int) -> bool:
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    spans = list(_match_multiline(text, lines, query) if query.lines else _match_lines(lines, query))
+    spans = _match_spans(text, lines, query)
     if spans:
         _print_matches(path, lines, spans, context, query)
     return bool(spans)
@@ -181,30 +181,27 @@ def _lines_text(text: str, query: SearchQuery) -> str:
     return text if query.lines or "\r" not in text else text.replace("\r\n", "\n").removesuffix("\r")
 
 
-def _match_lines(lines: list[str], query: SearchQuery) -> Iterator[Span]:
-    search, remaining = query.pattern.search, MAX_FILE_MATCHES
-    for number, line in enumerate(lines):
-        match = search(line.removesuffix("\r"))
-        if match is not None:
-            yield number, number, match.start()
-            remaining -= 1
-            if not remaining:
-                return
-
-
-def _match_multiline(text: str, lines: list[str], query: SearchQuery) -> Iterator[Span]:
+def _match_spans(text: str, lines: list[str], query: SearchQuery) -> list[Span]:
+    """Return the matches, those on the same lines as one; outside of `query.lines` each line is searched by itself."""
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    searched = (
+        [(0, text)]
+        if query.lines
+        else [(start, line.removesuffix("\r")) for start, line in zip(starts, lines, strict=False)]
+    )
     spans: list[Span] = []
-    for match in query.pattern.finditer(text):
-        first = min(bisect_right(starts, match.start()), len(lines)) - 1
-        last = min(bisect_right(starts, max(match.start(), match.end() - 1)), len(lines)) - 1
-        if spans and first <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(last, spans[-1][1]), spans[-1][2])
-        elif len(spans) == MAX_FILE_MATCHES:
-            break
-        else:
-            spans.append((first, last, match.start() - starts[first]))
-    yield from spans
+    for offset, part in searched:
+        for match in query.pattern.finditer(part) if query.lines else filter(None, [query.pattern.search(part)]):
+            start, end = offset + match.start(), offset + match.end()
+            first = min(bisect_right(starts, start), len(lines)) - 1
+            last = min(bisect_right(starts, max(start, end - 1)), len(lines)) - 1
+            if spans and first <= spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(last, spans[-1][1]), spans[-1][2])
+            elif len(spans) == MAX_FILE_MATCHES:
+                return spans
+            else:
+                spans.append((first, last, start - starts[first]))
+    return spans
 
 
 def _print_matches(path: Path, lines: list[str], spans: list[Span], context: int, query: SearchQuery) -> None:

@@ -22,7 +22,7 @@ from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
 from tui_agent.tools.file_access import permit_read
 from tui_agent.tools.gitignore import GitIgnore
 from tui_agent.tools.search_worker import has_capitals
-from tui_agent.tools.wording import MAX_RESULT_SIZE, missing_file_message, printable_name
+from tui_agent.tools.wording import MAX_RESULT_SIZE, escape_surrogates, missing_file_message, printable_name
 
 TIME_LIMIT = 15.0
 MAX_OUTPUT_SIZE = 64 * 1024 * 1024
@@ -59,7 +59,7 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
 
     async def run(self, args: SearchWorkspaceArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
-        if "\0" in args.query or not _is_encodable(args.query):
+        if "\0" in args.query or args.query != escape_surrogates(args.query):
             raise ToolError("query holds a character that no text file can have.", "bad_arguments")
         folders: list[Path] = list(ctx.roots)
         requested: Target | None = None
@@ -71,7 +71,7 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
             folders = [requested.path]
         elif not any(folder.is_dir() for folder in folders):
             raise ToolError(f"The workspace {folders[0]} can't be reached any more.", "not_found")
-        ignored = await asyncio.to_thread(_ignored_above, requested, ctx.roots)
+        ignored = await asyncio.to_thread(_ignored_by_parents, requested, ctx.roots)
         hits = SearchHits(functools.partial(_result_name, ctx, requested, ignored), ctx.search_matches)
         context = max(0, min(args.context or 0, MAX_CONTEXT))
         end = None
@@ -83,52 +83,34 @@ class SearchWorkspace(Tool[SearchWorkspaceArgs]):
             argv = _worker_command(args, folders, context, ctx.roots)
             worker_end = await _run_search(argv, hits, self._seconds, ctx.output)
             end = worker_end if end is None or (worker_end is not None and not worker_end.bad_query) else end
-        hits.finish()
         return _format_hits(args, hits, end or _SearchEnd(self._seconds), ctx.search_matches)
 
 
-class _IgnoredAbove:
-    """Applies the .gitignore files above the requested folder.
+def _ignored_by_parents(requested: Target | None, roots: Sequence[Path]) -> Callable[[Path], bool]:
+    """Return a predicate for files that are ignored by .gitignore files above the requested folder.
 
     ripgrep is not told of them, since it would also use those above the root.
     """
-
-    def __init__(self, top: Path, folder: Path) -> None:
-        self._top = top
-        self._folder = folder
-        self._rules: dict[Path, GitIgnore | None] = {folder: GitIgnore.at(top, folder)}
-        """None for an ignored folder."""
-
-    def __call__(self, path: Path) -> bool:
-        return path.is_relative_to(self._folder) and path != self._folder and self._ignores(path, False)
-
-    def _ignores(self, path: Path, is_folder: bool) -> bool:
-        rules = self._rules_of(path.parent)
-        return rules is None or rules.ignores(path.relative_to(self._top).parts, is_folder)
-
-    def _rules_of(self, folder: Path) -> GitIgnore | None:
-        if folder not in self._rules:
-            above = self._rules_of(folder.parent)
-            is_ignored = above is None or self._ignores(folder, True)
-            self._rules[folder] = None if above is None or is_ignored else above.below(folder)
-        return self._rules[folder]
-
-
-def _ignored_above(requested: Target | None, roots: Sequence[Path]) -> Callable[[Path], bool]:
-    """Return a predicate for files ignored by rules above the requested folder."""
     if requested is None or not requested.path.is_dir():
         return lambda _: False
-    root = next((root for root in roots if requested.path.is_relative_to(root)), requested.path)
-    _, top = GitIgnore.for_request(root, requested.path)
-    return (lambda _: False) if top == requested.path else _IgnoredAbove(top, requested.path)
+    folder = requested.path
+    folder_rules, top = GitIgnore.for_request(roots, folder)
 
+    @functools.cache
+    def rules_in(path: Path) -> GitIgnore | None:
+        """Return the rules in a folder; None if it is ignored."""
+        if path == folder:
+            return folder_rules
+        above = rules_in(path.parent)
+        return None if above is None or above.ignores(path.relative_to(top).parts, True) else above.below(path)
 
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    def is_ignored(path: Path) -> bool:
+        if top == folder or folder not in path.parents:
+            return False
+        rules = rules_in(path.parent)
+        return rules is None or rules.ignores(path.relative_to(top).parts, False)
+
+    return is_ignored
 
 
 def _result_name(ctx: ToolContext, requested: Target | None, ignored: Callable[[Path], bool], path: str) -> str | None:
@@ -201,10 +183,13 @@ def _worker_command(
         f"import sys; sys.path.insert(0, {home!r}); "
         "from tui_agent.tools.search_worker import run_worker; sys.exit(run_worker())"
     )
-    pairs = [
-        (str(folder), str(next((root for root in roots if folder.is_relative_to(root)), folder))) for folder in folders
-    ]
-    request = {"query": args.query, "is_regex": args.is_regex, "context": context, "places": pairs}
+    request = {
+        "query": args.query,
+        "is_regex": args.is_regex,
+        "context": context,
+        "folders": list(map(str, folders)),
+        "roots": list(map(str, roots)),
+    }
     return [sys.executable, "-I", "-c", code, json.dumps(request)]
 
 

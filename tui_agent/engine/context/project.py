@@ -460,7 +460,7 @@ def _count_languages(folder: Path, stop: threading.Event) -> tuple[Counter[str],
 
     counts: Counter[str] = Counter()
     deadline, remaining = time.monotonic() + COUNT_TIMEOUT, MAX_ENTRIES
-    queue = deque([(folder, GitIgnore.at(folder, folder))])
+    queue = deque([(folder, GitIgnore.at(folder))])
     skipped = frozenset(_table()["skipped"])
     language_of = {ending: name for name, endings in _table()["languages"].items() for ending in endings}
     while queue:
