@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import codecs
 import re
+from typing import Literal
 
 import msgspec
+
+from tui_agent.common.tables import read_table
 
 _BOMS = (
     # UTF-32 first: its little-endian mark begins like that of UTF-16.
@@ -82,7 +85,7 @@ def decodings(data: bytes) -> list[Decoded]:
         if data.startswith(bom) and (decoded := _decode(data, Codec(name, bom))) is not None:
             return [decoded]
     if b"\0" in data:
-        raise NotText(describe_encoding(data))
+        raise NotText(describe_binary(data))
     decoded = _decode(data, Codec("utf-8"))
     return [decoded] if decoded is not None else _legacy_decodings(data)
 
@@ -98,26 +101,10 @@ def read_as(data: bytes, encoding: str) -> str:
     return data.decode(encoding, "replace")
 
 
-def describe_encoding(data: bytes) -> str:
-    """Return what kind of data bytes are that are not text."""
-    for signature, kind in _SIGNATURES:
-        if data.startswith(signature):
-            return kind
-    return "binary data"
-
-
-_SIGNATURES = (
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"%PDF", "a PDF document"),
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"\x7fELF", "an ELF program"),
-    (b"SQLite format 3\0", "a SQLite database"),
-    (b"\0asm", "a WebAssembly module"),
-    (b"RIFF", "a RIFF media file"),
-)
+def describe_binary(data: bytes, kind: Literal["files", "output"] = "files") -> str:
+    """Return in words what data is that is not text; the tables for files and for output differ in their wording."""
+    signatures = read_table(__file__, "signatures.json")[kind]
+    return next((name for prefix, name in signatures.items() if data.startswith(bytes.fromhex(prefix))), "binary data")
 
 
 def _decode(data: bytes, codec: Codec) -> Decoded | None:

@@ -75,13 +75,9 @@ class FileReplacement:
         with self._cleanup():
             self._write_temp(0o666 if mode is None else mode, None, exact=mode is not None)
             try:
-                self.calls.link(self._temp, self.path.name, dir_fd=self.folder)
+                self._link_temp()
             except FileExistsError as error:
                 raise FileChangedError(self.path, "was created meanwhile; nothing was written") from error
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                self._rename_if_absent()
         return self._finish(None)
 
     def exchange(self, old: os.stat_result, expected: str) -> ReplacedFile:
@@ -93,7 +89,10 @@ class FileReplacement:
             except OSError as error:
                 if error.errno not in _NO_EXCHANGE:
                     raise
-                self._rename_if_unchanged(expected)
+                # Check once more and rename immediately, for file systems that can't swap.
+                if self._hash_or_none(self.path.name) != expected:
+                    raise FileChangedError(self.path) from None
+                self.calls.rename(self._temp, self.path.name, dir_fd=self.folder)
             else:
                 actual = self._hash_or_none(self._temp)
                 if actual != expected:
@@ -110,48 +109,43 @@ class FileReplacement:
         return self._finish(None)
 
     def remove(self, expected: str) -> None:
-        """Remove the file, and put it back if it has changed."""
+        """Remove the file, and put it back if it has changed and no newer version has the name."""
         self.calls.rename(self.path.name, self._temp, dir_fd=self.folder)
-        if self._hash_or_none(self._temp) != expected:
-            self._keep_temp = True
-            try:
-                self.calls.link(self._temp, self.path.name, dir_fd=self.folder)
-            except FileExistsError:
-                pass  # saved once more: the newest version has the name
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                self._rename_if_absent()
-                raise FileChangedError(self.path) from error
+        has_changed = self._hash_or_none(self._temp) != expected
+        if has_changed:
+            with contextlib.suppress(FileExistsError):
+                self._link_temp()
+        with contextlib.suppress(FileNotFoundError):
             self.calls.unlink(self._temp, dir_fd=self.folder)
+        if has_changed:
             raise FileChangedError(self.path, "changed on disk meanwhile; it was not removed")
-        self.calls.unlink(self._temp, dir_fd=self.folder)
         self._finish(expected)
 
     # --- steps ---
 
-    def hash_of(self, name: str) -> str:
-        """Return the hash of a file in the folder. Raises OSError, and FileFault if it is not a regular file."""
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[int]:
         fd = self.calls.open(name, _READ_FLAGS, dir_fd=self.folder)
         try:
+            yield fd
+        finally:
+            self.calls.close(fd)
+
+    def hash_of(self, name: str) -> str:
+        """Return the hash of a file in the folder. Raises OSError, and FileFault if it is not a regular file."""
+        with self._opened(name) as fd:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise FileFault(self.path, "is no longer a regular file", "not_regular")
             digest = hashlib.sha256()
             while chunk := self.calls.read(fd, CHUNK):
                 digest.update(chunk)
             return digest.hexdigest()
-        finally:
-            self.calls.close(fd)
 
     def _displaced(self) -> bytes:
         """Return the content that the swap displaced; empty if it is too large or can't be read."""
-        with contextlib.suppress(OSError):
-            fd = self.calls.open(self._temp, _READ_FLAGS, dir_fd=self.folder)
-            try:
-                if os.fstat(fd).st_size <= _MAX_DISPLACED:
-                    return b"".join(iter(lambda: self.calls.read(fd, CHUNK), b""))
-            finally:
-                self.calls.close(fd)
+        with contextlib.suppress(OSError), self._opened(self._temp) as fd:
+            if os.fstat(fd).st_size <= _MAX_DISPLACED:
+                return b"".join(iter(lambda: self.calls.read(fd, CHUNK), b""))
         return b""
 
     def _hash_or_none(self, name: str) -> str | None:
@@ -192,15 +186,11 @@ class FileReplacement:
         self.calls.fchmod(fd, mode)
         if not hasattr(os, "listxattr"):
             return
-        with contextlib.suppress(OSError):
-            source = self.calls.open(self.path.name, _READ_FLAGS, dir_fd=self.folder)
-            try:
-                for name in os.listxattr(source):
-                    if name not in _CONTENT_ATTRIBUTES:
-                        with contextlib.suppress(OSError):
-                            os.setxattr(fd, name, os.getxattr(source, name))
-            finally:
-                self.calls.close(source)
+        with contextlib.suppress(OSError), self._opened(self.path.name) as source:
+            for name in os.listxattr(source):
+                if name not in _CONTENT_ATTRIBUTES:
+                    with contextlib.suppress(OSError):
+                        os.setxattr(fd, name, os.getxattr(source, name))
 
     def _swap(self) -> None:
         self.calls.exchange(self._temp, self.path.name, dir_fd=self.folder)
@@ -236,20 +226,20 @@ class FileReplacement:
             "busy",
         )
 
-    def _rename_if_unchanged(self, expected: str) -> None:
-        """Check once more and rename immediately, for file systems that can't swap."""
-        if self._hash_or_none(self.path.name) != expected:
-            raise FileChangedError(self.path)
-        self.calls.rename(self._temp, self.path.name, dir_fd=self.folder)
-
-    def _rename_if_absent(self) -> None:
-        """Rename if the name is free, for file systems without hard links."""
+    def _link_temp(self) -> None:
+        """Give the temporary file its name. Raises FileExistsError if the name is taken."""
         try:
-            self.calls.stat(self.path.name, dir_fd=self.folder)
-        except FileNotFoundError:
-            self.calls.rename(self._temp, self.path.name, dir_fd=self.folder)
-        else:
-            raise FileChangedError(self.path, "was created meanwhile; nothing was written")
+            self.calls.link(self._temp, self.path.name, dir_fd=self.folder)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # For file systems without hard links: check, and rename immediately.
+            try:
+                self.calls.stat(self.path.name, dir_fd=self.folder)
+            except FileNotFoundError:
+                self.calls.rename(self._temp, self.path.name, dir_fd=self.folder)
+            else:
+                raise FileExistsError from None
 
     @contextlib.contextmanager
     def _cleanup(self) -> Iterator[None]:
@@ -450,21 +440,20 @@ def remove_leftovers(folder: Path, older_than: float) -> int:
     return count
 
 
-_SPECIAL_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+_SPECIAL_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"))
 
 
 def _check_kind(status: os.stat_result, path: Path) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    for is_kind, kind in _SPECIAL_KINDS:
-        if is_kind(status.st_mode):
-            raise NotRegularError(path, kind)
+    if kind := _SPECIAL_KINDS.get(stat.S_IFMT(status.st_mode)):
+        raise NotRegularError(path, kind)
     if not stat.S_ISREG(status.st_mode) or any(path.is_relative_to(folder) for folder in _KERNEL_FOLDERS):
         raise NotRegularError(path, "a view into the kernel")

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from tui_agent.platform.environment import child_environment
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file
 from tui_agent.platform.programs import find_program, path_outside, run_program
 from tui_agent.text.patterns import read_table
 
@@ -106,12 +108,6 @@ def branch_of(folder: Path) -> str | None:
 def _line(path: Path) -> str | None:
     """Return the text of a small regular file, or None."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return read_file(path, 4096).data.decode("utf-8", "replace").strip()
+    except FileFault:
         return None
-    try:
-        return os.read(handle, 4096).decode("utf-8", "replace").strip() if os.path.isfile(path) else None
-    except OSError:
-        return None
-    finally:
-        os.close(handle)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file
 from tui_agent.platform.syscalls import close_quietly
 from tui_agent.text import one_line
 
@@ -103,12 +105,8 @@ def _open(path: Path) -> int:
 def read_holder(path: Path) -> Holder | None:
     """Return the last holder that is written in the lock file; None if it can't be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            return msgspec.json.decode(os.read(fd, 4096), type=Holder)
-        finally:
-            close_quietly(fd)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(read_file(path, 4096).data, type=Holder)
+    except (FileFault, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from tui_agent.common.domain import FrozenValue
+from tui_agent.platform.encoding import describe_binary
 from tui_agent.text import Cleaner, clean
 
 HEAD = 256 * 1024
@@ -19,20 +20,6 @@ TAIL_LINES = 85
 LINE_WIDTHS = (2000, 1000, 500, 200)
 """Characters per line; the first that keeps the text within MAX_TEXT is used."""
 MAX_TEXT = 30_000
-
-_MAGIC = (
-    (b"\x89PNG\r\n", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"GIF8", "GIF image"),
-    (b"%PDF-", "PDF document"),
-    (b"\x7fELF", "ELF program"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"PK\x03\x04", "zip archive"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ", "xz data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"SQLite format 3", "SQLite database"),
-)
 
 
 class OutputView(FrozenValue, frozen=True, kw_only=True):
@@ -96,11 +83,6 @@ def is_binary(sample: bytes) -> bool:
     return (odd + 4 * doubled) * 10 > len(text) or sample.count(b"\0") * 3 > len(sample)
 
 
-def output_kind(sample: bytes) -> str:
-    """Return the kind of binary data in words."""
-    return next((name for magic, name in _MAGIC if sample.startswith(magic)), "binary data")
-
-
 def settle_output(line: str) -> str:
     """Return what a terminal finally shows of a line: the last state of a progress bar."""
     if "\r" not in line:
@@ -116,7 +98,9 @@ def present(rings: RingBuffer, lines: tuple[int, int] = (HEAD_LINES, TAIL_LINES)
     head, tail = bytes(rings.head), rings.tail
     max_first, max_last = lines
     if is_binary(head[:8192]):
-        note = f"The output is binary ({output_kind(head)}, {rings.total_bytes:,} bytes) and is not shown."
+        note = (
+            f"The output is binary ({describe_binary(head, 'output')}, {rings.total_bytes:,} bytes) and is not shown."
+        )
         return OutputView(text="", note=note, is_cut=True)
     if rings.gap == 0:
         all_lines = _lines(head + tail)
@@ -145,25 +129,18 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _fit(first: list[str], last: list[str], marker: str) -> OutputView:
+    settled = [settle_output(line) for line in (*first, *last)]
     # Cut before cleaning, to limit the cost of very long lines.
-    cleaned = [[clean(settle_output(line)[: 8 * LINE_WIDTHS[0]]) for line in part] for part in (first, last)]
-    sizes = [[len(settle_output(line)) for line in part] for part in (first, last)]
-    cap = next((cap for cap in LINE_WIDTHS if _size(cleaned, cap) <= MAX_TEXT), LINE_WIDTHS[-1])
-    is_cut = bool(marker)
-    parts: list[str] = []
-    for number, part in enumerate(cleaned):
-        if number and marker:
-            parts.append(marker)
-        for line, size in zip(part, sizes[number], strict=True):
-            is_long = len(line) > cap
-            is_cut |= is_long
-            hidden = max(size, len(line)) - cap
-            parts.append(f"{line[:cap]} [… {hidden:,} more characters]" if is_long else line)
-    return OutputView(text="\n".join(parts), is_cut=is_cut)
-
-
-def _size(parts: list[list[str]], cap: int) -> int:
-    return sum(min(len(line), cap) + 1 for part in parts for line in part)
+    cleaned = [clean(line[: 8 * LINE_WIDTHS[0]]) for line in settled]
+    fitting = (cap for cap in LINE_WIDTHS if sum(min(len(line), cap) + 1 for line in cleaned) <= MAX_TEXT)
+    cap = next(fitting, LINE_WIDTHS[-1])
+    lines = [
+        line if len(line) <= cap else f"{line[:cap]} [… {max(len(whole), len(line)) - cap:,} more characters]"
+        for line, whole in zip(cleaned, settled, strict=True)
+    ]
+    if marker:
+        lines.insert(len(first), marker)
+    return OutputView(text="\n".join(lines), is_cut=bool(marker) or any(len(line) > cap for line in cleaned))
 
 
 MAX_FILE = 128 * 1024 * 1024
@@ -217,7 +194,7 @@ class LiveOutput:
         if self._is_binary is None and data:
             self._is_binary = is_binary(data[:8192])
             if self._is_binary:
-                return f"[{output_kind(data)}, not shown]\n"
+                return f"[{describe_binary(data, 'output')}, not shown]\n"
         if self._is_binary:
             return ""
         if skipped:

@@ -248,25 +248,20 @@ class Supervisor:
     def kill_all(self) -> int:
         """Terminate all processes, after GRACE kill them; return the number of survivors."""
         terminated: set[int] = set()
-        deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline:
+        start = time.monotonic()
+        while True:
             below = descendants(os.getpid())
-            if not self.reap() and not below:
-                return 0
+            elapsed = time.monotonic() - start
+            if (not self.reap() and not below) or elapsed > GRACE + KILL_TIMEOUT:
+                return len(below)
             for pid, group in below.items():
-                if pid not in terminated:
+                if elapsed > GRACE:
+                    _signal(pid, group, signal.SIGKILL)
+                elif pid not in terminated:
                     terminated.add(pid)
                     _signal(pid, group, signal.SIGTERM)
                     _signal(pid, group, signal.SIGCONT)
-            self._pause(20)
-        deadline = time.monotonic() + KILL_TIMEOUT
-        while True:
-            below = descendants(os.getpid())
-            if (not self.reap() and not below) or time.monotonic() > deadline:
-                return len(below)
-            for pid, group in below.items():
-                _signal(pid, group, signal.SIGKILL)
-            self._pause(5)
+            self._pause(5 if elapsed > GRACE else 20)
 
     def _pause(self, milliseconds: int) -> None:
         """Wait until a child ends, or for that time."""

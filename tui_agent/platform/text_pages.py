@@ -21,7 +21,7 @@ ROW = 4096
 BLOCK = 1 << 16
 COUNT_BLOCK = 1 << 20
 """Bytes that are counted or searched at a time."""
-COLOURS = rb"(?:\x1b\[[0-9;:]{0,20}m){0,3}"
+COLORS = rb"(?:\x1b\[[0-9;:]{0,20}m){0,3}"
 MAX_LINE = 8 << 20
 """Bytes that are searched for the start or end of a line."""
 
@@ -238,16 +238,16 @@ class Pages:
         if not text:
             return None
         pattern, overlap = _search_pattern(text)
-        ascii = text.encode() if text.isascii() else None
+        literal = text.encode() if text.isascii() else None
         ignore_case = text == text.lower()
         size = self.size
         while not stop.is_set() and (offset > 0 if back else offset < size):
             begin = max(0, offset - COUNT_BLOCK) if back else offset
             count = offset - begin if back else COUNT_BLOCK
             data = self._read(begin, count + overlap)
-            if ascii is not None and b"\x1b" not in data:  # much faster
-                data = (data.lower() if ignore_case else data)[: count + len(ascii) - 1]
-                match_start = data.rfind(ascii) if back else data.find(ascii)
+            if literal is not None and b"\x1b" not in data:  # much faster
+                data = (data.lower() if ignore_case else data)[: count + len(literal) - 1]
+                match_start = data.rfind(literal) if back else data.find(literal)
             else:
                 offsets = (match.start() for match in pattern.finditer(data) if match.start() < count)
                 match_start = max(offsets, default=-1) if back else next(offsets, -1)
@@ -266,7 +266,7 @@ def _search_pattern(text: str) -> tuple[re.Pattern[bytes], int]:
         letters.append(
             b"(?:%s)" % b"|".join(re.escape(form.encode("utf-8", "surrogatepass")) for form in sorted(forms))
         )
-    return re.compile(COLOURS.join(letters)), len(text) * (8 + 3 * 24)
+    return re.compile(COLORS.join(letters)), len(text) * (8 + 3 * 24)
 
 
 def _decode(data: bytes) -> str:

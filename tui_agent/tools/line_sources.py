@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from tui_agent.common.domain import Target
-from tui_agent.platform.encoding import Codec, NotText, decode, describe_encoding, read_as
+from tui_agent.platform.encoding import Codec, NotText, decode, describe_binary, read_as
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import FileBytes, open_regular, read_file
 from tui_agent.tools.base import ToolError
@@ -85,7 +85,7 @@ def _check_encoding(encoding: str) -> None:
 
 def _binary(target: Target, data: bytes, size: int) -> ToolError:
     return ToolError(
-        f"{printable_name(target.display)} is {describe_encoding(data)} ({size:,} bytes), not text; it can't be shown.",
+        f"{printable_name(target.display)} is {describe_binary(data)} ({size:,} bytes), not text; it can't be shown.",
         "binary",
     )
 

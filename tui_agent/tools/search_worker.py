@@ -14,7 +14,7 @@ import sys
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -184,14 +184,13 @@ def _lines_text(text: str, query: SearchQuery) -> str:
 def _match_spans(text: str, lines: list[str], query: SearchQuery) -> list[Span]:
     """Return the matches, those on the same lines as one; outside of `query.lines` each line is searched by itself."""
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    searched = (
-        [(0, text)]
-        if query.lines
-        else [(start, line.removesuffix("\r")) for start, line in zip(starts, lines, strict=False)]
-    )
+    if query.lines:
+        parts, most = [(0, text)], None
+    else:
+        parts, most = [(start, line.removesuffix("\r")) for start, line in zip(starts, lines, strict=False)], 1
     spans: list[Span] = []
-    for offset, part in searched:
-        for match in query.pattern.finditer(part) if query.lines else filter(None, [query.pattern.search(part)]):
+    for offset, part in parts:
+        for match in islice(query.pattern.finditer(part), most):
             start, end = offset + match.start(), offset + match.end()
             first = min(bisect_right(starts, start), len(lines)) - 1
             last = min(bisect_right(starts, max(start, end - 1)), len(lines)) - 1
