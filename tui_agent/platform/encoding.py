@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from tui_agent.common.tables import read_table
+from tui_agent.text.patterns import read_table
 
 _BOMS = (
     # UTF-32 first: its little-endian mark begins like that of UTF-16.
@@ -103,7 +103,7 @@ def read_as(data: bytes, encoding: str) -> str:
 
 def describe_binary(data: bytes, kind: Literal["files", "output"] = "files") -> str:
     """Return in words what data is that is not text; the tables for files and for output differ in their wording."""
-    signatures = read_table(__file__, "signatures.json")[kind]
+    signatures = read_table(__package__, "signatures.json")[kind]
     return next((name for prefix, name in signatures.items() if data.startswith(bytes.fromhex(prefix))), "binary data")
 
 
