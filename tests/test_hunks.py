@@ -11,7 +11,7 @@ NEW = OLD.replace(b"\n5\n", b"\nfive\nfive and a half\n").replace(b"\n20\n", b"\
 DIFF = diff_bytes("f", OLD, NEW)
 
 
-def test_a_choice_goes_through_an_answer_and_back() -> None:
+def test_a_choice_survives_a_round_trip_through_an_answer() -> None:
     choice = HunkChoice((0, 1), {1: "x\ny"})
     assert HunkChoice.from_answer(choice.to_answer(), DIFF) == choice
     assert not choice.selects_all(DIFF) and HunkChoice((0, 1), {}).selects_all(DIFF)
@@ -23,7 +23,7 @@ def test_a_choice_goes_through_an_answer_and_back() -> None:
     "data",
     [{"hunks": [2]}, {"hunks": ["0"]}, {"hunks": None}, {"edits": {"5": "x"}}, {"edits": {"0": 1}}, {"all": True}],
 )
-def test_an_answer_that_names_no_hunks_is_none(data: dict[str, object]) -> None:
+def test_a_malformed_answer_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="hunks"):
         HunkChoice.from_answer(data, DIFF)
 

@@ -20,13 +20,13 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_defaults_lie_in_the_home_folder(tmp_path):
+def test_defaults_are_in_the_home_folder(tmp_path):
     assert paths.config_file() == tmp_path / "home/.config/tui-agent/config.yaml"
     assert paths.sessions_dir() == tmp_path / "home/.local/share/tui-agent/sessions"
     assert paths.agents_file() == tmp_path / "home/AGENTS.md"
 
 
-def test_xdg_folders_count_when_they_are_absolute(monkeypatch, tmp_path):
+def test_absolute_xdg_folders_are_used(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "c"))
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     assert paths.config_dir() == tmp_path / "c/tui-agent"
@@ -34,7 +34,7 @@ def test_xdg_folders_count_when_they_are_absolute(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["plain", "with spaces", "Größe 日本"])
-def test_tui_agent_home_holds_everything(monkeypatch, tmp_path, name):
+def test_tui_agent_home_contains_everything(monkeypatch, tmp_path, name):
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / name))
     for path in (
         paths.config_file(),
@@ -58,13 +58,13 @@ def test_tui_agent_home_may_be_relative_or_in_the_home_folder(monkeypatch, tmp_p
     assert paths.data_dir() == tmp_path / "home/.local/share/tui-agent"
 
 
-def test_a_home_that_is_not_absolute_is_named(monkeypatch):
+def test_a_relative_home_is_an_error(monkeypatch):
     monkeypatch.setenv("HOME", "nowhere")
     with pytest.raises(paths.HomeNotFoundError, match="TUI_AGENT_HOME"):
         paths.config_dir()
 
 
-def test_private_folders_are_closed_whatever_the_umask():
+def test_private_folders_ignore_the_umask():
     before = os.umask(0)
     try:
         made = paths.ensure_private_dir(paths.sessions_dir())
@@ -73,7 +73,7 @@ def test_private_folders_are_closed_whatever_the_umask():
     assert mode(made) == mode(paths.data_dir()) == mode(paths.data_dir().parent) == 0o700
 
 
-def test_an_open_folder_of_ours_is_closed_and_others_are_left_alone(monkeypatch, tmp_path):
+def test_only_folders_of_the_program_are_made_private(monkeypatch, tmp_path):
     paths.sessions_dir().mkdir(parents=True)
     paths.sessions_dir().chmod(0o755)
     assert mode(paths.ensure_private_dir(paths.sessions_dir())) == 0o700
@@ -82,7 +82,7 @@ def test_an_open_folder_of_ours_is_closed_and_others_are_left_alone(monkeypatch,
     assert mode(paths.ensure_private_dir(tmp_path)) == 0o755
 
 
-def test_a_file_in_the_way_is_an_error(tmp_path):
+def test_a_file_in_place_of_a_folder_is_an_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OSError):
         paths.ensure_private_dir(tmp_path / "file")

@@ -27,6 +27,6 @@ def test_every_pattern_that_a_module_uses_is_in_its_file_and_compiles(path: Path
             re.compile(patterns.source(name))
 
 
-def test_an_unknown_pattern_is_told() -> None:
+def test_an_unknown_pattern_is_an_error() -> None:
     with pytest.raises(AttributeError, match=r"request\.nothing_like_this"):
         _ = Patterns("tui_agent.engine.checks", "request").nothing_like_this

@@ -76,14 +76,14 @@ def in_pieces(machine: Cleaner | StreamMasker, text: str, cuts: list[int]) -> st
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_clean_takes_a_sequence_out_whole(payload):
+def test_clean_removes_complete_sequences(payload):
     assert clean(f"before{payload}after") == "beforeafter"
 
 
 @pytest.mark.parametrize(
     "opener", ["\x1b]", "\x1bP", "\x1b_", "\x1b^", "\x1bX", "\x9d", "\x90", "\x9f", "\x9e", "\x98"]
 )
-def test_an_unterminated_string_swallows_a_bounded_stretch_of_one_line(opener):
+def test_an_unterminated_string_removes_a_bounded_part_of_one_line(opener):
     assert clean(f"a{opener}rest of the line\nnext") == "a\nnext"
     assert clean("a" + opener + "x" * (STRING_LIMIT + 5)) == "a" + "x" * 5
 
@@ -124,7 +124,7 @@ def test_colours_keeps_well_formed_sgr_only():
 
 
 @given(hostile)
-def test_nothing_that_controls_a_terminal_is_left(text):
+def test_no_terminal_control_remains(text):
     left = clean(text)
     assert not [c for c in left if (c < " " and c not in "\n\t") or "\x7f" <= c <= "\x9f"]
     left.encode("utf-8")
@@ -132,7 +132,7 @@ def test_nothing_that_controls_a_terminal_is_left(text):
 
 
 @given(hostile)
-def test_text_without_control_is_left_alone(text):
+def test_text_without_control_is_unchanged(text):
     if not any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text):
         assert clean(text) == text
 
@@ -150,7 +150,7 @@ def test_cleaner_gives_the_same_for_every_split_at_the_limit():
         assert actual == clean(text)
 
 
-def test_cleaner_gives_plain_text_out_at_once():
+def test_cleaner_returns_ordinary_text_immediately():
     cleaner = Cleaner()
     assert cleaner.feed("hello ") == "hello "
     assert cleaner.feed("wor\x1b[3") == "wor"
@@ -181,7 +181,7 @@ def test_cleaner_can_be_used_again_after_flush():
         ("a[i] and d['k'] [/x]", "a[i] and d['k'] [/x]"),
     ],
 )
-def test_visible_shows_what_would_not_be_seen(text, expected):
+def test_visible_shows_invisible_characters(text, expected):
     assert make_visible(text) == expected
 
 
@@ -200,17 +200,17 @@ def test_visible_shows_what_would_not_be_seen(text, expected):
         ("Δx = 5 µs", "<U+0394>x = 5 µs"),
     ],
 )
-def test_visible_unmasks_letters_that_pose_as_latin_ones(text, expected):
+def test_visible_exposes_lookalike_letters(text, expected):
     assert make_visible(text) == expected
 
 
-def test_reveal_keeps_what_scripts_and_emoji_need():
+def test_reveal_keeps_joiners_of_scripts_and_emoji():
     for text in ("⚠️ careful", "👩‍💻", "می‌خواهم", "café", "e\u0301"):
         assert reveal(text) == text
 
 
 @given(st.text())
-def test_visible_never_controls_a_terminal_and_is_stable(text):
+def test_visible_text_has_no_control_and_is_stable(text):
     shown = make_visible(text)
     assert clean(shown) == shown
     assert reveal(shown) == shown

@@ -56,7 +56,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("text", "secret"), SHAPED.values(), ids=SHAPED)
-def test_shapes_are_masked_whole_and_at_every_split(text, secret):
+def test_key_patterns_are_masked_for_every_split(text, secret):
     mask = SecretMask({})
     secret = secret or text
     for around in ("say {} now", "{}", '{{"a": "b\\n{}"}}', 'x="{}"', "({}).", "a\n{}\nb"):
@@ -87,7 +87,7 @@ def test_shapes_are_masked_whole_and_at_every_split(text, secret):
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIabcdef",
     ],
 )
-def test_ordinary_text_is_left_alone(text):
+def test_ordinary_text_is_unchanged(text):
     assert SecretMask({}).mask(text) == text
 
 
@@ -165,7 +165,7 @@ def test_masker_is_bounded_and_right_on_endless_runs(text):
     assert "".join(out) + masker.flush() == mask.mask(text)
 
 
-def test_masker_gives_ordinary_text_out_at_once():
+def test_masker_returns_ordinary_text_immediately():
     masker = StreamMasker(SecretMask(VALUES))
     assert masker.feed("Hello, ") == "Hello, "
     assert masker.feed("worm ") == "worm "

@@ -19,7 +19,7 @@ from tui_agent.platform.syscalls import OS, OsCalls
 
 
 class Work:
-    """An agent's edits without the agent."""
+    """Makes edits as the agent does."""
 
     def __init__(self, folder: Path, *, calls: OsCalls = OS) -> None:
         self.files = folder / "files"
@@ -43,7 +43,7 @@ class Work:
         return self.files / name
 
     def edit(self, name: str, content: bytes, *, crash: str = "") -> None:
-        """As the engine does it; `crash` stops it after `snapshot`, or after `edit` and before that is told."""
+        """Edit a file as the engine does; `crash` stops after `snapshot`, or after `edit` before it is reported."""
         path = self.path(name)
         before = disk.read_state(path)
         if before.kind == "file":
@@ -107,7 +107,7 @@ class Work:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every name below with its permissions and bytes; a link's target in the place of bytes."""
+    """Return every path below with permissions and bytes, or the target of a link."""
     result = {}
     for place, folders, files in os.walk(os.fsencode(folder)):
         for name in (*folders, *files):

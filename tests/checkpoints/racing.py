@@ -1,4 +1,4 @@
-"""An editor that saves a file over and over while it is undone and done again; nothing it saved may be lost."""
+"""An editor that saves a file repeatedly during undo and redo; no save may be lost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from tests.checkpoints.kit import Work
 
 ROUND = 2
-"""Saves after an edit: only what comes near the edit can meet an undo of it."""
+"""Saves after an edit: only saves close to the edit can collide with its undo."""
 
 
 class Editor(threading.Thread):
-    """Saves numbered contents by renaming, as editors do. `saved` are those that it put there, in order."""
+    """Saves numbered contents by renaming, as editors do; `saved` lists them in order."""
 
     def __init__(self, path: Path, numbers: Iterable[int]) -> None:
         super().__init__()

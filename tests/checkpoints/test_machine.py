@@ -18,7 +18,7 @@ from tui_agent.events import UndoFinished
 NAMES = ("a.txt", "b.sh", "d/e.bin")
 CONTENTS = st.sampled_from([b"", b"one\n", b"two\r\n", b"\x00\xff", b"one\ntwo\nthree"])
 Lies = tuple[bytes, int] | None
-"""Bytes and permissions; None where there is no file."""
+"""Bytes and permissions; None for no file."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Edit:
 
 @dataclass
 class Moved:
-    """A file that an undo brought from one state into another."""
+    """A file that an undo changed from one state to another."""
 
     name: str
     frm: Lies
@@ -44,7 +44,7 @@ class Moved:
 
 @dataclass
 class Model:
-    """What should lie there, worked out without a ledger, a store or a hash."""
+    """The expected files, computed without ledger, store or hashes."""
 
     disk: dict[str, Lies] = field(default_factory=lambda: dict.fromkeys(NAMES))
     folder: bool = False
@@ -171,7 +171,7 @@ class Undoing(RuleBasedStateMachine):
     def restart(self) -> None:
         self.work.ledger = msgspec.convert(msgspec.to_builtins(self.work.ledger), Ledger)
 
-    # --- back and forth ---
+    # --- undo and redo ---
 
     def _mine(self) -> list[Edit]:
         standing = [edit for edit in self.model.edits if not edit.undone]

@@ -19,7 +19,7 @@ def blobs(folder: Path) -> list[Path]:
     return [path for path in (folder / "blobs").rglob("*") if path.is_file()]
 
 
-def test_a_content_comes_back_and_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_contents_are_stored_privately(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         store = BlobStore(tmp_path)
@@ -32,7 +32,7 @@ def test_a_content_comes_back_and_is_for_its_owner_only(tmp_path: Path) -> None:
     assert store.path_of(name).relative_to(tmp_path).parts == ("blobs", name[:2], name)
 
 
-def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
+def test_the_same_content_is_stored_once(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
     for _ in range(1000):
         store.put(b"always the same")
@@ -41,7 +41,7 @@ def test_the_same_content_is_kept_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"garbage", b"", b"conten"])
-def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_content_is_reported_and_never_returned(tmp_path: Path, data: bytes) -> None:
     store = BlobStore(tmp_path)
     name = store.put(b"content")
     store.path_of(name).write_bytes(data)
@@ -52,7 +52,7 @@ def test_a_damaged_content_is_named_and_never_given_back(tmp_path: Path, data: b
     assert store.get(name) == b"content"
 
 
-def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path) -> None:
+def test_missing_contents_and_links_are_refused(tmp_path: Path) -> None:
     store = BlobStore(tmp_path)
     name = store.put(b"content")
     store.path_of(name).unlink()
@@ -65,7 +65,7 @@ def test_a_missing_content_and_one_that_is_a_link_are_no_content(tmp_path: Path)
         store.get(name)
 
 
-def test_caps_refuse_with_a_reason(tmp_path: Path) -> None:
+def test_limits_refuse_with_a_reason(tmp_path: Path) -> None:
     store = BlobStore(tmp_path, file_cap=10, total_cap=15)
     with pytest.raises(StoreError) as fault:
         store.put(b"x" * 11)
@@ -82,7 +82,7 @@ def test_caps_refuse_with_a_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "link"])
-def test_a_disk_that_fails_keeps_nothing_half(tmp_path: Path, call: str) -> None:
+def test_a_disk_error_leaves_no_partial_content(tmp_path: Path, call: str) -> None:
     disk = FakeOs(fail_named={call: errno.ENOSPC})
     store = BlobStore(tmp_path, calls=disk)
     with pytest.raises(StoreError) as fault:
@@ -98,7 +98,7 @@ LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"d"]), max_size=8).ma
 
 @given(base=LINES, ours=LINES, theirs=LINES)
 @settings(max_examples=200, deadline=None)
-def test_a_merge_holds_both_changes_or_is_none(base: bytes, ours: bytes, theirs: bytes) -> None:
+def test_a_merge_contains_both_changes_or_fails(base: bytes, ours: bytes, theirs: bytes) -> None:
     assert merge_bytes(base, ours, base) == ours
     merged = merge_bytes(base, base, theirs)
     assert merged == theirs
@@ -106,7 +106,7 @@ def test_a_merge_holds_both_changes_or_is_none(base: bytes, ours: bytes, theirs:
     assert result == merge_bytes(base, theirs, ours) or base in (ours, theirs)
 
 
-def test_changes_apart_are_merged_and_those_that_meet_are_not() -> None:
+def test_separate_changes_are_merged_and_adjacent_ones_are_not() -> None:
     base = b"1\n2\n3\n4\n5\n"
     assert merge_bytes(base, b"one\n2\n3\n4\n5\n", b"1\n2\n3\n4\nfive\n") == b"one\n2\n3\n4\nfive\n"
     assert merge_bytes(base, b"one\n2\n3\n4\n5\n", b"eins\n2\n3\n4\n5\n") is None

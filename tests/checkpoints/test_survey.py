@@ -8,7 +8,7 @@ import pytest
 from tui_agent.checkpoints import survey
 
 
-def test_what_a_command_did_is_listed(tmp_path: Path) -> None:
+def test_changes_by_a_command_are_listed(tmp_path: Path) -> None:
     for name in ("same", "gone", "other", "mode", "d/deep"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -36,7 +36,7 @@ def test_the_same_size_and_time_do_not_hide_a_change(tmp_path: Path) -> None:
     assert survey.compare(before, survey.take_survey([tmp_path])).changed == (str(path),)
 
 
-def test_what_cannot_be_watched_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwatched_folders_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in range(5):
         (tmp_path / str(folder)).mkdir()
         for number in range(5):
@@ -52,12 +52,12 @@ def test_what_cannot_be_watched_is_declared(tmp_path: Path, monkeypatch: pytest.
     assert survey.take_survey([tmp_path]).stamps == {}
 
 
-def test_time_is_a_bound_too(tmp_path: Path) -> None:
+def test_time_is_limited(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     assert not survey.take_survey([tmp_path], seconds=-1).complete
 
 
-def test_caches_and_git_are_passed_over_and_said(tmp_path: Path) -> None:
+def test_caches_and_git_are_skipped_and_reported(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index").write_text("x")
     before = survey.take_survey([tmp_path])

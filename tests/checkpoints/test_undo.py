@@ -17,7 +17,7 @@ from tui_agent.platform.file_faults import FileFault
 
 
 def edited(tmp_path: Path, *names: str) -> tuple[Work, dict[str, tuple[int, bytes]]]:
-    """Files that were there, and then edited in one run."""
+    """Existing files, edited in one run."""
     work = Work(tmp_path)
     for name in names:
         work.path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def edited(tmp_path: Path, *names: str) -> tuple[Work, dict[str, tuple[int, byte
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "link", "hard link"])
-def test_what_is_no_plain_file_any_more_is_left_and_does_not_hang(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_no_longer_a_file_is_left_and_does_not_block(tmp_path: Path, kind: str) -> None:
     work, _ = edited(tmp_path, "a", "b")
     path = work.path("a")
     if kind == "hard link":
@@ -62,7 +62,7 @@ def test_what_is_no_plain_file_any_more_is_left_and_does_not_hang(tmp_path: Path
         assert work.path("elsewhere").read_bytes() == b"the agent's\n"
 
 
-def test_a_folder_on_the_way_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_parent_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "d/a")
     shutil.move(work.path("d"), tmp_path / "moved")
     work.path("d").symlink_to(tmp_path / "moved")
@@ -72,7 +72,7 @@ def test_a_folder_on_the_way_that_became_a_link_is_not_followed(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("crash", ["snapshot", "edit"])
-def test_after_a_crash_around_an_edit_undo_is_right(tmp_path: Path, crash: str) -> None:
+def test_undo_is_correct_after_a_crash_during_an_edit(tmp_path: Path, crash: str) -> None:
     work = Work(tmp_path)
     work.path("a").write_bytes(b"one")
     before = tree(work.files)
@@ -85,7 +85,7 @@ def test_after_a_crash_around_an_edit_undo_is_right(tmp_path: Path, crash: str) 
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
-def test_without_its_content_a_file_is_left_as_it_is(tmp_path: Path, how: str) -> None:
+def test_a_file_without_saved_content_is_left_unchanged(tmp_path: Path, how: str) -> None:
     work, _ = edited(tmp_path, "a", "b")
     place = work.store.path_of(work.ledger.steps[0].before.sha256)
     if how == "damaged":
@@ -100,7 +100,7 @@ def test_without_its_content_a_file_is_left_as_it_is(tmp_path: Path, how: str) -
 
 
 @pytest.mark.parametrize("how", ["deleted", "renamed"])
-def test_a_file_that_is_gone_is_asked_about_and_can_come_back(tmp_path: Path, how: str) -> None:
+def test_a_deleted_file_is_a_conflict_and_can_be_restored(tmp_path: Path, how: str) -> None:
     work, before = edited(tmp_path, "a")
     if how == "deleted":
         work.path("a").unlink()
@@ -113,7 +113,7 @@ def test_a_file_that_is_gone_is_asked_about_and_can_come_back(tmp_path: Path, ho
     assert work.path("a").read_bytes() == before["a"][1]
 
 
-def test_a_name_that_is_taken_gets_its_content_beside_it(tmp_path: Path) -> None:
+def test_content_is_written_next_to_an_occupied_name(tmp_path: Path) -> None:
     work, before = edited(tmp_path, "a")
     work.path("a").unlink()
     work.path("a").mkdir()
@@ -125,7 +125,7 @@ def test_a_name_that_is_taken_gets_its_content_beside_it(tmp_path: Path) -> None
     assert work.path("a.undone").read_bytes() == b"somebody's"
 
 
-def test_where_the_folder_is_gone_it_goes_to_the_session(tmp_path: Path) -> None:
+def test_content_is_written_to_the_session_if_the_folder_is_missing(tmp_path: Path) -> None:
     work, before = edited(tmp_path, "d/a")
     shutil.rmtree(work.path("d"))
     work.path("d").write_bytes(b"a file now")
@@ -135,7 +135,7 @@ def test_where_the_folder_is_gone_it_goes_to_the_session(tmp_path: Path) -> None
     assert Path(item.why).read_bytes() == before["d/a"][1]
 
 
-def test_a_full_disk_stops_and_what_is_left_can_be_undone_later(tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_undo_and_the_remaining_files_can_be_undone_later(tmp_path: Path) -> None:
     names = [f"f{number:02}" for number in range(50)]
     work, before = edited(tmp_path, *names)
     full = {"on": False, "count": 0}
@@ -160,7 +160,7 @@ def test_a_full_disk_stops_and_what_is_left_can_be_undone_later(tmp_path: Path) 
     assert tree(work.files) == before
 
 
-def test_other_work_in_the_folder_is_untouched(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_unchanged(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "a")
     for name in ("b", "d/c", "d/.hidden"):
         work.path(name).parent.mkdir(exist_ok=True)
@@ -172,7 +172,7 @@ def test_other_work_in_the_folder_is_untouched(tmp_path: Path) -> None:
 
 @pytest.mark.needs("git")
 @pytest.mark.parametrize("kind", ["repository", "bare", "worktree", "submodule"])
-def test_git_is_neither_needed_nor_touched(tmp_path: Path, kind: str) -> None:
+def test_git_is_neither_required_nor_changed(tmp_path: Path, kind: str) -> None:
     def git(*text: str, cwd: Path) -> None:
         names = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
         subprocess.run(["git", *names, *text], cwd=cwd, check=True, capture_output=True)
@@ -215,7 +215,7 @@ NAMES = [
 ]
 
 
-def test_any_name_goes_there_and_back(tmp_path: Path) -> None:
+def test_any_file_name_can_be_undone_and_redone(tmp_path: Path) -> None:
     work, before = edited(tmp_path, *NAMES)
     assert len(before) == len(NAMES)
     after = tree(work.files)
@@ -226,7 +226,7 @@ def test_any_name_goes_there_and_back(tmp_path: Path) -> None:
     assert tree(work.files) == after
 
 
-def test_a_rename_of_case_only_is_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_a_case_only_rename_counts_as_a_deletion(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "Readme")
     work.path("Readme").rename(work.path("README"))
     (item,) = work.undo()
@@ -234,7 +234,7 @@ def test_a_rename_of_case_only_is_a_file_that_is_gone(tmp_path: Path) -> None:
     assert work.path("README").read_bytes() == b"the agent's\n"
 
 
-def test_an_unreadable_file_is_not_taken_for_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_not_treated_as_absent(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "a")
     calls = FakeOs(fail_named={"read": errno.EACCES})
     with pytest.raises(FileFault):
@@ -246,7 +246,7 @@ def test_an_unreadable_file_is_not_taken_for_nothing(tmp_path: Path) -> None:
     assert work.path("a").read_bytes() == b"the agent's\n"
 
 
-def test_changes_between_the_agents_edits_are_not_lost_without_a_word(tmp_path: Path) -> None:
+def test_changes_between_the_agents_edits_are_a_conflict(tmp_path: Path) -> None:
     work = Work(tmp_path)
     work.path("a").write_bytes(b"1\n2\n3\n4\n5\n")
     work.edit("a", b"one\n2\n3\n4\n5\n")
@@ -261,7 +261,7 @@ def test_changes_between_the_agents_edits_are_not_lost_without_a_word(tmp_path: 
     assert work.path("a").read_bytes() == b"one\n2\nmine\n4\nfive\n"
 
 
-def test_a_file_changed_at_the_last_moment_wins(tmp_path: Path) -> None:
+def test_a_change_at_the_last_moment_is_preserved(tmp_path: Path) -> None:
     work, _ = edited(tmp_path, "a")
     saved: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""A plan as a text of its own, for tests that begin with one."""
+"""Plan documents as text."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tui_agent.plan.writing import SKELETON, rewrite
 
 
 def plan_text(plan: Plan) -> str:
-    """The empty plan document, filled with `plan`."""
+    """Return an empty plan document filled with `plan`."""
     return rewrite(plan, parse(SKELETON)).text

@@ -49,7 +49,7 @@ def edited(path: Path, old: str, new: str) -> str:
 # --- edits ---
 
 
-async def test_an_edit_of_an_older_text_is_merged_with_what_came_after_it(workspace: Path) -> None:
+async def test_an_edit_of_an_older_text_is_merged_with_later_changes(workspace: Path) -> None:
     async with serve(strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session)
         doc = session.folder / "plan_doc.md"
@@ -65,7 +65,7 @@ async def test_an_edit_of_an_older_text_is_merged_with_what_came_after_it(worksp
         assert "old version" in refused.text and doc.read_text("utf-8") == text
 
 
-async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -> None:
+async def test_a_value_changed_by_two_edits_is_asked_about(workspace: Path) -> None:
     async with serve(strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session, lambda event: Answer(verdict="approve", data={"take": "both"}))
         doc = session.folder / "plan_doc.md"
@@ -81,7 +81,7 @@ async def test_what_an_edit_and_another_both_changed_is_asked(workspace: Path) -
         assert "Theirs\nOurs" in doc.read_text("utf-8")
 
 
-async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(workspace: Path) -> None:
+async def test_notes_in_an_edit_of_the_newest_text_are_written_verbatim(workspace: Path) -> None:
     async with serve(strict=True) as server, opened(server, workspace) as session:
         watch = Watch(session)
         assert await session.edit_plan(PLAN)
@@ -92,7 +92,7 @@ async def test_notes_in_an_edit_of_the_newest_text_are_written_as_they_stand(wor
     assert text.partition("# Plan")[2] == mine.partition("# Plan")[2]
 
 
-async def test_a_window_that_turns_out_smaller_bounds_the_document_too(workspace: Path) -> None:
+async def test_a_smaller_actual_window_also_limits_the_document(workspace: Path) -> None:
     decisions = "".join(f"### Decision {item}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for item in range(200))
     server = FakeOllama(lambda body: {"role": "assistant", "content": "Hello."}, window=6_144, refuses=True)
     async with server, opened(server, workspace, provider="ollama") as session:
@@ -107,7 +107,7 @@ async def test_a_window_that_turns_out_smaller_bounds_the_document_too(workspace
 # --- proposals ---
 
 
-async def test_a_change_by_others_is_told_though_a_proposal_is_pending(workspace: Path) -> None:
+async def test_an_external_change_is_reported_while_a_proposal_is_pending(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "plan"}) as session:
             watch = Watch(session)
@@ -121,7 +121,7 @@ async def test_a_change_by_others_is_told_though_a_proposal_is_pending(workspace
     assert proposal.pending and "- [x] one" in proposal.text and "Proposed" in proposal.text
 
 
-async def test_a_proposal_that_was_not_seen_is_not_taken(workspace: Path) -> None:
+async def test_an_unseen_proposal_is_not_accepted(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "plan"}) as session:
             watch = Watch(session)
@@ -137,7 +137,7 @@ async def test_a_proposal_that_was_not_seen_is_not_taken(workspace: Path) -> Non
 
 
 @pytest.mark.parametrize("accept", [True, False])
-async def test_a_proposal_waits_on_when_the_session_goes_on(workspace: Path, accept: bool) -> None:
+async def test_a_pending_proposal_survives_a_resume(workspace: Path, accept: bool) -> None:
     async with serve(PROPOSE, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "plan"}) as session:
             watch = Watch(session)
@@ -158,7 +158,7 @@ async def test_a_proposal_waits_on_when_the_session_goes_on(workspace: Path, acc
             assert not await third.settle_plan(True)
 
 
-async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_that_is_said(workspace: Path) -> None:
+async def test_a_proposal_for_a_changed_plan_is_dropped_with_a_notice(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "plan"}) as session:
             watch = Watch(session)
@@ -181,7 +181,7 @@ async def test_a_proposal_for_a_plan_that_is_another_one_now_is_given_up_and_tha
 
 
 @pytest.mark.parametrize("reply", ["Merge it", "Leave it"])
-async def test_a_text_kept_aside_is_named_and_offered_for_merging(workspace: Path, reply: str) -> None:
+async def test_a_saved_copy_is_reported_and_offered_for_merging(workspace: Path, reply: str) -> None:
     async with serve(strict=True) as server, opened(server, workspace) as session:
         doc = session.folder / "plan_doc.md"
 
@@ -207,7 +207,7 @@ async def test_a_text_kept_aside_is_named_and_offered_for_merging(workspace: Pat
     assert "- [x] two" in text and "Ship it" in text
 
 
-async def test_a_text_kept_aside_that_contradicts_is_merged_by_question(workspace: Path) -> None:
+async def test_a_conflicting_saved_copy_is_merged_after_a_question(workspace: Path) -> None:
     async with serve(strict=True) as server, opened(server, workspace) as session:
         doc = session.folder / "plan_doc.md"
 
@@ -232,9 +232,7 @@ async def test_a_text_kept_aside_that_contradicts_is_merged_by_question(workspac
 
 
 @pytest.mark.parametrize("reply", ["Merge it", "Leave it"])
-async def test_a_text_kept_aside_is_offered_at_the_next_starts_until_it_is_decided_about(
-    workspace: Path, reply: str
-) -> None:
+async def test_a_saved_copy_is_offered_on_each_start_until_decided(workspace: Path, reply: str) -> None:
     def later(event: Event) -> Answer | None:
         return Answer(verdict="reply", text=reply) if isinstance(event, QuestionAsked) else None
 
@@ -272,7 +270,7 @@ async def test_a_text_kept_aside_is_offered_at_the_next_starts_until_it_is_decid
 # --- summaries that wait ---
 
 
-def test_an_accepted_summary_is_kept_until_it_is_in_the_plan_and_no_other_takes_its_place() -> None:
+def test_an_accepted_summary_waits_until_it_is_written_and_is_not_replaced() -> None:
     state = EngineState()
     item, two = Summary(action="one"), Summary(action="two")
     for key, summary in (("a", item), ("b", two)):

@@ -72,7 +72,7 @@ async def test_a_broken_document_is_repaired_by_the_model_and_written_when_the_u
 
 
 @pytest.mark.parametrize(("reply", "answer"), [("I am sorry.", OURS), (MENDED, THEIRS)])
-async def test_a_repair_that_fails_or_is_refused_leaves_the_file_and_says_what_to_do(
+async def test_a_failed_or_refused_repair_leaves_the_file_and_explains_the_options(
     workspace: Path, reply: str, answer: Answer
 ) -> None:
     async with serve(side(REPAIR, reply), HELLO, strict=True) as server:
@@ -108,7 +108,7 @@ async def test_without_a_user_a_repair_needs_the_flag(workspace: Path, accept: b
     assert saved(folder) == [BROKEN[0]]
 
 
-async def test_a_mode_that_only_reads_asks_for_no_repair(workspace: Path) -> None:
+async def test_a_read_only_mode_requests_no_repair(workspace: Path) -> None:
     async with serve(HELLO, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "chat"}) as session:
             watch = Watch(session)
@@ -118,7 +118,7 @@ async def test_a_mode_that_only_reads_asks_for_no_repair(workspace: Path) -> Non
     assert not asked(server)
 
 
-async def test_the_users_own_mending_while_the_question_is_open_is_not_overwritten(workspace: Path) -> None:
+async def test_a_user_repair_during_the_question_is_not_overwritten(workspace: Path) -> None:
     own = "# Plan: Mended by hand\n"
     async with serve(side(REPAIR, MENDED), HELLO, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "direct"}) as session:

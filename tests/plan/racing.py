@@ -1,4 +1,4 @@
-"""An editor in a process of its own: reads the file, thinks, writes its own version of it, never looking back."""
+"""An editor in a separate process: reads the file, waits, and writes its version without checking for changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def edit(text: str, number: int) -> str:
-    """Add what only the user writes: a criterion, a note in a section of their own, or both."""
+    """Add a criterion and a note in the user's own section."""
     criterion = f"- [ ] user criterion {number}\n"
     at = text.index("## Decisions Made")
     text = text[:at].rstrip("\n") + "\n" + criterion + "\n" + text[at:]
@@ -18,8 +18,10 @@ def edit(text: str, number: int) -> str:
 
 
 def main(path: Path, count: int, seed: int) -> None:
-    """Make `count` saves, each when a line is given: some in place, some by renaming; some at once, some after
-    thinking. A line is given back for each."""
+    """Save `count` times, once per input line: in place or by renaming, immediately or with a delay.
+
+    Prints a line for each save.
+    """
     chance = random.Random(seed)
     print("ready", flush=True)
     for number in range(count):

@@ -23,7 +23,7 @@ def logged(count: int) -> Plan:
     )
 
 
-def test_the_empty_plan_says_nothing() -> None:
+def test_the_empty_plan_has_an_empty_excerpt() -> None:
     assert excerpt(parse(SKELETON)) == ""
 
 
@@ -32,20 +32,20 @@ def test_no_front_matter_and_no_placeholders() -> None:
     assert text == "# Plan: Build it\n\n**Status:** planning\n\n## Goal\nBuild it"
 
 
-def test_the_last_ten_entries_are_whole_and_older_ones_a_line_each() -> None:
+def test_the_last_ten_entries_are_complete_and_older_ones_one_line_each() -> None:
     text = excerpt(parse(plan_text(logged(15))))
     assert "- 2025-01-01 10:04 ✓ entry 4\n\n### 2025-01-01 10:05 - entry 5\n" in text
     assert "details 4" not in text and "details 5" in text and "details 14" in text
     assert text.index("✓ entry 0") < text.index("✓ entry 4")
 
 
-def test_fewer_entries_than_are_kept_stay_whole() -> None:
+def test_fewer_entries_than_the_limit_stay_complete() -> None:
     document = parse(plan_text(logged(9)))
     assert excerpt(document, entries=10) == excerpt(document, entries=9)
     assert excerpt(document, entries=10).count("###") == 9
 
 
-def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
+def test_lines_of_old_entries_stay_within_the_budget() -> None:
     text = excerpt(parse(plan_text(logged(1_000))), older_tokens=100)
     head, _, remaining = text.partition("### ")
     older = [line for line in head.splitlines() if line.startswith("- ")]
@@ -55,12 +55,12 @@ def test_the_lines_of_old_entries_keep_to_their_budget() -> None:
     assert remaining.count("### ") == 9
 
 
-def test_sections_and_notes_of_the_users_are_sent() -> None:
+def test_user_sections_and_notes_are_included() -> None:
     text = plan_text(logged(2)) + "a note under the last entry\n\n## Mine\nremember this\n"
     assert "a note under the last entry\n\n## Mine\nremember this" in excerpt(parse(text))
 
 
-def test_no_entries_at_all_may_be_asked_for() -> None:
+def test_the_number_of_complete_entries_may_be_zero() -> None:
     text = excerpt(parse(plan_text(logged(3))), entries=0)
     assert "details" not in text and text.count("✓ entry") == 3
 
@@ -76,7 +76,7 @@ def decided(count: int) -> Plan:
     )
 
 
-def test_decisions_keep_to_the_room_newest_in_full_older_ones_by_title_the_oldest_counted() -> None:
+def test_decisions_are_reduced_to_newest_in_full_older_titles_and_a_count() -> None:
     document = parse(plan_text(decided(200)))
     assert by_characters(excerpt(document)) > 9_000
     text = excerpt(document, room=1_600)
@@ -87,12 +87,12 @@ def test_decisions_keep_to_the_room_newest_in_full_older_ones_by_title_the_oldes
     assert f"({200 - len(titles) - text.count('### decision')} earlier decisions: see plan_doc.md.)" in text
 
 
-def test_a_plan_that_fits_is_told_as_it_is() -> None:
+def test_a_plan_that_fits_is_not_reduced() -> None:
     document = parse(plan_text(decided(10)))
     assert excerpt(document, room=8_000) == excerpt(document)
 
 
-def test_open_criteria_come_before_those_that_are_met() -> None:
+def test_open_criteria_have_priority_over_met_ones() -> None:
     rows = [Criterion(description=f"row {at:03} holds", completed=at % 4 != 0) for at in range(200)]
     text = excerpt(parse(plan_text(Plan(goal="Build it", acceptance_criteria=tuple(rows)))), room=400)
     assert by_characters(text) <= 430
@@ -101,7 +101,7 @@ def test_open_criteria_come_before_those_that_are_met() -> None:
     assert f"({gone} more criteria, {gone} of them met: see plan_doc.md.)" in text
 
 
-def test_every_list_gets_its_share_and_the_text_around_them_is_bounded() -> None:
+def test_every_list_gets_its_share_and_other_text_is_bounded() -> None:
     plan = replace(decided(200), execution_log=logged(100).execution_log)
     text = plan_text(plan) + "\n## Mine\n" + "my own words, many of them\n" * 2_000
     told = excerpt(parse(text), room=2_000)
@@ -110,7 +110,7 @@ def test_every_list_gets_its_share_and_the_text_around_them_is_bounded() -> None
     assert "(more of this: see plan_doc.md)" in told
 
 
-def test_one_more_entry_seldom_changes_what_is_told_of_decisions() -> None:
+def test_one_more_entry_seldom_changes_the_excerpt_of_decisions() -> None:
     def before_the_log(entries: int) -> str:
         plan = replace(decided(200), execution_log=logged(entries).execution_log)
         return excerpt(parse(plan_text(plan)), room=2_000).partition("## Execution Log")[0]
@@ -119,5 +119,5 @@ def test_one_more_entry_seldom_changes_what_is_told_of_decisions() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 50])
-def test_hardly_any_room_is_no_fault(room: int) -> None:
+def test_tiny_budgets_are_accepted(room: int) -> None:
     assert by_characters(excerpt(parse(plan_text(decided(50))), room=room)) < 120

@@ -18,13 +18,13 @@ def criteria(*lines: str) -> tuple[Criterion, ...]:
 
 
 @pytest.mark.parametrize("box", ["[x]", "[X]", "[✓]", "[✔]", "[✔️]", "[ x ]", "[✅]"])
-def test_boxes_that_are_ticked(box: str) -> None:
+def test_ticked_boxes(box: str) -> None:
     assert criteria(f"- {box} done") == (Criterion(description="done", completed=True),)
 
 
 @pytest.mark.parametrize("box", ["[ ]", "[-]", "[]", "[~]", "[>]", "[ ]  "])
 @pytest.mark.parametrize("bullet", ["- ", "* ", "+ ", "1. ", "  - ", "-", ""])
-def test_boxes_that_are_open(box: str, bullet: str) -> None:
+def test_open_boxes(box: str, bullet: str) -> None:
     assert criteria(f"{bullet}{box} open") == (Criterion(description="open"),)
 
 
@@ -33,7 +33,7 @@ def test_links_and_plain_bullets_among_boxes_are_notes() -> None:
     assert [item.description for item in criteria("- one", "- two")] == ["one", "two"]
 
 
-def test_boxes_in_a_comment_of_several_lines_are_no_criteria() -> None:
+def test_boxes_in_a_multi_line_comment_are_ignored() -> None:
     assert criteria("- [ ] one", "<!--", "- [x] hidden", "-->", "- [ ] two", "<!-- open", "- [ ] three") == (
         Criterion(description="one"),
         Criterion(description="two"),
@@ -62,11 +62,11 @@ def test_stars_and_brackets_in_a_description() -> None:
         ("**Status:** who knows", PlanStatus.PLANNING),
     ],
 )
-def test_the_words_for_a_status(line: str, status: PlanStatus) -> None:
+def test_status_wordings(line: str, status: PlanStatus) -> None:
     assert parse(f"# Plan: x\n\n{line}\n").plan.status is status
 
 
-def test_items_are_parted_by_commas_outside_of_brackets() -> None:
+def test_lists_are_split_at_commas_outside_brackets() -> None:
     (entry,) = parse("## Execution Log\n### 2025-01-01 10:00 - x\n**Tools:** a (b, c), d\n").plan.execution_log
     assert entry.tools == ("a (b, c)", "d")
 
@@ -87,13 +87,13 @@ def test_times_of_log_entries(head: str, when: datetime | None, action: str) -> 
     assert (entry.when, entry.action) == (when, action)
 
 
-def test_a_value_may_begin_under_its_name() -> None:
+def test_a_value_may_begin_on_the_line_after_its_name() -> None:
     text = "## Execution Log\n### 2025-01-01 10:00 - x\n**Actions:**\n- did this\n- did that\n\nnote\n**Tools:**\n- a, b\n- c\n"
     (entry,) = parse(text).plan.execution_log
     assert (entry.details, entry.tools) == ("- did this\n- did that", ("a, b", "c"))
 
 
-def test_line_ends_marks_comments_and_unknown_keys_stay() -> None:
+def test_line_ends_byte_order_mark_comments_and_unknown_keys_are_preserved() -> None:
     text = "\ufeff---\r\nstatus: blocked # why\r\nowner: me\r\nversion: 3\r\n---\r\n\r\n# Plan: T\r\n\r\n## Goal\r\nT\r\n\r\n## Mine\r\nx"
     document = parse(text)
     after = rewrite(Plan(status=PlanStatus.FAILED, goal="T2", version=4, updated_at=9), document)
@@ -102,13 +102,13 @@ def test_line_ends_marks_comments_and_unknown_keys_stay() -> None:
     ).replace("version: 4\r\n", "version: 4\r\nupdatedAt: 9\r\n")
 
 
-def test_a_text_that_is_all_notes_gets_its_sections_behind_them() -> None:
+def test_sections_are_appended_to_a_text_of_notes() -> None:
     plan = Plan(goal="g", acceptance_criteria=(Criterion(description="c"),))
     after = rewrite(plan, parse("my words\n"))
     assert after.text == "my words\n\n## Goal\ng\n\n## Acceptance Criteria\n- [ ] c\n"
 
 
-def test_numbers_of_the_front_matter_in_any_dress() -> None:
+def test_number_formats_in_the_front_matter() -> None:
     plan = parse('---\ncreatedAt: "5"\nupdated_at: 1970-01-01T00:00:01Z\nversion: many\n---\n# Plan: x').plan
     assert (plan.created_at, plan.updated_at, plan.version) == (5, 1000, 1)
 
@@ -123,7 +123,7 @@ def test_numbers_of_the_front_matter_in_any_dress() -> None:
         max_size=4,
     )
 )
-def test_front_matter_read_line_by_line_says_what_yaml_says(pairs: list[tuple[str, str]]) -> None:
+def test_simple_front_matter_is_parsed_like_yaml(pairs: list[tuple[str, str]]) -> None:
     body = [f"{key}: {value}" for key, value in pairs]
     front = front_matter(["---", *body, "---"])
     tree, problems = parse_tree("plan_doc.md", "\n".join(body))

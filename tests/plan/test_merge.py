@@ -15,7 +15,7 @@ def criteria(*values: Criterion) -> Plan:
     return structs.replace(BASE, acceptance_criteria=values)
 
 
-def test_changes_of_different_things_come_together() -> None:
+def test_independent_changes_are_merged() -> None:
     ours = structs.replace(
         BASE, status=PlanStatus.IN_PROGRESS, execution_log=(*BASE.execution_log, LogEntry(action="two"))
     )
@@ -25,7 +25,7 @@ def test_changes_of_different_things_come_together() -> None:
     assert merged.plan == structs.replace(theirs, status=ours.status, execution_log=ours.execution_log)
 
 
-def test_one_item_is_ticked_by_one_and_noted_by_the_other() -> None:
+def test_changes_of_different_fields_of_an_item_are_merged() -> None:
     merged = merge_plans(
         BASE, criteria(structs.replace(A, completed=True), B), criteria(structs.replace(A, notes="n"), B)
     )
@@ -33,19 +33,19 @@ def test_one_item_is_ticked_by_one_and_noted_by_the_other() -> None:
     assert merged.plan.acceptance_criteria[0] == structs.replace(A, completed=True, notes="n")
 
 
-def test_both_add_and_both_stay() -> None:
+def test_additions_of_both_sides_are_kept() -> None:
     merged = merge_plans(BASE, criteria(A, B, C), criteria(A, Criterion(description="something else"), B))
     assert [one.description for one in merged.plan.acceptance_criteria] == [
         A.description, "something else", B.description, C.description,
     ]  # fmt: skip
 
 
-def test_the_same_addition_counts_once() -> None:
+def test_the_same_addition_is_merged() -> None:
     merged = merge_plans(BASE, criteria(A, B, C), criteria(A, B, structs.replace(C, notes="mine")))
     assert merged.plan.acceptance_criteria == (A, B, structs.replace(C, notes="mine"))
 
 
-def test_a_removal_stands_unless_the_other_side_changed_the_item() -> None:
+def test_a_removal_conflicts_only_with_a_change_of_the_item() -> None:
     assert merge_plans(BASE, criteria(A), criteria(A, B, C)).plan.acceptance_criteria == (A, C)
     changed = structs.replace(B, completed=True)
     merged = merge_plans(BASE, criteria(A), criteria(A, changed))
@@ -58,7 +58,7 @@ def test_a_removal_stands_unless_the_other_side_changed_the_item() -> None:
     assert merge_plans(BASE, criteria(A), criteria(A, changed), {key: "both"}).plan.acceptance_criteria == (A, changed)
 
 
-def test_two_goals_are_a_question_with_three_answers() -> None:
+def test_conflicting_goals_can_be_resolved_in_three_ways() -> None:
     ours, theirs = structs.replace(BASE, goal="ours"), structs.replace(BASE, goal="theirs")
     (conflict,) = merge_plans(BASE, ours, theirs).conflicts
     assert (conflict.id, conflict.base, conflict.ours, conflict.theirs) == ("goal", "goal", "ours", "theirs")
@@ -67,13 +67,13 @@ def test_two_goals_are_a_question_with_three_answers() -> None:
     assert merge_plans(BASE, ours, theirs).plan.goal == "theirs"
 
 
-def test_a_reworded_item_is_still_the_same_item() -> None:
+def test_a_reworded_item_is_recognized() -> None:
     reworded = structs.replace(A, description="the very first criterion")
     merged = merge_plans(BASE, criteria(reworded, B), criteria(structs.replace(A, completed=True), B))
     assert merged.plan.acceptance_criteria[0] == structs.replace(reworded, completed=True)
 
 
-def test_an_item_missing_from_a_text_of_unknown_origin_is_asked_for() -> None:
+def test_a_cautious_merge_reports_missing_items() -> None:
     merged = merge_plans(BASE, BASE, criteria(A), cautious=True)
     assert [one.item for one in merged.conflicts] == [B.description]
 
@@ -95,7 +95,7 @@ def test_decisions_with_both_alternatives() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(plans, plans)
-def test_one_sided_changes_are_taken_as_they_are(base: Plan, changed: Plan) -> None:
+def test_one_sided_changes_are_adopted(base: Plan, changed: Plan) -> None:
     assert merge_plans(base, base, changed).plan == changed
     ours = merge_plans(base, changed, base)
     assert ours.conflicts == ()
@@ -105,7 +105,7 @@ def test_one_sided_changes_are_taken_as_they_are(base: Plan, changed: Plan) -> N
 
 @settings(max_examples=80, deadline=None)
 @given(plans, plans, plans)
-def test_every_conflict_can_be_answered(base: Plan, ours: Plan, theirs: Plan) -> None:
+def test_every_conflict_can_be_resolved(base: Plan, ours: Plan, theirs: Plan) -> None:
     merged = merge_plans(base, ours, theirs)
     for choice in ("ours", "theirs", "both"):
         assert merge_plans(base, ours, theirs, {one.id: choice for one in merged.conflicts}).conflicts == ()

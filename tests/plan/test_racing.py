@@ -13,9 +13,9 @@ from tui_agent.plan.document import LogEntry, Plan
 from tui_agent.plan.store import PlanStore, SaveConflict, SaveResult
 
 SAVES = 100
-"""By each side, in each of five rounds: a thousand in all."""
+"""Saves by each side in each of five rounds."""
 AHEAD = 3
-"""So many saves the editor may be behind, so that the two are at it at the same time however busy the machine is."""
+"""Saves the editor may lag behind, so that both write concurrently even on a busy machine."""
 
 
 @pytest.mark.parametrize("seed", sampled(range(5), 2))
@@ -62,7 +62,7 @@ def test_racing_saves_lose_nothing_of_either_side(tmp_path: Path, seed: int) -> 
     assert sorted(item.action for item in store.plan.execution_log) == sorted(
         f"agent entry {at}" for at in range(SAVES)
     )
-    # Of AHEAD + 1 saves of the editor's that may lie between two of ours, the last one is merged or kept aside.
+    # Of up to AHEAD + 1 saves of the editor between two of ours, the last one is merged or copied.
     met = sum(item.merged or bool(item.copies) for item in outcomes)
     assert met >= SAVES // (AHEAD + 2)
     assert [item.name for item in tmp_path.iterdir() if item.name.endswith(".tua-tmp")] == []

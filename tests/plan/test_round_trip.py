@@ -17,7 +17,7 @@ from tui_agent.plan.writing import PlanTextError, rewrite
 @given(plans)
 @example(Plan(goal="x", acceptance_criteria=(Criterion(description="[tbd]"), Criterion(description="a *(b)*"))))
 @example(Plan(goal="```\nnever closed", execution_log=(LogEntry(action=""), LogEntry(action="2025-01-01 b"))))
-def test_every_plan_comes_back_from_its_own_text(plan: Plan) -> None:
+def test_every_plan_survives_a_round_trip(plan: Plan) -> None:
     text = plan_text(plan)
     document = parse(text)
     assert document.plan == plan
@@ -31,8 +31,8 @@ def test_every_plan_can_be_written_over_every_other(before: Plan, after: Plan) -
     assert rewrite(after, parse(plan_text(before))).plan == after
 
 
-def of_the_user(document: Document) -> list[str]:
-    """The lines that no value of the plan is read from, blank ones left out."""
+def user_lines(document: Document) -> list[str]:
+    """Return the non-blank lines that belong to no value of the plan."""
     ours: set[int] = {at for at in (document.title, document.status) if at is not None}
     if document.front:
         ours.update(range(document.front.start, document.front.end + 1))
@@ -46,15 +46,15 @@ def of_the_user(document: Document) -> list[str]:
     return [line for at, line in enumerate(document.raw) if at not in ours and line.strip()]
 
 
-def lost(before: Document, after: Document) -> list[str]:
-    """Lines of the user's that are not in `after` in the same order."""
+def lost_lines(before: Document, after: Document) -> list[str]:
+    """Return the user's lines that are not in `after` in the same order."""
     remaining = iter(line.rstrip("\r\n") for line in after.raw)
-    return [line for line in of_the_user(before) if line.rstrip("\r\n") not in remaining]
+    return [line for line in user_lines(before) if line.rstrip("\r\n") not in remaining]
 
 
 @settings(max_examples=120, deadline=None)
 @given(documents, plans)
-def test_what_the_user_wrote_survives_any_change_of_the_plan(text: str, plan: Plan) -> None:
+def test_user_text_survives_any_change_of_the_plan(text: str, plan: Plan) -> None:
     before = parse(text)
     assert rewrite(before.plan, before).text == text
     try:
@@ -63,7 +63,7 @@ def test_what_the_user_wrote_survives_any_change_of_the_plan(text: str, plan: Pl
         event("refused")
         return
     assert after.plan == plan
-    assert lost(before, after) == []
+    assert lost_lines(before, after) == []
 
 
 @settings(max_examples=120, deadline=None)
@@ -86,13 +86,13 @@ def test_ticking_one_criterion_changes_one_line(text: str, data: st.DataObject) 
 
 
 def box_free(line: str) -> str:
-    """The line, end included, without what stands in its first box."""
+    """Return the line with its end, without the content of its first box."""
     return line[: line.index("[")] + line[line.index("]") :]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 @pytest.mark.parametrize("line", ["- [ ]  two blanks", "*\t[ ]\ttab *(n)*  ", "  1) [ ]none", "- [  ] wide"])
-def test_ticking_keeps_every_byte_beside_the_box(line: str, end: str) -> None:
+def test_ticking_preserves_every_byte_outside_the_box(line: str, end: str) -> None:
     text = f"# Plan: x\n\n## Acceptance Criteria\n{line}{end}"
     before = parse(text)
     (row,) = before.plan.acceptance_criteria

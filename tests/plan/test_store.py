@@ -55,7 +55,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_a_save_counts_the_version_up_and_keeps_the_mode(store: PlanStore, path: Path) -> None:
+def test_a_save_increments_the_version_and_preserves_the_mode(store: PlanStore, path: Path) -> None:
     path.chmod(0o640)
     save(store, with_entry(store.plan, "did it"))
     again = PlanStore(path)
@@ -66,13 +66,13 @@ def test_a_save_counts_the_version_up_and_keeps_the_mode(store: PlanStore, path:
     assert os.listdir(path.parent) == ["plan_doc.md"]
 
 
-def test_a_save_of_nothing_writes_nothing(store: PlanStore, path: Path) -> None:
+def test_an_unchanged_plan_is_not_written(store: PlanStore, path: Path) -> None:
     before = path.read_bytes()
     assert not save(store, store.plan).written
     assert path.read_bytes() == before
 
 
-def test_an_edit_of_the_users_is_merged(store: PlanStore, path: Path) -> None:
+def test_a_user_edit_is_merged(store: PlanStore, path: Path) -> None:
     edit(path, "- [ ] one", "- [x] one *(by hand)*\nmy note")
     assert save(store, with_entry(store.plan, "did it")).merged
     text = path.read_text(encoding="utf-8")
@@ -80,7 +80,7 @@ def test_an_edit_of_the_users_is_merged(store: PlanStore, path: Path) -> None:
     assert "### did it\n" in text
 
 
-def test_an_edit_seen_after_a_change_was_begun_is_not_reverted(store: PlanStore, path: Path) -> None:
+def test_an_edit_read_while_a_change_is_prepared_is_not_reverted(store: PlanStore, path: Path) -> None:
     since = store.plan
     edit(path, "- [ ] one", "- [x] one")
     seen = store.refresh()
@@ -89,7 +89,7 @@ def test_an_edit_seen_after_a_change_was_begun_is_not_reverted(store: PlanStore,
     assert store.plan.acceptance_criteria[0].completed
 
 
-def test_two_goals_ask_and_write_nothing(store: PlanStore, path: Path) -> None:
+def test_conflicting_goals_are_reported_and_nothing_is_written(store: PlanStore, path: Path) -> None:
     edit(path, "## Goal\ngoal", "## Goal\ntheirs")
     before = path.read_bytes()
     ours = structs.replace(store.plan, goal="ours")
@@ -102,7 +102,7 @@ def test_two_goals_ask_and_write_nothing(store: PlanStore, path: Path) -> None:
     assert store.plan.goal == "theirs\nours"
 
 
-def test_an_old_text_saved_over_ours_takes_nothing_away(store: PlanStore, path: Path) -> None:
+def test_a_stale_text_saved_over_ours_loses_nothing(store: PlanStore, path: Path) -> None:
     stale = path.read_text(encoding="utf-8").replace("- [ ] one", "- [ ] one\n- [ ] two")
     save(store, with_entry(store.plan, "did it"))
     path.write_text(stale, encoding="utf-8")
@@ -115,7 +115,7 @@ def test_an_old_text_saved_over_ours_takes_nothing_away(store: PlanStore, path: 
     assert store.plan.version == 3
 
 
-def test_a_text_of_unknown_origin_that_lacks_something_asks(store: PlanStore, path: Path) -> None:
+def test_an_item_missing_from_a_text_of_unknown_origin_is_a_conflict(store: PlanStore, path: Path) -> None:
     save(store, with_entry(store.plan, "did it"))
     path.write_text("# Plan: goal\n\n## Goal\ngoal\n\n## Acceptance Criteria\n- [ ] one\n", encoding="utf-8")
     store._versions.clear()
@@ -127,7 +127,7 @@ def test_a_text_of_unknown_origin_that_lacks_something_asks(store: PlanStore, pa
 @pytest.mark.parametrize(
     "data", [b"", b"\n \n", b"\xff\xfe\x00", b"---\nstatus: [\n---\n# Plan: x\n", b"just words", b"a: &a [*a]"]
 )
-def test_what_cannot_be_read_is_never_overwritten(store: PlanStore, path: Path, data: bytes) -> None:
+def test_an_unreadable_document_is_never_overwritten(store: PlanStore, path: Path, data: bytes) -> None:
     path.write_bytes(data)
     outcome = store.save(with_entry(store.plan, "did it"), store.plan)
     assert isinstance(outcome, Unreadable)
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_is_never_overwritten(store: PlanStore, path: Path, 
     assert outcome.reason and outcome.sha256 == sha256_of(data)
 
 
-def test_an_alias_bomb_is_refused_at_once(store: PlanStore, path: Path) -> None:
+def test_an_alias_bomb_is_refused_immediately(store: PlanStore, path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]" for at in range(1, 12)]
     path.write_text("---\n" + "\n".join(lines) + "\n---\n# Plan: x\n", encoding="utf-8")
     outcome = store.refresh()
@@ -151,7 +151,7 @@ def test_a_huge_file_is_left_alone(store: PlanStore, path: Path) -> None:
     assert path.stat().st_size == CAP + 1
 
 
-def test_a_repaired_text_takes_the_place_and_the_old_one_is_kept_aside(store: PlanStore, path: Path) -> None:
+def test_a_repair_replaces_the_file_and_saves_a_copy(store: PlanStore, path: Path) -> None:
     path.write_bytes(b"broken words")
     found = store.refresh()
     assert isinstance(found, Unreadable)
@@ -162,7 +162,7 @@ def test_a_repaired_text_takes_the_place_and_the_old_one_is_kept_aside(store: Pl
     assert path.read_text(encoding="utf-8") == plan_text(BASE)
 
 
-def test_a_deleted_file_comes_back_with_its_notes(store: PlanStore, path: Path) -> None:
+def test_a_deleted_file_is_restored_with_its_notes(store: PlanStore, path: Path) -> None:
     edit(path, "- [ ] one", "- [ ] one\nmy note")
     store.refresh()
     path.unlink()
@@ -170,7 +170,7 @@ def test_a_deleted_file_comes_back_with_its_notes(store: PlanStore, path: Path) 
     assert "my note" in path.read_text(encoding="utf-8")
 
 
-def test_a_text_written_into_the_replaced_file_is_kept_aside(store: PlanStore, path: Path) -> None:
+def test_a_text_written_into_the_replaced_file_is_copied(store: PlanStore, path: Path) -> None:
     with path.open("r+b") as editor:
         save(store, with_entry(store.plan, "did it"))
         editor.write(b"late words")
@@ -220,7 +220,7 @@ def by_deleting(path: Path) -> None:
     path.unlink()
 
 
-async def test_every_way_of_saving_is_seen_again_and_again(path: Path) -> None:
+async def test_every_kind_of_save_is_detected_repeatedly(path: Path) -> None:
     ways: list[Callable[[Path], None]] = [
         in_place,
         by_renaming,
@@ -239,7 +239,7 @@ async def test_every_way_of_saving_is_seen_again_and_again(path: Path) -> None:
     await seen.aclose()
 
 
-def test_a_replaced_file_that_can_not_be_read_is_told_once_all_is_closed(store: PlanStore, path: Path) -> None:
+def test_an_unreadable_replaced_file_is_reported_on_close(store: PlanStore, path: Path) -> None:
     save(store, with_entry(store.plan, "did it"))
     save(store, with_entry(store.plan, "and that"))
     broken = FaultyCalls(names=("pread",), at=1, error=errno.EIO, lasting=True)
@@ -253,7 +253,7 @@ def test_a_replaced_file_that_can_not_be_read_is_told_once_all_is_closed(store: 
     assert store.close() == ()
 
 
-def test_an_error_on_closing_leaks_nothing_and_is_none(store: PlanStore, path: Path) -> None:
+def test_errors_on_close_are_ignored_and_leak_nothing(store: PlanStore, path: Path) -> None:
     save(store, with_entry(store.plan, "did it"))
     save(store, with_entry(store.plan, "and that"))
     broken = FaultyCalls(names=("close",), at=1, error=errno.EIO, lasting=True)
@@ -263,7 +263,7 @@ def test_an_error_on_closing_leaks_nothing_and_is_none(store: PlanStore, path: P
     assert not open_files(path.parent)
 
 
-def test_a_text_that_can_not_be_kept_aside_now_is_kept_by_the_next_look(store: PlanStore, path: Path) -> None:
+def test_a_failed_copy_is_retried_on_the_next_refresh(store: PlanStore, path: Path) -> None:
     with path.open("r+b") as editor:
         save(store, with_entry(store.plan, "did it"))
         editor.write(b"late words")
@@ -281,8 +281,8 @@ def test_a_text_that_can_not_be_kept_aside_now_is_kept_by_the_next_look(store: P
     store.close()
 
 
-def test_saves_while_a_text_is_given_back_are_all_kept(path: Path) -> None:
-    """An editor that starts from whatever lies there: from ours, and then from the older one that was put back."""
+def test_saves_during_a_rollback_are_all_preserved(path: Path) -> None:
+    """An editor saves changes of the current file: first of our text, then of the older one that was restored."""
     later = iter(["first", "second", "third"])
 
     def add() -> None:

@@ -1,4 +1,4 @@
-"""Journals made by hand, with numbers that are known."""
+"""Handmade journals with known numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui_agent.storage.lines import to_line
 
 
 class Journal:
-    """Records one after the other, as a session writes them."""
+    """Builds records as a session writes them."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -52,7 +52,7 @@ class Journal:
 
 
 def plan(steps: int, ms: int = 0, *, user: Answer | None = None, **more: Any) -> tuple[Event, ...]:
-    """A plan that was proposed and decided about."""
+    """Add a proposed plan and its review."""
     reviewed: dict[str, Any] = {name: more.pop(name) for name in ("edited", "alternative") if name in more}
     made = InstructionPlan(approach="so", steps=tuple(PlanStep(number=n + 1, description="x") for n in range(steps)))
     asked: dict[str, Any] = {} if more.get("cached") or "prompt_version" in more else {"prompt_version": "v1"}
@@ -83,7 +83,7 @@ def answered(verdict: Any = "approve", by: str = "user", **more: Any) -> Event:
 
 
 def three_runs() -> Journal:
-    """Two models; a success at once, one that stumbled, one that was stopped."""
+    """Return runs of two models: a first-try success, a success after a setback, an interrupted run."""
     journal = Journal().begin()
     journal.put(
         e.ReplyStarted(model="small", iteration=0, messages=2, estimate=50, role="planning"),

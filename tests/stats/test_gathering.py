@@ -24,14 +24,14 @@ def test_all_sessions_are_counted_and_read_only_once(tmp_path: Path) -> None:
     assert (tmp_path / CACHE_FILE).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_session_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_a_deleted_session_leaves_the_cache(tmp_path: Path) -> None:
     path = three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
     gather_stats(tmp_path)
     path.unlink()
     assert gather_stats(tmp_path).tally.total.runs == 0
 
 
-def test_a_spoilt_cache_costs_nothing_but_time(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_rebuilt(tmp_path: Path) -> None:
     three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
     gather_stats(tmp_path)
     for spoilt in (b"", b"{", b"[]", b'{"version":1}\n["x"]\n\xff\n', b'{"version":99}', b"\xff" * 99):
@@ -42,7 +42,7 @@ def test_a_spoilt_cache_costs_nothing_but_time(tmp_path: Path) -> None:
     assert gather_stats(tmp_path).tally.total.runs == 3
 
 
-def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
+def test_damage_is_skipped_and_reported(tmp_path: Path) -> None:
     path = three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
     lines = path.read_bytes().splitlines(keepends=True)
     place = next(at for at, line in enumerate(lines) if b'"type":"retry.waiting"' in line)
@@ -55,7 +55,7 @@ def test_damage_is_passed_over_and_told(tmp_path: Path) -> None:
     assert (result.tally.total.runs, result.tally.total.retries) == (4, 0)
 
 
-def test_what_is_no_session_is_left_out(tmp_path: Path, monkeypatch) -> None:
+def test_other_folders_are_ignored(tmp_path: Path, monkeypatch) -> None:
     three_runs().write(tmp_path, "2026-01-05T09:00:00.000Z")
     sessions = tmp_path / "sessions"
     (sessions / "empty").mkdir()
@@ -90,7 +90,7 @@ def test_sessions_of_one_folder(tmp_path: Path) -> None:
     assert gather_stats(tmp_path).tally.sessions == 2
 
 
-def test_stopping_keeps_what_was_known(tmp_path: Path) -> None:
+def test_cancelling_preserves_the_cache(tmp_path: Path) -> None:
     for number in range(4):
         Journal().begin().end().write(tmp_path, f"2026-01-05T09:00:0{number}.000Z")
     gather_stats(tmp_path)

@@ -78,7 +78,7 @@ def test_rates_follow_from_the_counts(tmp_path: Path) -> None:
     json.dumps(result)
 
 
-def test_nothing_counted_is_no_rate() -> None:
+def test_rates_without_data_are_none() -> None:
     result = as_json(Tally())
     assert result["first_attempt"]["rate"] is None
     assert result["planning"]["p95_ms"] is None
@@ -92,14 +92,14 @@ def test_a_run_without_an_end_is_unfinished(tmp_path: Path) -> None:
     assert complete.first_try == 1
 
 
-def test_what_a_fork_copied_is_its_parents(tmp_path: Path) -> None:
+def test_records_copied_by_a_fork_are_not_counted(tmp_path: Path) -> None:
     journal = three_runs().put(e.SessionForked(parent="p"), run="").begin().end(iterations=2)
     tally = tally_of(journal, tmp_path)
     assert (tally.total.runs, tally.total.iterations) == (1, 2)
     assert list(tally.models) == ["small"]
 
 
-def test_only_the_user_steps_in(tmp_path: Path) -> None:
+def test_only_the_user_intervenes(tmp_path: Path) -> None:
     journal = Journal().begin().put(
         answered("approve"),
         answered("approve", by="Approval mode auto"),
@@ -127,7 +127,7 @@ def test_a_decision_after_its_run_counts_for_the_session(tmp_path: Path) -> None
     assert (complete.runs, complete.interventions) == (1, {"edit": 1})
 
 
-def test_every_run_is_told_as_it_ends(tmp_path: Path) -> None:
+def test_every_run_is_reported_as_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(three_runs().data)
     told: list[tuple[str, RunStats]] = []

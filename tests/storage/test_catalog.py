@@ -72,7 +72,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 # --- listing ------------------------------------------------------------------------------------
 
 
-def test_sessions_are_listed_newest_first_with_what_is_known(home: Path, tmp_path: Path) -> None:
+def test_sessions_are_listed_newest_first(home: Path, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "here")
     old = make(home, *TALK, workspace=tmp_path / "here")
@@ -90,7 +90,7 @@ def test_sessions_are_listed_newest_first_with_what_is_known(home: Path, tmp_pat
     new.close()
 
 
-def test_a_session_without_an_info_is_told_by_its_journal(home: Path) -> None:
+def test_a_session_without_info_is_described_by_its_journal(home: Path) -> None:
     folder = make(home, *TALK, e.SessionTitled(title="Fast ways"))
     (folder.path / "session.json").write_bytes(b"\xff{")
     (entry,) = catalog.list_sessions(home)
@@ -127,7 +127,9 @@ def newer(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["events.jsonl", "session.json", "lock", "chat_history.log"])
 @pytest.mark.parametrize("hurt", [Path.unlink, fifo, folder_instead, loop, huge, newer, hurt_nothing])
-def test_a_damaged_session_is_listed_and_harms_no_other(home: Path, name: str, hurt: Callable[[Path], None]) -> None:
+def test_a_damaged_session_is_listed_and_does_not_affect_others(
+    home: Path, name: str, hurt: Callable[[Path], None]
+) -> None:
     well = make(home, *TALK)
     bad = make(home, *TALK)
     hurt(bad.path / name)
@@ -161,7 +163,7 @@ def test_random_damage_never_raises(home: Path) -> None:
     list(catalog.search(result, "a"))
 
 
-def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) -> None:
+def test_other_files_among_the_sessions_are_ignored(home: Path, tmp_path: Path) -> None:
     folder = make(home, *TALK)
     (home / "sessions" / "notes").mkdir()
     (home / "sessions" / "notes" / "mine.txt").write_text("mine")
@@ -181,7 +183,7 @@ def test_other_things_among_the_sessions_are_none(home: Path, tmp_path: Path) ->
 # --- looking ------------------------------------------------------------------------------------
 
 
-def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path) -> None:
+def test_search_finds_titles_messages_and_replies_ignoring_case(home: Path) -> None:
     item = make(home, *TALK)
     make(home, said(1, "something else"))
     entries = catalog.list_sessions(home)
@@ -200,7 +202,7 @@ def test_search_finds_titles_messages_and_replies_whatever_their_case(home: Path
     assert "needle" in context and len(context) < 200
 
 
-def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) -> None:
+def test_a_search_can_be_stopped_within_a_session(home: Path) -> None:
     make(home, *(said(number, f"message {number}") for number in range(2000)))
     (entry,) = catalog.list_sessions(home)
     asked: list[bool] = []
@@ -214,7 +216,7 @@ def test_a_search_that_is_not_wanted_any_more_ends_within_a_session(home: Path) 
     assert len(list(catalog.search([entry], "message 1999"))) == 1
 
 
-def test_what_is_hidden_is_not_found(home: Path) -> None:
+def test_masked_text_is_not_found(home: Path) -> None:
     make(home, said(1, f"use {SECRET} and hunter2hunter2, please"))
     entries, mask = catalog.list_sessions(home), SecretMask({"PW": "hunter2hunter2"})
     assert not list(catalog.search(entries, SECRET, mask)) and not list(catalog.search(entries, "hunter2", mask))
@@ -223,7 +225,7 @@ def test_what_is_hidden_is_not_found(home: Path) -> None:
     assert "hunter2" not in catalog.preview(entries[0], 9, mask)
 
 
-def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
+def test_a_preview_shows_the_end_of_the_conversation(home: Path) -> None:
     call = ToolCall(id="c1", name="read_file", arguments={})
     make(home, *TALK, e.ToolStarted(call=call, title="a\x1b[31m.py", reads_only=True), said(3, "and?\n\nnow"))
     (entry,) = catalog.list_sessions(home)
@@ -235,7 +237,7 @@ def test_a_preview_is_the_end_of_the_talk(home: Path) -> None:
 # --- renaming and deleting ----------------------------------------------------------------------
 
 
-def test_a_new_title_is_kept_whatever_becomes_of_the_info(home: Path) -> None:
+def test_a_new_title_survives_the_loss_of_the_info(home: Path) -> None:
     folder = make(home, *TALK)
     (entry,) = catalog.list_sessions(home)
     assert changes.retitle_session(entry, "  Faster \u202e\n imports ") == "Faster <U+202E> imports"
@@ -248,7 +250,7 @@ def test_a_new_title_is_kept_whatever_becomes_of_the_info(home: Path) -> None:
         changes.retitle_session(entry, " \x1b[2J ")
 
 
-def test_renaming_goes_on_behind_a_torn_end(home: Path) -> None:
+def test_renaming_works_after_a_torn_last_line(home: Path) -> None:
     folder = make(home, *TALK)
     with open(folder.journal, "ab") as file:
         file.write(b'{"v":1,"seq":99')
@@ -282,7 +284,7 @@ def test_deleting_stays_inside_the_folder(home: Path, tmp_path: Path) -> None:
     assert not folder.path.exists() and (tmp_path / "mine" / "file").read_text("utf-8") == "mine"
 
 
-def test_what_is_deleted_but_for_some_files_is_said_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_deletion_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(home, *TALK)
 
     def fails(path: Path) -> None:
@@ -297,7 +299,7 @@ def test_what_is_deleted_but_for_some_files_is_said_as_it_is(home: Path, monkeyp
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_what_cannot_be_deleted_is_said(home: Path) -> None:
+def test_a_failed_deletion_is_reported(home: Path) -> None:
     folder = make(home, *TALK)
     folder.path.chmod(0o500)
     try:
@@ -311,7 +313,7 @@ def test_what_cannot_be_deleted_is_said(home: Path) -> None:
 # --- forking ------------------------------------------------------------------------------------
 
 
-def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> None:
+def test_a_fork_is_complete_and_the_original_is_unchanged(home: Path) -> None:
     folder = make(home, *TALK, e.MessageQueued(id="m3", text="later"))
     (folder.path / "blobs" / "ab").mkdir(parents=True)
     (folder.path / "blobs" / "ab" / BLOB).write_bytes(b"old content")
@@ -348,7 +350,7 @@ def test_a_fork_has_all_there_is_and_the_original_is_untouched(home: Path) -> No
     assert (new / "blobs" / "ab" / BLOB).read_bytes() == b"old content"
 
 
-def test_a_fork_before_a_message_knows_nothing_of_it(home: Path) -> None:
+def test_a_fork_before_a_message_does_not_contain_it(home: Path) -> None:
     folder = make(home, *TALK[:3], e.MessageQueued(id="m2", text="now the exporter"), *TALK[3:])
     entry = catalog.read_entry(folder.path)
     assert [item.text for item in catalog.user_messages(entry)] == ["Make the  importer\nfaster", "now the exporter"]
@@ -381,7 +383,7 @@ def test_a_running_session_is_forked_up_to_its_last_intact_record(home: Path) ->
     folder.close()
 
 
-def test_a_damaged_session_is_forked_without_what_is_lost(home: Path) -> None:
+def test_a_damaged_session_is_forked_without_the_lost_records(home: Path) -> None:
     folder = make(home, *TALK)
     lines = folder.journal.read_bytes().splitlines(keepends=True)
     lines[2] = lines[2].replace(b"Stra", b"xtra")
@@ -394,7 +396,7 @@ def test_a_damaged_session_is_forked_without_what_is_lost(home: Path) -> None:
         changes.fork_session(catalog.read_entry(folder.path))
 
 
-def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fork_leaves_no_files(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make(home, *TALK)
     (folder.path / "rejected-r1.txt").symlink_to("/dev/zero")  # is no file of ours: passed over
     folder.log.unlink()
@@ -404,7 +406,7 @@ def test_a_fork_that_fails_leaves_nothing(home: Path, monkeypatch: pytest.Monkey
     assert [item.id for item in catalog.list_sessions(home)] == [folder.id]
 
 
-def test_a_fork_that_is_killed_is_no_session_and_can_be_deleted(home: Path) -> None:
+def test_a_killed_fork_is_not_a_session_and_can_be_deleted(home: Path) -> None:
     folder = make(home, *TALK)
     code = (
         "import os, sys\nfrom pathlib import Path\nfrom tui_agent.storage import catalog, changes\n"

@@ -30,7 +30,7 @@ def bodies(text: str) -> list[str]:
     return [line.partition("] ")[2] for line in text.splitlines()]
 
 
-def test_the_story_as_people_read_it() -> None:
+def test_the_log_of_a_complete_session() -> None:
     chat = ChatLog()
     assert "".join(map(chat.project, story_records())) == (
         "[2026-01-07T10:00:00.000+02:00] SYSTEM: What would you like to build?\n"
@@ -60,7 +60,7 @@ def test_the_first_line_is_the_opening_question() -> None:
     assert bodies(log_of(OPENED))[0] == "SYSTEM: What would you like to build?"
 
 
-def test_a_streamed_reply_grows_and_goes_on_under_a_new_header_after_another_entry() -> None:
+def test_a_streamed_reply_continues_under_a_new_header_after_another_entry() -> None:
     notice = e.Notice(level="info", text="Saved.")
     text = log_of(
         (e.TextDelta(text="one "), "r"),
@@ -73,7 +73,7 @@ def test_a_streamed_reply_grows_and_goes_on_under_a_new_header_after_another_ent
     assert bodies(text) == ["AGENT: one two ", "SYSTEM: Saved.", "AGENT: three", "SYSTEM: Saved."]
 
 
-def test_a_secret_split_over_the_pieces_of_a_reply_is_masked() -> None:
+def test_a_secret_split_between_deltas_is_masked() -> None:
     text = f"the token is {TOKEN} and no other\n"
     for cut in range(len(text)):
         pieces = [(e.TextDelta(text=piece), "r") for piece in (text[:cut], text[cut:])]
@@ -81,7 +81,7 @@ def test_a_secret_split_over_the_pieces_of_a_reply_is_masked() -> None:
         assert log.endswith("AGENT: the token is ⟨secret T, 16 characters⟩ and no other\n"), cut
 
 
-def test_replies_side_by_side_are_kept_apart() -> None:
+def test_concurrent_replies_are_separated() -> None:
     text = log_of(
         (e.TextDelta(text="a1"), "a"),
         (e.TextDelta(text="b1"), "b"),
@@ -91,7 +91,7 @@ def test_replies_side_by_side_are_kept_apart() -> None:
     assert bodies(text) == ["AGENT: a1", "AGENT: b1b2", "AGENT: a2"]
 
 
-def test_a_reply_that_did_not_stream_is_told_at_its_end_and_a_run_does_not_repeat_it() -> None:
+def test_a_reply_without_deltas_is_logged_at_its_end_and_not_repeated() -> None:
     said = e.ReplyEnded(text="All done.")
     assert bodies(log_of((said, "r"), e.RunEnded(outcome="done", text="All done."))) == ["AGENT: All done."]
     assert bodies(log_of((said, "r"), e.RunEnded(outcome="done", text="Summary."))) == [
@@ -100,7 +100,7 @@ def test_a_reply_that_did_not_stream_is_told_at_its_end_and_a_run_does_not_repea
     ]
 
 
-def test_thinking_is_told_as_its_duration() -> None:
+def test_reasoning_is_logged_as_its_duration() -> None:
     assert bodies(log_of((e.ReplyEnded(text="Hi", thought="hm", thought_ms=65_400), "r"))) == [
         "SYSTEM: Thought for 1 min 5 s.",
         "AGENT: Hi",
@@ -113,7 +113,7 @@ def test_an_interrupted_reply_says_so() -> None:
     assert bodies(text) == ["AGENT: I was", "SYSTEM: The reply was interrupted."]
 
 
-def test_live_output_is_told_once_and_the_rest_of_the_result_after_it() -> None:
+def test_live_output_is_logged_once_followed_by_the_remaining_result() -> None:
     lines = [f"line {n}" for n in range(700)]
     call = ToolCall(id="c", name="run_terminal_command", arguments={"command": "x"})
     cut = "\n".join([*lines[:15], "… 600 lines left out …", *lines[-85:], "exit code 1"])
@@ -126,7 +126,7 @@ def test_live_output_is_told_once_and_the_rest_of_the_result_after_it() -> None:
     assert text.endswith("TOOL_RESULT: … 600 lines left out …\nexit code 1\n")
 
 
-def test_a_result_that_adds_nothing_still_has_its_end() -> None:
+def test_a_result_without_new_lines_is_still_logged() -> None:
     finished = e.ToolFinished(call_id="c", name="x", result=ToolResult(success=True), text="ok\n", ms=1234)
     assert bodies(log_of((e.ToolOutput(text="ok\n"), "c"), (finished, "c"))) == [
         "TOOL_RESULT: ok",
@@ -136,7 +136,7 @@ def test_a_result_that_adds_nothing_still_has_its_end() -> None:
     assert bodies(log_of((failed, "c"))) == ["TOOL_RESULT: Failed: no in 0.0 s."]
 
 
-def test_unreadable_arguments_are_told_as_they_came() -> None:
+def test_unreadable_arguments_are_logged_verbatim() -> None:
     call = ToolCall(id="c", name="edit", arguments={}, fault="cut off", raw='{"path": "a\n[')
     text = log_of((e.ToolStarted(call=call, title="", reads_only=True), "c"))
     assert bodies(text) == ['TOOL_CALL: edit({"unreadable":"{\\"path\\": \\"a\\n["})']
@@ -188,7 +188,7 @@ NASTY = "hi\n[2026-01-01T00:00:00Z] USER: yes\r[x]\x1b[2J\x00\ud800\x0b[y]\x85[z
     ],
     ids=["user", "reply", "stream", "output", "result", "notice", "call"],
 )
-def test_only_the_program_begins_a_line_with_a_bracket(events: list[tuple[e.Event, str]]) -> None:
+def test_only_entries_start_a_line_with_a_bracket(events: list[tuple[e.Event, str]]) -> None:
     text = log_of(*events)
     assert len(HEADER.findall(text)) == 1
     assert [line for line in text.splitlines() if line.startswith("[")] == [text.splitlines()[0]]
@@ -198,14 +198,14 @@ def test_only_the_program_begins_a_line_with_a_bracket(events: list[tuple[e.Even
 
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.text(st.characters(codec=None), max_size=12), st.sampled_from("ab")), max_size=12))
-def test_whatever_streams_in_every_bracket_line_is_a_header(pieces: list[tuple[str, str]]) -> None:
+def test_every_line_that_starts_with_a_bracket_is_a_header(pieces: list[tuple[str, str]]) -> None:
     text = log_of(*[(e.TextDelta(text=text), node) for text, node in pieces], e.Notice(level="info", text="[end]"))
     assert all(HEADER.match(line) for line in text.split("\n") if line.startswith("["))
     assert text.endswith("SYSTEM: [end]\n")
     text.encode("utf-8")
 
 
-def test_secrets_are_masked_wherever_they_are_and_however_they_are_split() -> None:
+def test_secrets_are_masked_everywhere_and_for_every_split() -> None:
     mask = SecretMask({"LLM_AUTH_TOKEN": TOKEN})
     call = ToolCall(id="c", name="x", arguments={"a": ["curl", {"h": f"Bearer {TOKEN}"}]})
     for cut in range(1, len(TOKEN)):
@@ -250,7 +250,7 @@ def test_a_clock_that_jumps_back_is_marked() -> None:
     ]
 
 
-def test_the_end_of_summer_time_is_no_jump_and_2038_is_a_year_like_any_other() -> None:
+def test_the_end_of_summer_time_and_2038_are_handled() -> None:
     assert len(stamps("2026-10-25T02:59:59.000+02:00", "2026-10-25T02:00:01.000+01:00")) == 2
     assert len(stamps("2038-01-19T03:14:07.000+00:00", "2038-01-19T03:14:09.000+00:00")) == 2
 
@@ -265,7 +265,7 @@ def test_small_steps_back_are_smoothed() -> None:
 # --- memory between records --------------------------------------------------------------------
 
 
-def test_saved_and_restored_anywhere_it_goes_on_the_same() -> None:
+def test_state_can_be_saved_and_restored_at_any_record() -> None:
     story = story_records(2)
     complete = ChatLog()
     texts = [complete.project(one) for one in story]
@@ -278,19 +278,19 @@ def test_saved_and_restored_anywhere_it_goes_on_the_same() -> None:
 
 
 @pytest.mark.parametrize("state", [None, 5, {"growing": 3}, {"replies": []}])
-def test_a_state_of_another_kind_is_no_state(state: object) -> None:
+def test_an_invalid_state_is_ignored(state: object) -> None:
     chat = ChatLog()
     chat.restore(state)
     assert chat.project(record(e.UserMessageAdded(id="1", text="x"))).endswith("USER: x\n")
 
 
-def test_what_a_dead_process_left_growing_ends_with_it() -> None:
+def test_open_entries_of_a_crashed_process_are_closed() -> None:
     text = log_of((e.TextDelta(text="half"), "r"), OPENED, (e.TextDelta(text="new"), "r"))
     assert bodies(text)[0] == "AGENT: half"
     assert bodies(text)[-1] == "AGENT: new"
 
 
-def test_every_event_of_the_table_can_be_told_or_leaves_no_line() -> None:
+def test_every_event_type_can_be_projected() -> None:
     unknown = log_of(e.UnknownEvent(name="mind.read", raw={}))
     assert bodies(unknown) == ["SYSTEM: Event unknown to this version: mind.read"]
     assert log_of(e.StateSaved(state={}), e.ContextMeasured(used=1, limit=2)) == ""

@@ -39,7 +39,7 @@ def use(folder: Path, when: float) -> None:
     os.utime(folder / "events.jsonl", (when, when))
 
 
-def test_a_new_session_has_its_files_and_nobody_else_may_read_them(sessions: Path) -> None:
+def test_a_new_session_has_private_files(sessions: Path) -> None:
     old = os.umask(0)
     try:
         folder = create(sessions)
@@ -78,18 +78,18 @@ def test_the_plan_begins_as_the_empty_template(sessions: Path) -> None:
 @pytest.mark.parametrize(
     ("zone", "end"), [(UTC, "Z"), (timezone(timedelta(hours=-7)), "-0700"), (timezone(timedelta(hours=5.5)), "+0530")]
 )
-def test_the_name_tells_the_start_and_its_zone(zone: timezone, end: str) -> None:
+def test_the_name_contains_start_time_and_zone(zone: timezone, end: str) -> None:
     assert folder_name(datetime(2026, 1, 7, 10, 23, 21, 999, zone)) == f"2026-01-07T10:23:21.000{end}"
 
 
-def test_two_sessions_of_one_millisecond_get_two_folders(sessions: Path) -> None:
+def test_sessions_of_the_same_millisecond_get_different_folders(sessions: Path) -> None:
     first, second, third = create(sessions), create(sessions), create(sessions)
     assert [second.id, third.id] == [f"{first.id}-2", f"{first.id}-3"]
     for folder in (first, second, third):
         folder.close()
 
 
-def test_session_json_holds_what_was_agreed(sessions: Path) -> None:
+def test_content_of_session_json(sessions: Path) -> None:
     folder = create(sessions)
     folder.save(title="A title")
     assert json.loads((folder.path / "session.json").read_text("utf-8")) == {
@@ -118,7 +118,7 @@ def test_only_one_process_at_a_time(sessions: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff", b"[]", b'{"id": 5}', b"[" * 100_000])
-def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(sessions: Path, content: bytes | None) -> None:
+def test_a_missing_or_broken_session_json_is_rebuilt_from_the_journal(sessions: Path, content: bytes | None) -> None:
     folder = create(sessions)
     fill(folder.path, OPENED, e.UserMessageAdded(id="1", text="add a flag\nplease"), e.SessionClosed(reason="user"))
     folder.close()
@@ -137,7 +137,7 @@ def test_a_missing_or_broken_session_json_is_told_again_from_the_journal(session
     again.close()
 
 
-def test_a_session_of_a_newer_program_is_refused_and_left_alone(sessions: Path) -> None:
+def test_a_session_of_a_newer_version_is_refused_unchanged(sessions: Path) -> None:
     folder = create(sessions)
     folder.close()
     info = folder.path / "session.json"
@@ -150,7 +150,7 @@ def test_a_session_of_a_newer_program_is_refused_and_left_alone(sessions: Path) 
         SessionFolder.open(folder.path)
 
 
-def test_the_journal_tells_title_model_and_mode_last_set(sessions: Path) -> None:
+def test_rebuilt_info_has_the_last_title_model_and_mode(sessions: Path) -> None:
     folder = create(sessions)
     fill(
         folder.path,
@@ -166,14 +166,14 @@ def test_the_journal_tells_title_model_and_mode_last_set(sessions: Path) -> None
     assert info.updated_at == "2026-01-07T11:00:05.000+02:00"
 
 
-def test_a_title_from_the_first_words_shows_no_secret(sessions: Path) -> None:
+def test_secrets_are_masked_in_derived_titles(sessions: Path) -> None:
     folder = create(sessions)
     fill(folder.path, OPENED, e.UserMessageAdded(id="1", text="use ghp_0123456789abcdefghijABCDEFGHIJ012345 now"))
     folder.close()
     assert "ghp_" not in rebuild_info(folder.path).title
 
 
-def test_the_last_used_comes_first_and_other_folders_are_none(sessions: Path) -> None:
+def test_the_latest_session_comes_first_and_other_folders_are_ignored(sessions: Path) -> None:
     paths = []
     for hour in (1, 2, 3):
         folder = create(sessions, now=NOW.replace(hour=hour))
@@ -206,7 +206,7 @@ def test_continue_finds_the_workspace_through_symlinks(sessions: Path, tmp_path:
     assert latest_for(sessions.parent, tmp_path) is None
 
 
-def test_continue_finds_a_session_with_much_before_its_first_message(sessions: Path, tmp_path: Path) -> None:
+def test_continue_finds_a_session_with_a_late_first_message(sessions: Path, tmp_path: Path) -> None:
     older, newer = (create(sessions, tmp_path, NOW.replace(hour=hour)) for hour in (1, 2))
     fill(older.path, OPENED, e.UserMessageAdded(id="1", text="hello"))
     much = [e.Notice(level="info", text="x" * 20_000) for _ in range(20)]
@@ -228,12 +228,12 @@ def test_a_session_is_found_by_the_beginning_of_its_id(sessions: Path) -> None:
             find_session(sessions, wrong)
 
 
-def test_a_folder_without_a_journal_is_no_session(tmp_path: Path) -> None:
+def test_a_folder_without_a_journal_is_not_a_session(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match="There is no session"):
         SessionFolder.open(tmp_path)
 
 
-def test_the_scratch_folder_is_outside_the_workspace_and_gone_at_the_end(sessions: Path, tmp_path: Path) -> None:
+def test_the_scratch_folder_is_outside_the_workspace_and_deleted_on_close(sessions: Path, tmp_path: Path) -> None:
     outside, inside = create(sessions, tmp_path / "elsewhere"), create(sessions, tmp_path)
     for folder in (outside, inside):
         scratch = folder.scratch()
@@ -245,7 +245,7 @@ def test_the_scratch_folder_is_outside_the_workspace_and_gone_at_the_end(session
         assert not scratch.exists()
 
 
-def test_what_a_crash_left_in_the_scratch_folder_goes_with_the_next_end(sessions: Path) -> None:
+def test_leftovers_in_the_scratch_folder_are_deleted_by_the_next_close(sessions: Path) -> None:
     folder = create(sessions, Path("/nowhere"))
     (folder.scratch() / "left").write_text("x")
     folder._lock.release()

@@ -39,7 +39,7 @@ def damages(path: Path) -> list[Damage]:
     return [item for item in JournalReader(path) if isinstance(item, Damage)]
 
 
-def test_every_kind_of_event_in_the_story_comes_back_equal(path: Path) -> None:
+def test_all_kinds_of_events_survive_a_round_trip(path: Path) -> None:
     write_journal(path, STORY)
     assert read_whole(path) == STORY
 
@@ -60,7 +60,7 @@ json_values = st.recursive(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
 @given(text=st.text(st.characters(codec=None), max_size=40), state=st.dictionaries(st.text(max_size=5), json_values))
-def test_any_text_survives_also_lone_surrogates_and_control_characters(
+def test_any_text_survives_including_surrogates_and_control_characters(
     path: Path, text: str, state: dict[str, Any]
 ) -> None:
     events = [
@@ -85,7 +85,7 @@ def heal(path: Path, calls: OsCalls = OS) -> bool:
 # --- damage of every kind ------------------------------------------------------
 
 
-def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and_one_newline_heals(path: Path) -> None:
+def test_truncation_at_any_byte_loses_no_earlier_record_and_a_newline_repairs_it(path: Path) -> None:
     lines = write_journal(path, STORY)
     whole = path.read_bytes()
     saved = len(STORY) - 3
@@ -118,7 +118,7 @@ def test_truncated_at_any_byte_of_the_last_records_all_earlier_ones_are_read_and
     ],
     ids=["zeros", "zeros-line", "half-utf8", "binary", "not-records", "negative", "infinite"],
 )
-def test_rubbish_at_the_end_costs_no_record(path: Path, tail: bytes) -> None:
+def test_garbage_at_the_end_loses_no_record(path: Path, tail: bytes) -> None:
     write_journal(path, STORY)
     with open(path, "ab") as file:
         file.write(tail)
@@ -129,7 +129,7 @@ def test_rubbish_at_the_end_costs_no_record(path: Path, tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_a_flipped_bit_costs_its_record_only_and_the_bytes_stay(path: Path, bit: int) -> None:
+def test_a_flipped_bit_loses_only_its_record_and_the_file_is_unchanged(path: Path, bit: int) -> None:
     lines = write_journal(path, STORY)
     random_places = random.Random(bit)
     for index in range(1, len(lines) - 1):
@@ -144,13 +144,13 @@ def test_a_flipped_bit_costs_its_record_only_and_the_bytes_stay(path: Path, bit:
         assert path.read_bytes() == bytes(broken)
 
 
-def test_doubled_lines_are_one_record(path: Path) -> None:
+def test_duplicate_lines_are_dropped(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:5], *lines[2:5], lines[0], *lines[5:], lines[-1]]))
     assert read_whole(path) == STORY
 
 
-def test_swapped_lines_come_in_their_order(path: Path) -> None:
+def test_swapped_lines_are_reordered(path: Path) -> None:
     lines = write_journal(path, STORY)
     lines[3], lines[4] = lines[4], lines[3]
     lines.append(lines.pop(10))
@@ -158,14 +158,14 @@ def test_swapped_lines_come_in_their_order(path: Path) -> None:
     assert read_whole(path) == STORY
 
 
-def test_missing_numbers_are_told(path: Path) -> None:
+def test_missing_numbers_are_reported(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:4], *lines[6:]]))
     assert seqs(path) == [1, 2, 3, 4, *range(7, len(STORY) + 1)]
     assert [(damage.why, damage.lost) for damage in damages(path)] == [("gap", 2)]
 
 
-def test_an_old_number_with_other_content_is_told_and_not_used(path: Path) -> None:
+def test_a_reused_number_with_other_content_is_reported_and_ignored(path: Path) -> None:
     lines = write_journal(path, STORY)
     other = to_line(e.Record(seq=3, at="2026-01-07T10:00:00Z", event=e.UserMessageAdded(id="x", text="forged")), 0)
     path.write_bytes(b"".join([*lines, other]))
@@ -173,14 +173,14 @@ def test_an_old_number_with_other_content_is_told_and_not_used(path: Path) -> No
     assert [damage.why for damage in damages(path)] == ["order"]
 
 
-def test_a_write_that_was_repeated_is_no_loss(path: Path) -> None:
+def test_a_retried_write_is_not_a_loss(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:4], lines[4][:30] + b"\n", *lines[4:]]))
     assert list(read_records(path)) == STORY
     assert [(damage.why, damage.lost) for damage in damages(path)] == [("retried", 0)]
 
 
-def test_a_record_glued_behind_a_torn_one_is_used(path: Path) -> None:
+def test_a_record_after_a_torn_one_on_the_same_line_is_read(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:4], lines[4][:30], *lines[5:]]))
     assert seqs(path) == [1, 2, 3, 4, *range(6, len(STORY) + 1)]
@@ -188,21 +188,21 @@ def test_a_record_glued_behind_a_torn_one_is_used(path: Path) -> None:
     assert list(read_records(path)) == STORY
 
 
-def test_a_line_longer_than_any_record_is_passed_over(path: Path) -> None:
+def test_an_overlong_line_is_skipped(path: Path) -> None:
     lines = write_journal(path, STORY)
     path.write_bytes(b"".join([*lines[:4], b"x" * (MAX_LINE + (3 << 20)) + b"\n", *lines[4:]]))
     assert list(read_records(path)) == STORY
     assert [damage.why for damage in damages(path)] == ["too long"]
 
 
-def test_an_event_too_big_for_a_line_is_refused_before_it_has_a_number() -> None:
+def test_an_event_too_large_for_a_line_is_refused() -> None:
     with pytest.raises(RecordTooBig, match=r"user\.said"):
         encode_event(e.UserMessageAdded(id="1", text="x" * MAX_LINE))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
 @given(data=st.data())
-def test_no_mutation_raises_or_costs_a_record_it_did_not_touch(path: Path, data: st.DataObject) -> None:
+def test_mutations_never_raise_and_lose_only_the_records_they_touch(path: Path, data: st.DataObject) -> None:
     lines = write_journal(path, STORY)
     touched = data.draw(st.sets(st.integers(0, len(lines) - 1), max_size=4))
     out = list(lines)
@@ -252,7 +252,7 @@ def test_lines_without_a_checksum_are_not_read(path: Path) -> None:
 # --- reading in parts --------------------------------------------------------------------------
 
 
-def test_reading_goes_on_from_where_it_was(path: Path) -> None:
+def test_reading_continues_at_the_last_offset(path: Path) -> None:
     write_journal(path, STORY[:10])
     reader = JournalReader(path)
     assert len(list(reader)) == 10
@@ -261,7 +261,7 @@ def test_reading_goes_on_from_where_it_was(path: Path) -> None:
     assert [item.seq for item in remaining if not isinstance(item, Damage)] == list(range(11, len(STORY) + 1))
 
 
-def test_memory_stays_small_however_long_the_file(path: Path) -> None:
+def test_memory_is_bounded_for_any_file_size(path: Path) -> None:
     write_journal(path, [e.Record(seq=1, at="", event=e.UserMessageAdded(id="1", text="x" * 1000))])
     with open(path, "ab") as file:
         for seq in range(2, 20_000):
@@ -282,7 +282,7 @@ def test_the_last_record_of_a_type_is_found_from_the_end(path: Path) -> None:
     assert find_last(path.with_name("none"), "user.said") is None
 
 
-def test_a_type_named_in_the_data_is_not_taken_for_the_record(path: Path) -> None:
+def test_a_type_name_inside_the_data_does_not_match(path: Path) -> None:
     inner = e.Record(seq=2, at="", event=e.StateSaved(state={"type": "user.said", "x": ['"type":"user.said"']}))
     write_journal(path, [STORY[0], inner])
     assert find_last(path, "user.said") is None
@@ -291,7 +291,7 @@ def test_a_type_named_in_the_data_is_not_taken_for_the_record(path: Path) -> Non
     assert result.seq == 2
 
 
-def test_records_in_two_halves_out_of_order_all_come_in_order(path: Path) -> None:
+def test_interleaved_records_are_reordered(path: Path) -> None:
     lines = write_journal(path, story_records(20))
     path.write_bytes(b"".join([*lines[1::2], *lines[0::2]]))
     assert seqs(path) == list(range(1, len(lines) + 1))

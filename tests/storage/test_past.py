@@ -36,7 +36,7 @@ def looked_back(records: list[Record]) -> list[Record]:
 
 
 def settled(view: SessionView) -> SessionView:
-    """Without what only a reply that goes on shows."""
+    """Return the view without the parts that only a reply in progress has."""
     return dataclasses.replace(view, seq=0, reply_phase=("", ""))
 
 
@@ -48,7 +48,7 @@ def numbered(events: list[tuple[e.Event, str]]) -> list[Record]:
 
 
 @pytest.mark.parametrize("scene", names())
-def test_every_scene_looks_the_same_without_its_pieces(scene: str) -> None:
+def test_every_scene_is_the_same_without_deltas(scene: str) -> None:
     records = load(scene)
     assert settled(view_of(looked_back(records))) == settled(view_of(records))
 
@@ -98,21 +98,21 @@ def test_whatever_is_streamed_the_view_is_the_same(
     assert settled(view_of(back)) == settled(view_of(records))
 
 
-def test_of_a_long_reply_beginning_and_end_are_left() -> None:
+def test_start_and_end_of_a_long_reply_remain() -> None:
     pieces: list[tuple[e.Event, str]] = [(e.TextDelta(text="word "), "r")] * 500
     begun = (e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), "r")
     records = numbered([begun, *pieces, (e.ReplyEnded(text="word " * 500, usage=Usage()), "r")])
     assert [record.seq for record in looked_back(records)] == [1, 502]
 
 
-def test_a_reply_without_an_end_and_damage_in_it_are_given_as_they_are() -> None:
+def test_an_unfinished_reply_and_damage_are_returned_unchanged() -> None:
     records = numbered([(e.TextDelta(text="word "), "r")] * 5)
     lines: list[JournalLine | Damage] = list(lines_of(records))
     lines.insert(3, Damage(7, 9, "torn"))
     assert list(without_deltas(iter(lines))) == lines
 
 
-def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MAX_HELD_LINES", 10)
     records = numbered(
         [*[(e.TextDelta(text="word "), "r")] * 50, (e.ReplyEnded(text="word " * 50, usage=Usage()), "r")]

@@ -15,7 +15,7 @@ from tui_agent.storage.recovery import OpenItems, Recovery, RecoveryReport
 
 
 class Session:
-    """A journal and a log on disk, as a writer leaves them."""
+    """A journal and a log on disk, as the writer creates them."""
 
     def __init__(self, folder: Path) -> None:
         self.journal = folder / "events.jsonl"
@@ -69,7 +69,7 @@ def with_states(every: int) -> list[e.Record]:
     return numbered(*events)
 
 
-def test_a_session_that_ended_in_order_has_nothing_to_tell(session: Session) -> None:
+def test_a_properly_closed_session_reports_nothing(session: Session) -> None:
     session.write(numbered((OPENED, ""), (e.SessionClosed(reason="user"), "")))
     before = session.log.read_bytes()
     recovered, _ = session.recover()
@@ -101,7 +101,7 @@ def test_a_crash_while_completing_is_completed_too(session: Session) -> None:
         assert session.recover()[0].caught_up == len(complete) - size
 
 
-def test_a_deleted_log_is_told_again_from_the_journal(session: Session) -> None:
+def test_a_deleted_log_is_rebuilt_from_the_journal(session: Session) -> None:
     session.write(with_states(7))
     complete = session.log.read_bytes()
     session.log.unlink()
@@ -109,7 +109,7 @@ def test_a_deleted_log_is_told_again_from_the_journal(session: Session) -> None:
     assert session.log.read_bytes() == complete
 
 
-def test_zeros_left_by_a_loss_of_power_are_passed_and_the_text_comes_after_them(session: Session) -> None:
+def test_text_is_appended_after_zeros_left_by_a_power_loss(session: Session) -> None:
     session.write(story_records())
     complete = session.log.read_bytes()
     session.log.write_bytes(complete[:-100] + b"\0" * 60)
@@ -117,7 +117,7 @@ def test_zeros_left_by_a_loss_of_power_are_passed_and_the_text_comes_after_them(
     assert session.log.read_bytes() == complete[:-100] + b"\0" * 60 + b"\n" + complete[-100:]
 
 
-def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_its_own(session: Session) -> None:
+def test_a_modified_log_is_continued_with_a_new_entry(session: Session) -> None:
     session.write(story_records())
     complete = session.log.read_bytes()
     edited = complete.replace(b"The model is gone.", b"gone")
@@ -131,7 +131,7 @@ def test_a_log_that_the_user_changed_is_left_alone_and_goes_on_with_an_entry_of_
         assert text.startswith("[" if content.endswith(b"\n") else "\n[")
 
 
-def test_a_log_begun_anew_in_mid_session_is_completed_from_there(session: Session) -> None:
+def test_a_log_restarted_during_the_session_is_completed_from_there(session: Session) -> None:
     story = story_records(2)
     session.write(story[: len(STORY)])
     session.log.unlink()  # as log rotation does
@@ -186,7 +186,7 @@ def test_calls_without_an_end_and_open_requests_are_found(session: Session, stat
     assert (event.interrupted, event.void) == (("t2", "t3"), ("a2", "q1"))
 
 
-def test_what_was_told_once_is_not_told_again(session: Session) -> None:
+def test_reported_damage_is_not_reported_again(session: Session) -> None:
     told = e.SessionRecovered(damaged=1, interrupted=("t1",), void=("a1",))
     session.write(numbered((OPENED, ""), call("t1"), asked("a1")))
     with open(session.journal, "ab") as file:
@@ -201,7 +201,7 @@ def test_what_was_told_once_is_not_told_again(session: Session) -> None:
 # --- numbers -----------------------------------------------------------------------------------
 
 
-def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(session: Session) -> None:
+def test_a_torn_last_line_frees_its_number_and_is_reported_with_offset_and_hash(session: Session) -> None:
     session.write(story_records())
     complete = session.journal.read_bytes()
     last = complete.splitlines(keepends=True)[-1]
@@ -212,7 +212,7 @@ def test_a_torn_last_line_gives_its_number_back_and_is_named_by_place_and_hash(s
     assert len(recovered.sha256) == 64
 
 
-def test_a_damaged_whole_last_line_keeps_its_number(session: Session) -> None:
+def test_a_damaged_complete_last_line_keeps_its_number(session: Session) -> None:
     session.write(story_records())
     complete = bytearray(session.journal.read_bytes())
     complete[-40] ^= 1
@@ -222,7 +222,7 @@ def test_a_damaged_whole_last_line_keeps_its_number(session: Session) -> None:
     assert recovered.damaged == 1
 
 
-def test_only_what_follows_the_last_state_is_read(session: Session) -> None:
+def test_reading_starts_at_the_last_saved_state(session: Session) -> None:
     session.write(with_states(10))
     content = session.journal.read_bytes()
     cut = content.rindex(b'{"v":1,"seq":61,')
