@@ -13,6 +13,8 @@ from tui_agent.platform.syscalls import OS, OsCalls, close_quietly
 
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
+_MAX_LINKS = 40
+"""Symbolic links in one path, as in the kernel."""
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG)
 
 
@@ -26,6 +28,38 @@ def real_path(path: Path, beneath: Path | None = None) -> Path:
     if root is not None and not resolved.is_relative_to(root):
         raise FileFault(path, f"leads out of {root}", "outside")
     return resolved
+
+
+def follow_links(path: str) -> tuple[str, list[str]]:
+    """Return the real path of an absolute path, and all paths that links lead through, including the real one.
+
+    Missing components are taken literally. Raises OSError for a loop of links.
+    """
+    remaining = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    visited = [path]
+    resolved: list[str] = []
+    links = 0
+    while remaining:
+        name = remaining.pop()
+        if name == "..":
+            if resolved:
+                resolved.pop()
+            continue
+        current = "/" + "/".join((*resolved, name))
+        try:
+            target = os.readlink(current)
+        except OSError:
+            resolved.append(name)
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        visited.append("/".join((current, *reversed(remaining))))
+        if target.startswith("/"):
+            resolved = []
+        remaining += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+    real = "/" + "/".join(resolved)
+    return real, [*visited, real]
 
 
 @contextlib.contextmanager

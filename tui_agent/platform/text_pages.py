@@ -5,13 +5,14 @@ All methods block for a moment: call them in a thread. The file may grow meanwhi
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
 import threading
 from bisect import bisect_right
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from tui_agent.platform.output import settle_output
 from tui_agent.text import clean
@@ -40,45 +41,41 @@ class Pages:
     """A file, or bytes in memory. Raises OSError if the file can't be opened or is not a regular file."""
 
     def __init__(self, path: Path | None = None, data: bytes = b"") -> None:
-        self._data = data
-        self._fd = -1
-        self._closed = False
+        self._file: BinaryIO = io.BytesIO(data)
         self._lock = threading.Lock()
         self._counts: list[int] = [0]
         """Newlines before each block, as far as they are counted; a new list for new data."""
         if path is not None:
-            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-                os.close(self._fd)
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._file = os.fdopen(fd, "rb", 0)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                self._file.close()
                 raise OSError(f"{path} is no file")
 
     def close(self) -> None:
         """Close the file; later calls find an empty text."""
         with self._lock:
-            if self._fd >= 0 and not self._closed:
-                os.close(self._fd)
-            self._closed = True
+            self._file.close()
 
     @property
     def size(self) -> int:
         """Current size in bytes."""
         with self._lock:
-            if self._closed:
-                return 0
-            return len(self._data) if self._fd < 0 else os.fstat(self._fd).st_size
+            return 0 if self._file.closed else self._file.seek(0, os.SEEK_END)
 
     def replace(self, data: bytes) -> None:
         """Replace the bytes in memory."""
         with self._lock:
-            self._data, self._counts = data, [0]
+            self._file, self._counts = io.BytesIO(data), [0]
 
     def _read(self, offset: int, count: int) -> bytes:
         if offset < 0:
             count, offset = count + offset, 0
         with self._lock:
-            if self._closed or count <= 0:
+            if self._file.closed or count <= 0:
                 return b""
-            return self._data[offset : offset + count] if self._fd < 0 else os.pread(self._fd, count, offset)
+            self._file.seek(offset)
+            return self._file.read(count)
 
     # --- rows ---
 

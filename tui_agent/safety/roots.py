@@ -17,6 +17,7 @@ from tui_agent.common.domain import Target
 from tui_agent.common.errors import CodedError
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
+from tui_agent.platform.safe_open import follow_links
 from tui_agent.safety import globs
 from tui_agent.text import make_visible
 from tui_agent.text.patterns import read_table
@@ -28,9 +29,6 @@ def _approval_patterns(name: str) -> tuple[tuple[str, bool], ...]:
     """Return a list of the table as patterns that need approval."""
     return tuple((glob, False) for glob in safety_table()[name])
 
-
-MAX_LINKS = 40
-"""Symbolic links in one path, as in the kernel."""
 
 _MAX_PATH, _MAX_NAME = 4096, 255
 _MAX_GIT_FILE = 1 << 20
@@ -73,7 +71,7 @@ class Roots:
         that contains it. Does file IO, but reads only `.git` files. Raises PathError.
         """
         _check(path)
-        real, visited = follow_links(self._absolute(path))
+        real, visited = _follow_links(self._absolute(path))
         root = self._root_of(real)
         flags = [self._flags(location) for location in visited]
         return Target(
@@ -199,35 +197,12 @@ def credentials_at(path: str) -> bool:
     return _credentials().needs_approval(path)
 
 
-def follow_links(path: str) -> tuple[str, list[str]]:
-    """Return the real path of an absolute path, and all paths that links lead through, including the real one.
-
-    Missing components are taken literally. Raises PathError for a loop of links.
-    """
-    remaining = [name for name in reversed(path.split("/")) if name not in ("", ".")]
-    visited = [path]
-    resolved: list[str] = []
-    links = 0
-    while remaining:
-        name = remaining.pop()
-        if name == "..":
-            if resolved:
-                resolved.pop()
-            continue
-        current = "/" + "/".join((*resolved, name))
-        target = _link_target(current)
-        if target is None:
-            resolved.append(name)
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            raise PathError("This path goes round in a circle of symbolic links.", "loop")
-        visited.append("/".join((current, *reversed(remaining))))
-        if target.startswith("/"):
-            resolved = []
-        remaining += [part for part in reversed(target.split("/")) if part not in ("", ".")]
-    real = "/" + "/".join(resolved)
-    return real, [*visited, real]
+def _follow_links(path: str) -> tuple[str, list[str]]:
+    """Follow the links of an absolute path as `safe_open.follow_links`. Raises PathError."""
+    try:
+        return follow_links(path)
+    except OSError as error:
+        raise PathError("This path goes round in a circle of symbolic links.", "loop") from error
 
 
 def _check(path: str) -> None:
@@ -245,14 +220,6 @@ def _check(path: str) -> None:
         )
 
 
-def _link_target(path: str) -> str | None:
-    """Return the target of a symbolic link; None for anything else."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
-
-
 def _expand_home(path: str) -> str | None:
     """Return `~/x` or `~user/x` as an absolute path; None if there is no such user."""
     name, slash, rest = path[1:].partition("/")
@@ -264,7 +231,7 @@ def _expand_home(path: str) -> str | None:
 
 
 def _real(folder: Path) -> Path:
-    return Path(follow_links(os.path.abspath(folder))[0])
+    return Path(_follow_links(os.path.abspath(folder))[0])
 
 
 def _names(folders: Sequence[Path]) -> tuple[str, ...]:
@@ -302,16 +269,16 @@ def _git_data(folder: str) -> Iterable[Path]:
     try:
         if not os.path.lexists(link):
             return
-        real = follow_links(link)[0]
+        real = _follow_links(link)[0]
         yield Path(real)
         line = _read_line(real)
         if line is None or not line.startswith("gitdir:"):
             return
-        data = follow_links(os.path.join(folder, line.removeprefix("gitdir:").strip()))[0]
+        data = _follow_links(os.path.join(folder, line.removeprefix("gitdir:").strip()))[0]
         yield Path(data)
         shared = _read_line(f"{data}/commondir")
         if shared:
-            yield Path(follow_links(os.path.join(data, shared))[0])
+            yield Path(_follow_links(os.path.join(data, shared))[0])
     except PathError:
         return
 

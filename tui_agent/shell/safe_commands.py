@@ -19,6 +19,7 @@ from tui_agent.common.domain import CommandOutcome, FrozenValue, RunAction, Seve
 from tui_agent.platform.environment import bare_environment
 from tui_agent.platform.output import Capture
 from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
+from tui_agent.platform.safe_open import follow_links
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH, ListOperator, PlainCommand, PlainPipeline, PlainWord, parse_strict
 from tui_agent.text.patterns import read_table
@@ -29,7 +30,6 @@ MAX_ENTRIES = 20_000
 """Entries of a folder that are checked for credentials before a recursive search of it; with more, ask."""
 MAX_MATCHES = 500
 """File names that a pattern may match."""
-MAX_LINKS = 40
 
 PathPredicate = Callable[[Path], bool]
 
@@ -208,25 +208,9 @@ def _resolve(cwd: str, name: str) -> Path:
 
     Their content depends on the process that looks: our `/proc/self/cwd` is not the program's.
     """
-    remaining = f"{cwd}/{name}".split("/")[::-1] if not name.startswith("/") else name.split("/")[::-1]
-    path, links = "/", 0
-    while remaining:
-        part = remaining.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            path = os.path.dirname(path)
-            continue
-        path = os.path.join(path, part)
-        if path == "/dev" and remaining == ["null"]:
-            return Path(os.devnull)
-        _require(path not in ("/proc", "/dev", "/sys"))
-        if os.path.islink(path):
-            links += 1
-            _require(links <= MAX_LINKS)
-            target = os.readlink(path)
-            remaining += target.split("/")[::-1]
-            path = "/" if target.startswith("/") else os.path.dirname(path)
+    path, visited = follow_links(os.path.join(cwd, name))
+    special = ("proc", "dev", "sys")
+    _require(all(step == os.devnull or step.split("/")[1] not in special for step in visited))
     return Path(path)
 
 

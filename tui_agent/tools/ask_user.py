@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from tui_agent.common.domain import ToolResult
@@ -20,11 +18,11 @@ class AskUserArgs(Args):
 class AskUser(Tool[AskUserArgs]):
     """Asks and waits for the answer."""
 
-    name: ClassVar[str] = "ask_user"
+    name = "ask_user"
     args = AskUserArgs
-    subject: ClassVar[str] = "question"
-    reads_only: ClassVar[bool] = True
-    timeout: ClassVar[float | None] = None
+    subject = "question"
+    reads_only = True
+    timeout = None
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""

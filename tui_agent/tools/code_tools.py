@@ -66,8 +66,8 @@ Answer: TypeAlias = "str | Unavailable | None"
 class CodeTool(Tool[A], Generic[A]):
     """A tool that queries language servers."""
 
-    reads_only: ClassVar[bool] = True
-    timeout: ClassVar[float | None] = None
+    reads_only = True
+    timeout = None
     alternative: ClassVar[str] = "search_workspace and read_file"
     """Alternative to suggest if there is no answer."""
 
@@ -194,25 +194,25 @@ class _FindLocations(SymbolTool[PositionArgs]):
 class FindDefinition(_FindLocations):
     """Finds the definition of a name."""
 
-    name: ClassVar[str] = "find_definition"
-    kind: ClassVar[LocationKind] = "definitions"
-    not_found_text: ClassVar[str] = "No definition of {} was found."
+    name = "find_definition"
+    kind = "definitions"
+    not_found_text = "No definition of {} was found."
 
 
 class FindReferences(_FindLocations):
     """Finds the references to a name."""
 
-    name: ClassVar[str] = "find_references"
-    kind: ClassVar[LocationKind] = "references"
-    not_found_text: ClassVar[str] = "No references to {} were found."
+    name = "find_references"
+    kind = "references"
+    not_found_text = "No references to {} were found."
 
 
 class FindImplementations(_FindLocations):
     """Finds implementations and overrides."""
 
-    name: ClassVar[str] = "find_implementations"
-    kind: ClassVar[LocationKind] = "implementations"
-    not_found_text: ClassVar[str] = "No implementations of {} were found."
+    name = "find_implementations"
+    kind = "implementations"
+    not_found_text = "No implementations of {} were found."
 
 
 class FindSymbolArgs(Args):
@@ -224,10 +224,10 @@ class FindSymbolArgs(Args):
 class FindSymbol(CodeTool[FindSymbolArgs]):
     """Finds a symbol by name in the workspace."""
 
-    name: ClassVar[str] = "find_symbol"
+    name = "find_symbol"
     args = FindSymbolArgs
-    subject: ClassVar[str] = "name"
-    alternative: ClassVar[str] = "search_workspace"
+    subject = "name"
+    alternative = "search_workspace"
 
     async def answer(self, args: FindSymbolArgs, ctx: ToolContext) -> str | Unavailable:
         """See CodeTool."""
@@ -241,9 +241,9 @@ class FindSymbol(CodeTool[FindSymbolArgs]):
 class GetDiagnostics(CodeTool[FileArgs]):
     """Reports errors and warnings of a file."""
 
-    name: ClassVar[str] = "get_diagnostics"
+    name = "get_diagnostics"
     args = FileArgs
-    alternative: ClassVar[str] = "run_terminal_command with the project's own checks"
+    alternative = "run_terminal_command with the project's own checks"
 
     async def answer(self, args: FileArgs, ctx: ToolContext) -> str | Unavailable:
         """See CodeTool."""
@@ -262,7 +262,7 @@ class GetDiagnostics(CodeTool[FileArgs]):
 class GetDocumentSymbols(CodeTool[FileArgs]):
     """Lists the symbols of a file."""
 
-    name: ClassVar[str] = "get_document_symbols"
+    name = "get_document_symbols"
     args = FileArgs
 
     async def answer(self, args: FileArgs, ctx: ToolContext) -> str | Unavailable:
@@ -279,9 +279,9 @@ class GetDocumentSymbols(CodeTool[FileArgs]):
 class GetHoverInfo(SymbolTool[PositionArgs]):
     """Describes a name."""
 
-    name: ClassVar[str] = "get_hover_info"
+    name = "get_hover_info"
     args = PositionArgs
-    not_found_text: ClassVar[str] = "Nothing is known of {} there."
+    not_found_text = "Nothing is known of {} there."
 
     async def query(self, at: SymbolPosition, args: PositionArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""
@@ -297,9 +297,9 @@ class GetCallHierarchyArgs(PositionArgs):
 class GetCallHierarchy(SymbolTool[GetCallHierarchyArgs]):
     """Finds callers and callees."""
 
-    name: ClassVar[str] = "get_call_hierarchy"
+    name = "get_call_hierarchy"
     args = GetCallHierarchyArgs
-    not_found_text: ClassVar[str] = "{} is no function there."
+    not_found_text = "{} is no function there."
 
     async def query(self, at: SymbolPosition, args: GetCallHierarchyArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""
@@ -311,9 +311,9 @@ class GetCallHierarchy(SymbolTool[GetCallHierarchyArgs]):
 class GetTypeHierarchy(SymbolTool[PositionArgs]):
     """Finds super- and subtypes."""
 
-    name: ClassVar[str] = "get_type_hierarchy"
+    name = "get_type_hierarchy"
     args = PositionArgs
-    not_found_text: ClassVar[str] = "{} is no class or interface there."
+    not_found_text = "{} is no class or interface there."
 
     async def query(self, at: SymbolPosition, args: PositionArgs, ctx: ToolContext) -> Answer:
         """See SymbolTool."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
 
 import msgspec
 
@@ -96,11 +95,11 @@ class EditFileArgs(Args):
 class EditFile(Tool[EditFileArgs]):
     """Replaces text in a file."""
 
-    name: ClassVar[str] = "edit_file"
+    name = "edit_file"
     args = EditFileArgs
-    reads_only: ClassVar[bool] = False
-    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT)
-    timeout: ClassVar[float | None] = 30.0
+    reads_only = False
+    modes = (Mode.AGENT, Mode.DIRECT)
+    timeout = 30.0
 
     async def run(self, args: EditFileArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 
@@ -39,9 +38,9 @@ class ListFilesArgs(Args):
 class ListFiles(Tool[ListFilesArgs]):
     """Lists a folder."""
 
-    name: ClassVar[str] = "list_files"
+    name = "list_files"
     args = ListFilesArgs
-    reads_only: ClassVar[bool] = True
+    reads_only = True
 
     async def run(self, args: ListFilesArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
@@ -173,18 +172,12 @@ def _label(entry: os.DirEntry[str], is_folder: bool, fd: int) -> str:
     return name
 
 
-def _render(top: _Node) -> Iterator[str]:
-    stack: list[tuple[_Node | str, int]] = [(top, -1)]
-    while stack:
-        node, level = stack.pop()
-        if isinstance(node, str):
-            yield "  " * level + node
-            continue
-        if level >= 0:
-            yield "  " * level + node.label
-        if node.note:
-            stack.append((f"… [{node.note}]", level + 1))
-        stack += [(child, level + 1) for child in reversed(node.children)]
+def _render(node: _Node, indent: str = "") -> Iterator[str]:
+    for child in node.children:
+        yield indent + child.label
+        yield from _render(child, indent + "  ")
+    if node.note:
+        yield f"{indent}… [{node.note}]"
 
 
 TOOLS = (ListFiles(),)

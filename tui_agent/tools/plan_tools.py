@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,11 +21,11 @@ class InitializePlanArgs(Args):
 class InitializePlan(Tool[InitializePlanArgs]):
     """Proposes goal and criteria; changes nothing on disk."""
 
-    name: ClassVar[str] = "initialize_plan"
+    name = "initialize_plan"
     args = InitializePlanArgs
-    subject: ClassVar[str] = "goal"
-    reads_only: ClassVar[bool] = True
-    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.PLAN)
+    subject = "goal"
+    reads_only = True
+    modes = (Mode.AGENT, Mode.PLAN)
 
     async def run(self, args: InitializePlanArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
@@ -50,10 +50,10 @@ class UpdatePlanArgs(Args):
 class UpdatePlan(Tool[UpdatePlanArgs]):
     """Proposes changes of the plan; changes nothing on disk."""
 
-    name: ClassVar[str] = "update_plan"
+    name = "update_plan"
     args = UpdatePlanArgs
-    reads_only: ClassVar[bool] = True
-    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.PLAN)
+    reads_only = True
+    modes = (Mode.AGENT, Mode.PLAN)
 
     def title(self, args: UpdatePlanArgs) -> str:
         """See Tool."""

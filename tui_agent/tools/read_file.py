@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import ClassVar
 
 from tui_agent.common.domain import ToolResult
 from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
@@ -28,10 +27,10 @@ class ReadFileArgs(Args):
 class ReadFile(Tool[ReadFileArgs]):
     """Reads a text file or a range of its lines."""
 
-    name: ClassVar[str] = "read_file"
+    name = "read_file"
     args = ReadFileArgs
-    reads_only: ClassVar[bool] = True
-    timeout: ClassVar[float | None] = 30.0
+    reads_only = True
+    timeout = 30.0
 
     def title(self, args: ReadFileArgs) -> str:
         """See Tool."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -23,11 +23,11 @@ class RunSubagentArgs(Args):
 class RunSubagent(Tool[RunSubagentArgs]):
     """Runs a sub-agent; those of one reply run in parallel, each limited by its own iterations."""
 
-    name: ClassVar[str] = "run_subagent"
+    name = "run_subagent"
     args = RunSubagentArgs
-    reads_only: ClassVar[bool] = True
-    timeout: ClassVar[float | None] = None
-    modes: ClassVar[tuple[Mode, ...]] = (Mode.DEEP_EXPLORE,)  # and where the orchestrator is on: see engine/modes.py
+    reads_only = True
+    timeout = None
+    modes = (Mode.DEEP_EXPLORE,)  # and where the orchestrator is on: see engine/modes.py
 
     def title(self, args: RunSubagentArgs) -> str:
         """Return title and description (U3)."""

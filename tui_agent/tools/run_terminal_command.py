@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from tui_agent.common.domain import CommandOutcome, Mode, ToolResult
@@ -22,12 +20,12 @@ class RunTerminalCommandArgs(Args):
 class RunTerminalCommand(Tool[RunTerminalCommandArgs]):
     """Runs a command. The call succeeds if the exit code is 0; the output is returned in any case."""
 
-    name: ClassVar[str] = "run_terminal_command"
+    name = "run_terminal_command"
     args = RunTerminalCommandArgs
-    subject: ClassVar[str] = "command"
-    reads_only: ClassVar[bool] = False
-    timeout: ClassVar[float | None] = None
-    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT, Mode.REVIEW)  # in review for what only reads (W11)
+    subject = "command"
+    reads_only = False
+    timeout = None
+    modes = (Mode.AGENT, Mode.DIRECT, Mode.REVIEW)  # in review for what only reads (W11)
 
     async def run(self, args: RunTerminalCommandArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""

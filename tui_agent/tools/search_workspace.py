@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from pydantic import Field
@@ -44,10 +44,10 @@ class SearchWorkspaceArgs(Args):
 class SearchWorkspace(Tool[SearchWorkspaceArgs]):
     """Searches the lines of files."""
 
-    name: ClassVar[str] = "search_workspace"
+    name = "search_workspace"
     args = SearchWorkspaceArgs
-    reads_only: ClassVar[bool] = True
-    timeout: ClassVar[float | None] = TIME_LIMIT + 10
+    reads_only = True
+    timeout = TIME_LIMIT + 10
 
     def __init__(self, seconds: float = TIME_LIMIT) -> None:
         """Create the tool; a search is stopped after `seconds`."""

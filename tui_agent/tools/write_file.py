@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import ClassVar
 
 from tui_agent.common.domain import Mode, Target, ToolResult
 from tui_agent.platform.encoding import NotText, decode
@@ -24,11 +23,11 @@ class WriteFileArgs(Args):
 class WriteFile(Tool[WriteFileArgs]):
     """Writes a file."""
 
-    name: ClassVar[str] = "write_file"
+    name = "write_file"
     args = WriteFileArgs
-    reads_only: ClassVar[bool] = False
-    modes: ClassVar[tuple[Mode, ...]] = (Mode.AGENT, Mode.DIRECT)
-    timeout: ClassVar[float | None] = 15.0
+    reads_only = False
+    modes = (Mode.AGENT, Mode.DIRECT)
+    timeout = 15.0
 
     async def run(self, args: WriteFileArgs, ctx: ToolContext) -> ToolResult:
         """See Tool."""
