@@ -57,8 +57,8 @@ class Appender:
         self._queue: deque[bytes] = deque()
         self._unsynced: list[bytes] = []
         self._sync_failed = False
-        self._fd, is_complete = self._open()
-        self.has_partial_line = lines and not is_complete
+        self._fd = -1
+        self.has_partial_line = not self._open() and lines
         """Whether the file ends within a line, which must be ended before the next record."""
 
     # --- writing ---
@@ -155,7 +155,7 @@ class Appender:
 
     def _write_again(self) -> None:
         try:
-            is_complete = self._reopen()
+            is_complete = self._open()
             if self._lines:
                 unsynced, self._unsynced = self._unsynced, []
                 self.has_partial_line = not is_complete
@@ -186,15 +186,8 @@ class Appender:
     def reopen(self) -> None:
         """Continue in the file that the path leads to now, created if necessary. Raises AppendError."""
         with self._lock:
-            is_complete = self._reopen()
+            self.has_partial_line = not self._open() and self._lines
             self._unsynced.clear()
-            self.has_partial_line = self._lines and not is_complete
-
-    def _reopen(self) -> bool:
-        fd, is_complete = self._open()
-        self._close_fd()
-        self._fd = fd
-        return is_complete
 
     def end_line(self) -> bool:
         """Durably end a line that a crash left incomplete; return whether there was one. Raises AppendError."""
@@ -218,8 +211,8 @@ class Appender:
         with self._lock:
             self._close_fd()
 
-    def _open(self) -> tuple[int, bool]:
-        """Open the file, make its name durable, and return it with whether it ends with a complete line."""
+    def _open(self) -> bool:
+        """Open or reopen the file, make its name durable, and return whether it ends with a complete line."""
         try:
             fd = self._os.open(self.path, _FLAGS)
             try:
@@ -231,7 +224,9 @@ class Appender:
                 raise
         except OSError as error:
             raise AppendError(self.path, "Opening", error) from error
-        return fd, is_complete
+        self._close_fd()
+        self._fd = fd
+        return is_complete
 
     def _close_fd(self) -> None:
         if self._fd >= 0:

@@ -43,7 +43,7 @@ def process_table() -> dict[int, tuple[int, int]]:
     """Return all living processes: pid → (parent's pid, process group), without zombies."""
     if not os.path.isdir("/proc/self"):
         return _process_table_by_ps()
-    found = {}
+    processes = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -57,18 +57,18 @@ def process_table() -> dict[int, tuple[int, int]]:
             continue
         fields = line[line.rfind(b")") + 2 :].split()
         if len(fields) > 2 and fields[0] not in (b"Z", b"X"):
-            found[int(name)] = (int(fields[1]), int(fields[2]))
-    return found
+            processes[int(name)] = (int(fields[1]), int(fields[2]))
+    return processes
 
 
 def _process_table_by_ps() -> dict[int, tuple[int, int]]:
-    found = {}
+    processes = {}
     with os.popen("/bin/ps -A -o pid=,ppid=,pgid=,stat=") as lines:
         for line in lines:
             pid, parent, group, state = (*line.split(), "", "", "", "")[:4]
             if group.isdigit() and not state.startswith("Z"):
-                found[int(pid)] = (int(parent), int(group))
-    return found
+                processes[int(pid)] = (int(parent), int(group))
+    return processes
 
 
 def descendants(root: int) -> dict[int, int]:
@@ -77,14 +77,14 @@ def descendants(root: int) -> dict[int, int]:
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in processes.items():
         children.setdefault(parent, []).append(pid)
-    found: dict[int, int] = {}
+    below: dict[int, int] = {}
     remaining = [root]
     while remaining:
         for pid in children.get(remaining.pop(), ()):
-            if pid not in found:
-                found[pid] = processes[pid][1]
+            if pid not in below:
+                below[pid] = processes[pid][1]
                 remaining.append(pid)
-    return found
+    return below
 
 
 def _prctl(option: int, value: int) -> None:

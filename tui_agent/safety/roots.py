@@ -113,14 +113,14 @@ class Roots:
         if path.startswith("/"):
             return path
         default = f"{self.folders[0]}/{path}"
-        first, _, rest = path.removeprefix("./").partition("/")
+        first, _, remainder = path.removeprefix("./").partition("/")
         if len(self.folders) > 1:
             if first in self.names:
-                return f"{self.folders[self.names.index(first)]}/{rest}"
+                return f"{self.folders[self.names.index(first)]}/{remainder}"
             return default if first in ("", ".", "..") else self._in_any_root(path, default)
         if first == self.names[0] and not os.path.lexists(f"{self.folders[0]}/{first}"):
             # Models write the name of the folder in front: remove it if that leads to something.
-            inner = f"{self.folders[0]}/{rest}"
+            inner = f"{self.folders[0]}/{remainder}"
             return inner if os.path.lexists(inner) else default
         return default
 
@@ -130,9 +130,9 @@ class Roots:
             return default
         matches = [index for index, root in enumerate(self.folders) if os.path.lexists(f"{root}/{path}")]
         if len(matches) > 1:
-            shown = ", ".join(f"{self.names[index]}/{path}" for index in matches)
+            listed = ", ".join(f"{self.names[index]}/{path}" for index in matches)
             raise PathError(
-                f"Several folders have it: {shown}. Begin the path with the name of the folder.", "ambiguous"
+                f"Several folders have it: {listed}. Begin the path with the name of the folder.", "ambiguous"
             )
         return f"{self.folders[matches[0]]}/{path}" if matches else default
 
@@ -150,13 +150,13 @@ class Roots:
         )
 
     def _display(self, path: str, root: Path | None) -> str:
-        shown = path
+        display = path
         if root is not None and root != self.scratch:
-            shown = os.path.relpath(path, root)
+            display = os.path.relpath(path, root)
             if len(self.folders) > 1:
                 name = self.names[self.folders.index(root)]
-                shown = name if shown == "." else f"{name}/{shown}"
-        return make_visible(shown.replace("\n", "␊").replace("\t", "␉"), lookalikes=False)
+                display = name if display == "." else f"{name}/{display}"
+        return make_visible(display.replace("\n", "␊").replace("\t", "␉"), lookalikes=False)
 
     def _flags(self, path: str) -> tuple[bool, bool, bool]:
         """Return whether an absolute path is protected, sensitive, or contains credentials, by the names in it."""
@@ -222,12 +222,12 @@ def _check(path: str) -> None:
 
 def _expand_home(path: str) -> str | None:
     """Return `~/x` or `~user/x` as an absolute path; None if there is no such user."""
-    name, slash, rest = path[1:].partition("/")
+    name, slash, remainder = path[1:].partition("/")
     try:
         home = str(paths.home_dir()) if not name else pwd.getpwnam(name).pw_dir
     except (KeyError, paths.HomeNotFoundError):
         return None
-    return f"{home}{slash}{rest}"
+    return f"{home}{slash}{remainder}"
 
 
 def _real(folder: Path) -> Path:

@@ -109,8 +109,10 @@ def _searched_texts(call: Invocation, part: str) -> list[str]:
 def report_sent_secrets(pipeline: Pipeline, report: ReportSeverity) -> None:
     """Report credentials and a network program in one pipeline."""
     commands = (*pipeline.sources, *pipeline.commands)
-    texts = [word.shown for command in commands for word in command.words]
-    texts += [r.target.shown for command in commands for r in command.redirects if r.target and "<" in r.operator]
+    texts = [word.display_text for command in commands for word in command.words]
+    texts += [
+        r.target.display_text for command in commands for r in command.redirects if r.target and "<" in r.operator
+    ]
     programs = {command.words[0].text or "" for command in commands if command.words}
     if not names("network") & programs:
         return
@@ -358,7 +360,7 @@ def _chmod(call: Invocation) -> None:
 
 def _curl(call: Invocation) -> None:
     for option, target in pairwise(call.arguments):
-        is_output = option.shown in ("-o", "--output", "-O", "--output-document")
+        is_output = option.display_text in ("-o", "--output", "-O", "--output-document")
         if is_output and not (target.text or "-").startswith(("-", "http")):
             call.report_write(target)
     if "-P" in call.texts or "--directory-prefix" in call.texts:
@@ -386,7 +388,7 @@ def _tar(call: Invocation) -> None:
 def _unpack(call: Invocation) -> None:
     """Report the folder that `tar -C`, `unzip -d` and `wget -P` fill."""
     for option, folder in pairwise(call.arguments):
-        if option.shown in ("-C", "-d", "-P", "--directory", "--directory-prefix"):
+        if option.display_text in ("-C", "-d", "-P", "--directory", "--directory-prefix"):
             call.report_write(folder)
 
 

@@ -95,7 +95,7 @@ class Word(FrozenValue, frozen=True, kw_only=True):
         return cls(source=text, text=text, is_pattern=is_pattern)
 
     @property
-    def shown(self) -> str:
+    def display_text(self) -> str:
         """The text, or the source where the text is empty or unknown."""
         return self.text or self.source
 

@@ -395,8 +395,8 @@ class BackgroundJob:
         rings = RingBuffer(0, JOB_OUTPUT)
         rings.add(self._capture.rings.tail[-count:])
         lines = present(rings).text.splitlines()
-        shown = "\n".join(lines[-REPORTED_LINES:])[-REPORTED_CHARACTERS:]
-        return f"Background job {self.number} ({self.title}) has written since, at the end:\n{shown}"
+        excerpt = "\n".join(lines[-REPORTED_LINES:])[-REPORTED_CHARACTERS:]
+        return f"Background job {self.number} ({self.title}) has written since, at the end:\n{excerpt}"
 
 
 def _command_line(pid: int) -> str:

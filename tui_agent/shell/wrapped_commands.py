@@ -109,27 +109,27 @@ def wrapped_command(program: str, arguments: Sequence[Word]) -> WrappedCommand |
 
 def operands(program: str, texts: Sequence[str]) -> list[str]:
     """Return what is neither an option nor the value of a general option (`git -C sub push`): the subcommand first."""
-    found: list[str] = []
+    result: list[str] = []
     remaining = list(texts)
     options_with_value = severity_table()["subcommands"].get(program, {}).get("takes", "").split()
     while remaining:
         text = remaining.pop(0)
-        if (text in options_with_value and not found) or (found == ["compose"] and text in _COMPOSE_OPTIONS):
+        if (text in options_with_value and not result) or (result == ["compose"] and text in _COMPOSE_OPTIONS):
             del remaining[:1]
         elif not text.startswith("-"):
-            found.append(text)
-    return found
+            result.append(text)
+    return result
 
 
 def _after_subcommand(program: str, words: list[Word], subcommands: list[str]) -> list[Word] | None:
     """Return the words after a subcommand that runs something."""
-    texts = [word.shown for word in words]
-    found = operands(program, texts)
-    if found[:1] in (["compose"], ["container"]):
-        found = found[1:]
-    if not found or found[0] not in subcommands:
+    texts = [word.display_text for word in words]
+    command = operands(program, texts)
+    if command[:1] in (["compose"], ["container"]):
+        command = command[1:]
+    if not command or command[0] not in subcommands:
         return None
-    return words[texts.index(found[0]) + 1 :]
+    return words[texts.index(command[0]) + 1 :]
 
 
 def _option_texts(words: list[Word], entry: dict[str, Any]) -> list[str | None]:
@@ -137,7 +137,7 @@ def _option_texts(words: list[Word], entry: dict[str, Any]) -> list[str | None]:
     options = entry.get("text", "").split()
     values: list[str | None] = []
     for index, word in enumerate(words, 1):
-        text = word.shown
+        text = word.display_text
         if not text.startswith("-") and not (entry.get("only_text") or entry.get("anywhere")):
             break
         letters = re.fullmatch(r"-[a-zA-Z]*([a-zA-Z])", text)
@@ -197,7 +197,7 @@ def _without_options(entry: dict[str, Any], arguments: list[Word]) -> WrappedCom
 
 def git_commands(arguments: Sequence[Word]) -> list[str | None]:
     """Return shell text in arguments of git: aliases with `!`, `bisect run`, `submodule foreach`, `rebase --exec`."""
-    texts = [word.shown for word in arguments]
+    texts = [word.display_text for word in arguments]
     words = operands("git", texts)
     commands: list[str | None] = [text.partition("!")[2] for text in texts if re.match(r"alias\.[\w-]+=!", text)]
     if words[:1] == ["config"]:

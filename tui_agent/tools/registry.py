@@ -203,8 +203,6 @@ class Registry:
         try:
             tool.args.model_validate(_normalize_arguments(tool, given))
         except pydantic.ValidationError as error:
-            if all(item["type"] == "missing" for item in error.errors(include_url=False)):
-                return ""
             return describe_errors(tool.name, tool.args, error, missing=False)
         return ""
 
@@ -217,14 +215,14 @@ class Registry:
         close = difflib.get_close_matches(normalized, self.known_names, n=3, cutoff=0.5)
         words = {word for word in normalized.split("_") if len(word) > 3}
         with_shared_word = [real for real in self._tools if words & set(real.split("_"))]
-        found = (self.find(candidate) for candidate in (*close, *with_shared_word))
-        return tuple(dict.fromkeys(tool.name for tool in found if tool is not None))[:3]
+        tools = (self.find(candidate) for candidate in (*close, *with_shared_word))
+        return tuple(dict.fromkeys(tool.name for tool in tools if tool is not None))[:3]
 
     def _unknown(self, name: str) -> str:
         suggestions = self.suggest(name)
         hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
-        shown = escape_surrogates(one_line(name, 60))
-        return f"There is no tool {shown!r}.{hint} The tools are: {', '.join(self._tools)}."
+        quoted = escape_surrogates(one_line(name, 60))
+        return f"There is no tool {quoted!r}.{hint} The tools are: {', '.join(self._tools)}."
 
 
 def _bad_arguments(tool: Tool[Any], text: str) -> ToolResult:

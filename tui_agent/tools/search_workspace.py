@@ -211,47 +211,41 @@ async def _run_search(
 
     Returns None if it can't be run or crashes.
     """
+    end = _SearchEnd(seconds)
     env = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     try:
         async with running_program(argv, env=env, cwd="/", errors=asyncio.subprocess.PIPE) as process:
-            return await _collect_hits(process, hits, _SearchEnd(seconds), show)
+            assert process.stdout is not None and process.stderr is not None
+            stderr = asyncio.create_task(process.stderr.read(8192))
+            try:
+                async with asyncio.timeout(seconds):
+                    await _read_output(process.stdout, hits, end, show)
+                    if not hits.is_full and not end.output_limit and await process.wait() not in (0, 1):
+                        if not hits.matches:
+                            end.bad_query = _query_error((await stderr).decode("utf-8", "replace"))
+                        return end if hits.matches or end.bad_query else None
+            except TimeoutError:
+                end.timed_out = True
+            finally:
+                hits.finish()
+                stderr.cancel()
     except OSError:
         return None
-
-
-async def _collect_hits(
-    process: asyncio.subprocess.Process, hits: SearchHits, end: _SearchEnd, show: Callable[[str], None]
-) -> _SearchEnd | None:
-    assert process.stdout is not None and process.stderr is not None
-    stderr = asyncio.create_task(process.stderr.read(8192))
-    try:
-        async with asyncio.timeout(end.seconds):
-            await _read_output(process.stdout, hits, end, show)
-            if not hits.is_full and not end.output_limit:
-                code = await process.wait()
-                return _check_exit(end, code, (await stderr).decode("utf-8", "replace"), hits)
-    except TimeoutError:
-        end.timed_out = True
-    finally:
-        hits.finish()
-        stderr.cancel()
     return end
 
 
-def _check_exit(end: _SearchEnd, code: int, stderr: str, hits: SearchHits) -> _SearchEnd | None:
-    if code in (0, 1) or hits.matches:
-        return end
-    if "regex" in stderr or "PCRE2" in stderr:
-        lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-        end.bad_query = " ".join(line for line in lines if not set(line) <= {"^", "~"})[:300]
-        return end
-    return None
+def _query_error(stderr: str) -> str:
+    """Return what is wrong with the query; empty if the program failed for another reason."""
+    if "regex" not in stderr and "PCRE2" not in stderr:
+        return ""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return " ".join(line for line in lines if not set(line) <= {"^", "~"})[:300]
 
 
 async def _read_output(
     stream: asyncio.StreamReader, hits: SearchHits, end: _SearchEnd, show: Callable[[str], None]
 ) -> None:
-    rest = b""
+    incomplete = b""
     skipping = False
     total = 0
     while not hits.is_full and (chunk := await stream.read(1 << 16)):
@@ -259,24 +253,22 @@ async def _read_output(
         if total > MAX_OUTPUT_SIZE:
             end.output_limit = True
             return
-        *lines, rest = (rest + chunk).split(b"\n")
+        *lines, incomplete = (incomplete + chunk).split(b"\n")
         for line in lines:
             if not skipping:
                 hits.feed(line)
             skipping = False
-        if len(rest) > MAX_OUTPUT_LINE:
-            rest, skipping, end.skipped_lines = b"", True, True
+        if len(incomplete) > MAX_OUTPUT_LINE:
+            incomplete, skipping, end.skipped_lines = b"", True, True
         if new_lines := hits.new_lines():
             show(new_lines)
-    if rest and not skipping:
-        hits.feed(rest)
+    if incomplete and not skipping:
+        hits.feed(incomplete)
     hits.finish()
     if new_lines := hits.new_lines():
         show(new_lines)
 
 
-DEFAULT_MATCHES = 200
-"""Matching lines per result."""
 MAX_WIDTH = 400
 """Characters per line."""
 
@@ -287,7 +279,7 @@ class SearchHits:
     A file counts once it is complete: binary files are dropped, and a repeated file is skipped.
     """
 
-    def __init__(self, name_of: Callable[[str], str | None], limit: int = DEFAULT_MATCHES) -> None:
+    def __init__(self, name_of: Callable[[str], str | None], limit: int) -> None:
         """Create an empty collection for `limit` matches.
 
         `name_of` returns the displayed name of a file, or None if it must not be shown.
@@ -360,8 +352,8 @@ class SearchHits:
         for offset, line in enumerate(lines):
             text = line.removesuffix("\r")
             text = text.removeprefix("\ufeff") if number + offset == 1 else text
-            shown = _excerpt(text, data if is_match and not offset else {})
-            self._append(f"→ {number + offset}: {shown}" if is_match else f"  {number + offset}: {shown}")
+            excerpt = _excerpt(text, data if is_match and not offset else {})
+            self._append(f"→ {number + offset}: {excerpt}" if is_match else f"  {number + offset}: {excerpt}")
         self.matches += is_match
         if self._size > MAX_RESULT_SIZE:
             self.is_full = True
