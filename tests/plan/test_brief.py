@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.doubles.plan_text import plan_text
-from tui_agent.engine.plan_doc.excerpt import by_characters, excerpt
+from tui_agent.engine.plan_doc.excerpt import estimate_tokens, excerpt
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan
 from tui_agent.plan.markdown import parse
 from tui_agent.plan.writing import SKELETON
@@ -78,9 +78,9 @@ def decided(count: int) -> Plan:
 
 def test_decisions_are_reduced_to_newest_in_full_older_titles_and_a_count() -> None:
     document = parse(plan_text(decided(200)))
-    assert by_characters(excerpt(document)) > 9_000
+    assert estimate_tokens(excerpt(document)) > 9_000
     text = excerpt(document, room=1_600)
-    assert 1_200 < by_characters(text) <= 1_650
+    assert 1_200 < estimate_tokens(text) <= 1_650
     assert "### decision 199\n**Rationale:** It was" in text and "### decision 150" not in text
     titles = [line for line in text.splitlines() if line.startswith("- decision")]
     assert titles and int(titles[-1].split()[-1]) == 200 - text.count("### decision") - 1
@@ -95,7 +95,7 @@ def test_a_plan_that_fits_is_not_reduced() -> None:
 def test_open_criteria_have_priority_over_met_ones() -> None:
     rows = [Criterion(description=f"row {at:03} holds", completed=at % 4 != 0) for at in range(200)]
     text = excerpt(parse(plan_text(Plan(goal="Build it", acceptance_criteria=tuple(rows)))), room=400)
-    assert by_characters(text) <= 430
+    assert estimate_tokens(text) <= 430
     assert text.count("- [ ] row") == 50 and "[x] row 199" in text and "[x] row 001" not in text
     gone = 150 - text.count("- [x] row")
     assert f"({gone} more criteria, {gone} of them met: see plan_doc.md.)" in text
@@ -105,7 +105,7 @@ def test_every_list_gets_its_share_and_other_text_is_bounded() -> None:
     plan = replace(decided(200), execution_log=logged(100).execution_log)
     text = plan_text(plan) + "\n## Mine\n" + "my own words, many of them\n" * 2_000
     told = excerpt(parse(text), room=2_000)
-    assert by_characters(told) <= 2_100
+    assert estimate_tokens(told) <= 2_100
     assert "details 99" in told and "### decision 199" in told and "my own words" in told
     assert "(more of this: see plan_doc.md)" in told
 
@@ -120,4 +120,4 @@ def test_one_more_entry_seldom_changes_the_excerpt_of_decisions() -> None:
 
 @pytest.mark.parametrize("room", [0, 1, 50])
 def test_tiny_budgets_are_accepted(room: int) -> None:
-    assert by_characters(excerpt(parse(plan_text(decided(50))), room=room)) < 120
+    assert estimate_tokens(excerpt(parse(plan_text(decided(50))), room=room)) < 120

@@ -131,7 +131,7 @@ class ChatLog:
         if narration is None:
             return ""
         if isinstance(event, e.ApprovalRequested) and isinstance(event.action, EditAction):
-            self._remember_diff(event.action.display, narration.details)
+            put_bounded(self._state.diffs, event.action.display, _checksum(narration.details), _MAX_DIFFS)
         return self._entry(record, narration.role, "\n".join(filter(None, (narration.text, narration.details))))
 
     def _system(self, record: e.Record, text: str) -> str:
@@ -291,9 +291,6 @@ class ChatLog:
             return self._project_narrated(record, event)
         narration = narrate(event)
         return "" if narration is None else self._system(record, narration.text)
-
-    def _remember_diff(self, display: str, diff: str) -> None:
-        put_bounded(self._state.diffs, display, _checksum(diff), _MAX_DIFFS)
 
 
 def _tidy(text: str) -> str:

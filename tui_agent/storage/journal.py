@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.events import Record
-from tui_agent.storage.lines import MAX_LINE, Damage, JournalLine, parse_line, salvage
+from tui_agent.storage.lines import MAX_LINE, Damage, JournalLine, parse_line
 
 MAX_RECENT = 4096
 """Number of recent records that duplicates are compared with."""
@@ -72,7 +72,8 @@ class JournalReader:
         line = parse_line(raw, offset)
         if line is not None:
             return line
-        line = salvage(raw, offset)
+        begin = raw.rfind(b'{"v":')  # an intact record may follow a torn or zero-filled beginning
+        line = parse_line(raw[begin:], offset + begin) if begin > 0 else None
         damaged_size = size if line is None else line.offset - offset
         torn = not raw.endswith(b'"}\n') or b"\0" in raw
         self._damage.append(Damage(offset, damaged_size, "torn" if torn else "damaged"))

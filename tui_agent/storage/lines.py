@@ -202,9 +202,3 @@ def _parse_leniently(text: bytes) -> _Envelope | None:
         return None
     envelope.data, envelope.keep = msgspec.Raw(data), msgspec.Raw(keep)
     return envelope
-
-
-def salvage(raw: bytes, offset: int) -> JournalLine | None:
-    """Find an intact record at the end of a torn or zero-filled line."""
-    at = raw.rfind(b'{"v":')
-    return parse_line(raw[at:], offset + at) if at > 0 else None

@@ -179,8 +179,9 @@ class SessionWriter:
         self._check_log()
         lines = [self._line(record, data) for record, data in batch]
         if batch:
-            self._add_to_index(batch[0][0].seq)
-            self._submitted = batch[-1][0].seq
+            first, self._submitted = batch[0][0].seq, batch[-1][0].seq
+            if first >= self.index[-1][0] + INDEX_STEP and not self._journal.queued_bytes:
+                self.index.append((first, self._journal.size))
         self._journal.append(lines)
         self._write_log()
         with self._changed:
@@ -207,10 +208,6 @@ class SessionWriter:
         except Exception as error:  # a bug in the projection must not cost the record
             self._remark(f"Record {record.seq} could not be written to {self._log.path.name}: {error!r}")
             return b""
-
-    def _add_to_index(self, seq: int) -> None:
-        if seq >= self.index[-1][0] + INDEX_STEP and not self._journal.queued_bytes:
-            self.index.append((seq, self._journal.size))
 
     def _check_log(self) -> None:
         """Detect changes of the log by other programs, and continue in the file that now has its name."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tui_agent.engine.core.tokens import Gauge, count
 from tui_agent.plan.document import DONE, IN_PROGRESS, NOT_DONE, Criterion, Decision, LogEntry, format_time
 from tui_agent.plan.grammar import BLANK, CRITERIA, LOG, MADE, PLACEHOLDER, REJECTED
 from tui_agent.plan.markdown import Document, Item
 from tui_agent.text import one_line
 
-Size = Callable[[str], int]
-"""Returns the tokens of a text."""
-CHARACTERS_PER_TOKEN = 4
 MAX_TOKENS = 8_000
 """Maximum tokens of the document in any window."""
 WINDOW_SHARE = 0.25
@@ -30,35 +25,24 @@ _GAUGE = Gauge()
 """Not the model's own gauge, which learns: a changed excerpt would invalidate the server's prompt cache."""
 
 
-def by_characters(text: str) -> int:
-    """Estimate the tokens of a text by its length."""
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
-
-
-def tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the tokens of a text."""
     return _GAUGE.estimate(count(text))
 
 
-def excerpt(
-    document: Document,
-    entries: int = 10,
-    older_tokens: int = OLDER_MAX,
-    room: int | None = None,
-    size: Size = by_characters,
-) -> str:
+def excerpt(document: Document, entries: int = 10, older_tokens: int = OLDER_MAX, room: int | None = None) -> str:
     """Return the document without front matter and placeholders; empty if only headings remain.
 
     The last `entries` of the log are complete, older ones one line each, the newest of them within `older_tokens`. To
-    fit `room` tokens by `size`, decisions and log are reduced to the newest, criteria to the open ones, and the user's
+    fit `room` tokens, decisions and log are reduced to the newest, criteria to the open ones, and the user's
     own text to its beginning.
     """
-    builder = _ExcerptBuilder(document, size)
-    builder.shorten_log(entries, older_tokens, None)
+    builder = _ExcerptBuilder(document)
+    builder.shorten(LOG, entries, older_tokens)
     text = builder.text()
-    if room is None or size(text) <= room:
+    if room is None or estimate_tokens(text) <= room:
         return text
-    builder = _ExcerptBuilder(document, size)
+    builder = _ExcerptBuilder(document)
     builder.fit(room, entries, older_tokens)
     return builder.text()
 
@@ -66,10 +50,9 @@ def excerpt(
 class _ExcerptBuilder:
     """Collects the dropped lines of a document, and their replacements."""
 
-    def __init__(self, document: Document, size: Size) -> None:
+    def __init__(self, document: Document) -> None:
         self._document = document
         self._lines = lines = document.lines
-        self._size = size
         self._dropped: set[int] = set(range(document.front.end + 1)) if document.front else set()
         self._dropped |= {at for at, line in enumerate(lines) if _is_placeholder(line) and at not in document.fenced}
         self._replacements: dict[int, list[str]] = {}
@@ -79,7 +62,7 @@ class _ExcerptBuilder:
         return [item for section in self._document.sections if section.name == name for item in section.items]
 
     def _cost(self, items: list[Item]) -> int:
-        return self._size("\n".join(line for item in items for line in self._lines[item.start : item.end]))
+        return estimate_tokens("\n".join(line for item in items for line in self._lines[item.start : item.end]))
 
     def fit(self, room: int, entries: int, older_tokens: int) -> None:
         """Condense to about `room` tokens."""
@@ -89,23 +72,24 @@ class _ExcerptBuilder:
         costs = {name: self._cost(items) for name, items in lists.items() if items}
         for name, budget in _budgets(costs, room).items():
             if name == LOG:
-                self.shorten_log(entries, older_tokens, budget)
+                self.shorten(LOG, entries, older_tokens, budget)
+            elif budget < costs[name] and name == CRITERIA:
+                self._shorten_criteria(lists[CRITERIA], budget)
             elif budget < costs[name]:
-                shorten = self._shorten_criteria if name == CRITERIA else self._shorten_decisions
-                shorten(lists[name], budget)
+                self.shorten(name, len(lists[name]), budget, budget)
 
     def _cut_other_text(self, listed: set[int], room: int) -> int:
         """Cut the text outside of lists, such as the user's own sections, to `room`; return its tokens."""
         skipped = listed | self._dropped
         other = [at for at, line in enumerate(self._lines) if line.strip() and at not in skipped]
-        size = self._size("\n".join(self._lines[at] for at in other))
+        size = estimate_tokens("\n".join(self._lines[at] for at in other))
         if size <= room:
             return size
         heads = {self._document.title, self._document.status, *(section.head for section in self._document.sections)}
         body = [at for at in other if at not in heads]
         remaining = room
         for index, at in enumerate(body):
-            line_size = self._size(self._lines[at])
+            line_size = estimate_tokens(self._lines[at])
             remaining -= line_size + 1
             if remaining < 0:
                 self._dropped.update(body[index:])
@@ -124,17 +108,26 @@ class _ExcerptBuilder:
                 return number
         return len(items)
 
-    def _shorten(self, items: list[Item], full: int, room: float, noun: str) -> None:
-        """Keep the last `full` items; shorten older ones to a line, as many as fit, and count the others."""
+    def shorten(self, name: str, full: int, older_tokens: int, room: int | None = None) -> None:
+        """Keep the last `full` items of a list, older ones as one line each, the newest of them within `older_tokens`.
+
+        The oldest are counted. With `room`, everything fits into this number of tokens.
+        """
+        items = self._items(name)
+        full = min(full, len(items))
+        if room is not None:
+            full = self._count_fitting(items[len(items) - full :], room * _FULL_SHARE)
+            older_tokens = min(older_tokens, int(room * (1 - _FULL_SHARE)))
         old = items[: len(items) - full]
         lines: list[str] = []
         for item in reversed(old):
             line = _summary_line(item)
-            room -= self._size(line + "\n")
-            if room < 0:
+            older_tokens -= estimate_tokens(line + "\n")
+            if older_tokens < 0:
                 break
             lines.append(line)
         omitted = len(old) - len(lines)
+        noun = "entries" if name == LOG else "decisions"
         note = [f"({omitted} earlier {noun}: see plan_doc.md.)"] if omitted else []
         self._replace(old, [*note, *reversed(lines), ""])
 
@@ -143,19 +136,6 @@ class _ExcerptBuilder:
             self._dropped.update(range(item.start, item.end))
         if items:
             self._replacements[items[0].start] = lines
-
-    def shorten_log(self, entries: int, older_tokens: int, room: int | None) -> None:
-        """Keep the last `entries` complete, or as many as fit."""
-        items = self._items(LOG)
-        full = min(entries, len(items))
-        if room is not None:
-            full = self._count_fitting(items[len(items) - full :], room * _FULL_SHARE)
-            older_tokens = min(older_tokens, int(room * (1 - _FULL_SHARE)))
-        self._shorten(items, full, older_tokens, "entries")
-
-    def _shorten_decisions(self, items: list[Item], room: int) -> None:
-        full = self._count_fitting(items, room * _FULL_SHARE)
-        self._shorten(items, full, room * (1 - _FULL_SHARE), "decisions")
 
     def _shorten_criteria(self, items: list[Item], room: int) -> None:
         """Keep open criteria, first to last, then met ones, newest first; count the others."""
@@ -245,6 +225,6 @@ class ExcerptCache:
         if (full, window) not in self._texts:
             space = MAX_TOKENS if window is None else min(MAX_TOKENS, int(window * WINDOW_SHARE))
             older = OLDER_BASE + min(space, len(excerpt(document, full, 0)) // 4) // OLDER_DIVISOR
-            text = excerpt(document, full, min(OLDER_MAX, older), space, tokens)
+            text = excerpt(document, full, min(OLDER_MAX, older), space)
             self._texts[full, window] = f"# The plan document\n\n{text}" if text else ""
         return self._texts[full, window]
