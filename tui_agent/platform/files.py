@@ -286,6 +286,14 @@ def sha256_of(data: bytes) -> str:
 
 
 @contextlib.contextmanager
+def _file_faults(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise fault_of(error, path) from error
+
+
+@contextlib.contextmanager
 def open_regular(
     path: Path, *, follow: bool = True, beneath: Path | None = None, calls: OsCalls = OS
 ) -> Iterator[OpenedFile]:
@@ -294,7 +302,7 @@ def open_regular(
     Without `follow`, `path` must not contain symbolic links. Raises FileFault; `outside` if it leads out of `beneath`.
     """
     resolved = real_path(path, beneath) if follow else path
-    try:
+    with _file_faults(path):
         with open_folder(resolved.parent, beneath=beneath, calls=calls) as folder:
             name = resolved.name or "."
             _check_kind(calls.stat(name, dir_fd=folder), resolved)
@@ -305,8 +313,6 @@ def open_regular(
             yield OpenedFile(fd, status.st_size, resolved)
         finally:
             calls.close(fd)
-    except (OSError, ValueError) as error:
-        raise fault_of(error, path) from error
 
 
 def read_file(
@@ -346,14 +352,12 @@ def replace_file(
     resolved = real_path(path, beneath) if follow else path
     if not resolved.name:
         raise NotRegularError(path, "a folder")
-    try:
-        with open_folder(resolved.parent, beneath=beneath, create=expected_sha256 is None, calls=calls) as folder:
-            replacement = FileReplacement(folder, resolved, content, sha256_of(content), calls)
-            if expected_sha256 is None:
-                return replacement.create(mode)
-            return replacement.exchange(_checked_status(replacement, expected_sha256), expected_sha256)
-    except (OSError, ValueError) as error:
-        raise fault_of(error, path) from error
+    is_new = expected_sha256 is None
+    with _file_faults(path), open_folder(resolved.parent, beneath=beneath, create=is_new, calls=calls) as folder:
+        replacement = FileReplacement(folder, resolved, content, sha256_of(content), calls)
+        if expected_sha256 is None:
+            return replacement.create(mode)
+        return replacement.exchange(_checked_status(replacement, expected_sha256), expected_sha256)
 
 
 def remove_file(path: Path, expected_sha256: str, *, calls: OsCalls = OS) -> None:
@@ -362,13 +366,10 @@ def remove_file(path: Path, expected_sha256: str, *, calls: OsCalls = OS) -> Non
     `path` must not contain symbolic links. Raises FileFault; FileChangedError means that another program has written,
     and its version is left in place.
     """
-    try:
-        with open_folder(path.parent, calls=calls) as folder:
-            replacement = FileReplacement(folder, path, b"", "", calls)
-            _checked_status(replacement, expected_sha256)
-            replacement.remove(expected_sha256)
-    except (OSError, ValueError) as error:
-        raise fault_of(error, path) from error
+    with _file_faults(path), open_folder(path.parent, calls=calls) as folder:
+        replacement = FileReplacement(folder, path, b"", "", calls)
+        _checked_status(replacement, expected_sha256)
+        replacement.remove(expected_sha256)
 
 
 def remove_empty(path: Path) -> bool:
@@ -412,13 +413,10 @@ def atomic_write(path: Path, content: bytes, *, calls: OsCalls = OS) -> None:
     The folder must exist; symbolic links are followed. Raises FileFault.
     """
     resolved = real_path(path)
-    try:
-        with open_folder(resolved.parent, calls=calls) as folder:
-            with contextlib.suppress(FileNotFoundError):
-                _check_kind(calls.stat(resolved.name, dir_fd=folder), resolved)
-            FileReplacement(folder, resolved, content, sha256_of(content), calls).overwrite(0o600)
-    except (OSError, ValueError) as error:
-        raise fault_of(error, path) from error
+    with _file_faults(path), open_folder(resolved.parent, calls=calls) as folder:
+        with contextlib.suppress(FileNotFoundError):
+            _check_kind(calls.stat(resolved.name, dir_fd=folder), resolved)
+        FileReplacement(folder, resolved, content, sha256_of(content), calls).overwrite(0o600)
 
 
 def remove_leftovers(folder: Path, older_than: float) -> int:

@@ -56,11 +56,10 @@ class FileLock:
         fd = _open(path)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             close_quietly(fd)
-            raise InUse(path, read_holder(path)) from None
-        except OSError:
-            close_quietly(fd)
+            if isinstance(error, BlockingIOError):
+                raise InUse(path, read_holder(path)) from None
             raise
         self._fd = fd
         self._write_holder()

@@ -13,10 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-RESOLVE_NO_MAGICLINKS = 0x02
-RESOLVE_NO_SYMLINKS = 0x04
-RESOLVE_BENEATH = 0x08
-RESOLVE_STRICTLY = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+_RESOLVE_STRICTLY = 0x02 | 0x04 | 0x08
+"""RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH."""
 
 _OPENAT2 = 437
 """On every architecture of Linux, 5.6 and later."""
@@ -37,12 +35,12 @@ def _libc() -> ctypes.CDLL | None:
         return None
 
 
-def openat2(path: bytes, flags: int, resolve: int, *, dir_fd: int) -> int:
-    """Open `path`, relative to `dir_fd`; the kernel checks every component by `resolve`."""
+def openat2(path: bytes, flags: int, *, dir_fd: int) -> int:
+    """Open `path`, relative to `dir_fd`; the kernel rejects links in it, and paths that leave the folder."""
     libc = _libc()
     if libc is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_STRICTLY)
     for _ in range(16):
         fd: int = libc.syscall(
             ctypes.c_long(_OPENAT2),
@@ -89,7 +87,7 @@ class OsCalls:
 
     def open_beneath(self, path: bytes, flags: int, *, dir_fd: int) -> int:
         """Open a path that neither leaves `dir_fd` nor contains a symbolic link; ENOSYS if that is not supported."""
-        return openat2(path, flags, RESOLVE_STRICTLY, dir_fd=dir_fd)
+        return openat2(path, flags, dir_fd=dir_fd)
 
     def read(self, fd: int, size: int) -> bytes:
         return os.read(fd, size)

@@ -188,6 +188,7 @@ class ConfinedCommand:
         folders = [str(folder) for folder in roots.folders]
         self._accessible = [*folders, *([scratch] if scratch else [])]
         self._writable_roots = folders if writes else []
+        self._placeable = [os.path.join(root, name) for root in self._writable_roots for name in PLACED]
         self._writable = self._accessible if writes else []
         self._protects = roots.protects
         self._cache = {} if cache is None else cache
@@ -205,8 +206,7 @@ class ConfinedCommand:
         self, stages: Sequence[Stage], cwd: Path, writable: Sequence[Path] = ()
     ) -> tuple[Sequence[Stage], SandboxSpec]:
         """Return the programs to start instead and their sandbox, as in `Confinement`."""
-        placed = [os.path.join(root, name) for root in self._writable_roots for name in PLACED]
-        placed = [path for path in placed if self._sandbox.is_complete and not os.path.lexists(path)]
+        placed = [path for path in self._placeable if self._sandbox.is_complete and not os.path.lexists(path)]
         spec = SandboxSpec(
             writable=(*self._writable, *map(str, writable)),
             guarded=(*self._existing_protected, *placed),
@@ -249,11 +249,12 @@ class ConfinedCommand:
         folders = [os.path.join(home, name) for name in HIDDEN]
         if not self._network:
             folders.append("/run")
-        return tuple(path for path in map(os.path.realpath, folders) if os.path.isdir(path) and not self._is_used(path))
-
-    def _is_used(self, folder: str) -> bool:
-        """Return whether the command works in `folder`, so that it can't be hidden."""
-        return any(Path(path).is_relative_to(folder) for path in self._accessible)
+        paths_in_use = list(map(Path, self._accessible))  # a folder that the command works in can't be hidden
+        return tuple(
+            folder
+            for folder in map(os.path.realpath, folders)
+            if os.path.isdir(folder) and not any(path.is_relative_to(folder) for path in paths_in_use)
+        )
 
     def _find_protected(self) -> list[str]:
         """Return the existing protected paths in the roots, top folders first."""
@@ -281,12 +282,11 @@ class ConfinedCommand:
         return self._cache[key]
 
     def _top_protected(self) -> set[str]:
-        placed = {os.path.join(root, name) for root in self._writable_roots for name in PLACED}
         return {
             path
             for root in self._writable_roots
             for name, path, is_folder in _entries(root)
-            if path not in placed and self._is_protected(name, path, is_folder)
+            if path not in self._placeable and self._is_protected(name, path, is_folder)
         }
 
 

@@ -266,12 +266,9 @@ def argument_shape(program: str, arguments: tuple[PlainWord, ...]) -> ArgumentSh
 
 def _shape(entry: dict[str, Any], arguments: tuple[PlainWord, ...]) -> ArgumentShape:
     match entry["operands"]:
-        case "echo":
+        case "echo" | "printf" as program:
             _require_literal(arguments)
-            return ArgumentShape()
-        case "printf":
-            _require_literal(arguments)
-            _require(bool(arguments) and not arguments[0].text.startswith("-"))
+            _require(program == "echo" or (bool(arguments) and not arguments[0].text.startswith("-")))
             return ArgumentShape()
         case "find":
             return ArgumentShape(paths=_find_paths(entry, arguments))

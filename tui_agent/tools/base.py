@@ -211,6 +211,3 @@ class Tool(ABC, Generic[A]):
     def title(self, args: A) -> str:
         """Return a short line for cards and tree, such as the path or the command."""
         return str(getattr(args, self.subject, ""))
-
-
-__all__ = ["Args", "Code", "EditResult", "SubagentTask", "Tool", "ToolContext", "ToolError", "ToolRefused"]

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+import msgspec
+
 from tui_agent.common.domain import Target
 from tui_agent.platform.encoding import Codec, NotText, decode, describe_binary, read_as
 from tui_agent.platform.file_faults import FileFault
@@ -23,39 +25,31 @@ CHUNK_SIZE = 1 << 20
 _SAMPLE_SIZE = 64 * 1024
 
 
-class LineSource:
+class LineSource(msgspec.Struct):
     """Lines in order, each shortened to fit into a result. All methods block."""
 
-    def __init__(
-        self,
-        lines: Iterator[str],
-        notes: list[str],
-        *,
-        total: int | None = None,
-        sha256: str | None = None,
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._lines = lines
-        self._position = 0
-        self.notes = notes
-        """Facts the lines do not show, such as the encoding."""
-        self.total = total
-        """Number of lines; None while unknown."""
-        self.sha256 = sha256
-        """Hash of the file, if it was read completely."""
-        self.close = close
-        """Closes the file."""
+    lines: Iterator[str]
+    notes: list[str]
+    """Facts the lines do not show, such as the encoding."""
+    total: int | None = None
+    """Number of lines; None while unknown."""
+    sha256: str | None = None
+    """Hash of the file, if it was read completely."""
+    close: Callable[[], None] = lambda: None
+    """Closes the file."""
+    position: int = 0
+    """Number of lines that were taken or skipped."""
 
     def skip(self, count: int) -> None:
         """Skip `count` lines."""
-        self._position += sum(1 for _ in islice(self._lines, count))
+        self.position += sum(1 for _ in islice(self.lines, count))
 
     def take(self, count: int) -> list[str]:
         """Return the next lines; fewer than `count` at the end of the file."""
-        taken = list(islice(self._lines, count))
-        self._position += len(taken)
+        taken = list(islice(self.lines, count))
+        self.position += len(taken)
         if self.total is None and len(taken) < count:
-            self.total = self._position
+            self.total = self.position
         return taken
 
 
