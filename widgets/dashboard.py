@@ -203,7 +203,7 @@ def _column(sections: Sequence[tuple[str, list[Fact]]], width: int, styles: Text
 
 def _row(fact: Fact, name_width: int, width: int, styles: TextStyles) -> Line:
     """Paint name, value, bar and note of a fact."""
-    style = styles.strong if fact.good is None else styles.ok if fact.good else styles.warn
+    style = styles.strong if fact.goal_met is None else styles.ok if fact.goal_met else styles.warn
     name = fit(fact.name, name_width - 1)
     spans: list[Span] = [
         (name + " " * (name_width - cell_len(name)), styles.text),
@@ -213,7 +213,7 @@ def _row(fact: Fact, name_width: int, width: int, styles: TextStyles) -> Line:
     room = width - name_width - VALUE - 2
     if fact.share is not None:
         cells = min(LONG_BAR if width >= LONG_BAR_WIDTH else SHORT_BAR, max(0, room))
-        bar = styles.accent if fact.good is None else style
+        bar = styles.accent if fact.goal_met is None else style
         spans += [*share_bar(fact.share, cells, bar, styles), ("  ", styles.text)]
         room -= cells + 2
     if fact.note and room > 3:

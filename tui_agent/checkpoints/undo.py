@@ -85,7 +85,7 @@ class UndoTask(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     conflict: str = ""
     """Why the user must decide, as a sentence; empty if they need not."""
-    lost: str = ""
+    unavailable: str = ""
     """Why the target content is unavailable; the file is then left unchanged."""
     merged: bytes | None = None
     """The file without the edits but with the other changes; None if that is impossible."""
@@ -163,25 +163,25 @@ class Undo:
             target=first.before,
             base=last.after,
             folders=first.folders,
-            lost=first.cannot_undo,
+            unavailable=first.cannot_undo,
         )
         reason = ""
         if any(step.after != following.before.sha256 for step, following in pairwise(steps)):
             reason = "it was changed between the agent's edits"
         task = self._with_conflict(task, FileState(kind="file", sha256=last.after), "it has changed since", reason)
-        if task.conflict and now.kind == "file" and not task.lost:
+        if task.conflict and now.kind == "file" and not task.unavailable:
             task = msgspec.structs.replace(task, merged=self._without_edits(steps, now))
         return task
 
     def _with_conflict(self, task: UndoTask, expected: FileState, reason: str, intermediate: str = "") -> UndoTask:
         """Add conflict and missing content to the task."""
         if disk.same_content(task.now, task.target):
-            return msgspec.structs.replace(task, lost="")
-        if task.target.kind == "file" and not task.lost:
+            return msgspec.structs.replace(task, unavailable="")
+        if task.target.kind == "file" and not task.unavailable:
             try:
                 self.store.get(task.target.sha256)
             except StoreError as error:
-                task = msgspec.structs.replace(task, lost=str(error))
+                task = msgspec.structs.replace(task, unavailable=str(error))
         if disk.same_content(task.now, expected):
             return msgspec.structs.replace(task, conflict=intermediate)
         reasons = {
@@ -243,8 +243,8 @@ class Undo:
                     mode=task.now.mode,
                 )
                 item = msgspec.structs.replace(item, after=after)
-            elif task.lost:
-                return msgspec.structs.replace(item, outcome="failed", why=task.lost)
+            elif task.unavailable:
+                return msgspec.structs.replace(item, outcome="failed", why=task.unavailable)
             elif task.conflict and choice == "aside":
                 return msgspec.structs.replace(item, aside=True)
             if task.now.kind == "file":

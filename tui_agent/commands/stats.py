@@ -90,7 +90,7 @@ def _print_section(page: TextPage, title: str, facts: Sequence[Fact]) -> None:
     for fact in facts[:MAX_ROWS]:
         name = one_line(fact.name, 40)
         lead = f"  {name}{' ' * max(1, name_width - cell_width(name))}"
-        styles = () if fact.good is None else ("green",) if fact.good else ("yellow",)
+        styles = () if fact.goal_met is None else ("green",) if fact.goal_met else ("yellow",)
         value = page.styled(f"{fact.value:>{VALUE_WIDTH}}", *styles)
         gap = "  " if fact.note else ""
         page.hanging(page.styled(lead, "dim") + value + gap, len(lead) + VALUE_WIDTH + 2, fact.note, "dim")

@@ -62,7 +62,7 @@ def _match(
     places: defaultdict[object, list[int]] = defaultdict(list)
     for b in reversed(new):
         places[new_key(b)].append(b)
-    return {a: same.pop() for a in old if (same := places.get(old_key(a)))}
+    return {a: candidates.pop() for a in old if (candidates := places.get(old_key(a)))}
 
 
 def _name_key(item: PlanItem) -> object:
@@ -88,14 +88,14 @@ def _longest_ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return longest[::-1]
 
 
-def _match_by_wording(old: Sequence[_Item], new: Sequence[_Item], olds: range, news: range) -> dict[int, int]:
-    if max(len(olds), len(news)) > _MAX_GAP:
+def _match_by_wording(old: Sequence[_Item], new: Sequence[_Item], old_range: range, new_range: range) -> dict[int, int]:
+    if max(len(old_range), len(new_range)) > _MAX_GAP:
         return {}
     pairs: dict[int, int] = {}
-    start = news.start
-    for a in olds:
+    start = new_range.start
+    for a in old_range:
         best_ratio, best = _MIN_RATIO, -1
-        for b in range(start, news.stop):
+        for b in range(start, new_range.stop):
             match = SequenceMatcher(None, label(old[a])[:200], label(new[b])[:200], autojunk=False)
             if match.quick_ratio() > best_ratio and (ratio := match.ratio()) > best_ratio:
                 best_ratio, best = ratio, b
@@ -188,7 +188,7 @@ class _Merge:
     def __init__(self, choices: Mapping[str, Choice], cautious: bool) -> None:
         self._choices = choices
         self._cautious = cautious
-        self._seen: dict[str, int] = {}
+        self._id_counts: dict[str, int] = {}
         self.conflicts: list[Conflict] = []
 
     def value(self, where: str, item: str, field: str, base: Any, ours: Any, theirs: Any) -> Any:
@@ -209,7 +209,7 @@ class _Merge:
 
     def _choice(self, where: str, item: str, field: str, base: Any, ours: Any, theirs: Any) -> Choice | None:
         name = "/".join(part for part in (where, item[:60], field) if part)
-        count = self._seen[name] = self._seen.get(name, 0) + 1
+        count = self._id_counts[name] = self._id_counts.get(name, 0) + 1
         name = name if count == 1 else f"{name}#{count}"
         texts = {"base": _format_value(base), "ours": _format_value(ours), "theirs": _format_value(theirs)}
         choice = self._choices.get(name)
@@ -266,9 +266,9 @@ class _Merge:
         for at, item_id in enumerate(our_ids):
             if item_id.side != "ours":
                 continue
-            if same := added.pop(_addition_key(ours[at]), None):
-                merged[same] = self._item(where, None, ours[at], merged[same])
-                our_ids[at] = same
+            if added_id := added.pop(_addition_key(ours[at]), None):
+                merged[added_id] = self._item(where, None, ours[at], merged[added_id])
+                our_ids[at] = added_id
             else:
                 merged[item_id] = ours[at]
         return tuple(merged[item_id] for item_id in _merge_order(our_ids, their_ids, merged))

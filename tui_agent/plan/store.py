@@ -203,12 +203,12 @@ class PlanStore:
                 return state
             self._save_hidden_text(state)
             if not state.changed:
-                return RefreshResult(self.plan, changed=False, copies=self._take_copies())
+                return RefreshResult(self.plan, changed=False, copies=self._pop_copies())
             theirs = state.document.plan
             merged = self._merge(self.plan, theirs, {})
             if not merged.conflicts:
                 self._remember(state.document, state.sha256, merged.plan)
-            return RefreshResult(merged.plan, True, merged.conflicts, self._take_copies())
+            return RefreshResult(merged.plan, True, merged.conflicts, self._pop_copies())
 
     # --- saving ---
 
@@ -253,10 +253,10 @@ class PlanStore:
             conflicts, merged = (*conflicts, *both.conflicts), both.plan
         if conflicts:
             return SaveConflict(conflicts, state.document)
-        same = merged.content == theirs.content and target.text == state.document.text
-        if state.sha256 is not None and same:
+        unchanged = merged.content == theirs.content and target.text == state.document.text
+        if state.sha256 is not None and unchanged:
             self._remember(state.document, state.sha256, merged)
-            return SaveResult(state.document, written=False, merged=state.changed, copies=self._take_copies())
+            return SaveResult(state.document, written=False, merged=state.changed, copies=self._pop_copies())
         version = max(theirs.version, self.plan.version, *self._versions, 0) + 1
         now = round(self._clock() * 1000)
         merged = structs.replace(merged, version=version, updated_at=now, created_at=merged.created_at or now)
@@ -278,7 +278,7 @@ class PlanStore:
         self._remember(document, sha256, document.plan)
         with contextlib.suppress(FileFault):  # saved; the copies are tried again later
             self._check_replaced()
-        return SaveResult(document, merged=state.changed, copies=self._take_copies())
+        return SaveResult(document, merged=state.changed, copies=self._pop_copies())
 
     def _merge(self, ours: Plan, theirs: Plan, choices: Mapping[str, Choice]) -> MergeResult:
         """Merge our plan with the file's, which may be based on any of our versions."""
@@ -304,7 +304,7 @@ class PlanStore:
                 self._copies.append(self._copy(self._read_file().data))
             sha256 = self._replace_file(self.path, text.encode("utf-8"), expected_sha256)
             self._remember(document, sha256, document.plan)
-            return SaveResult(document, copies=self._take_copies())
+            return SaveResult(document, copies=self._pop_copies())
 
     def close(self) -> tuple[Path, ...]:
         """Check the replaced files a last time and close them; return the saved copies.
@@ -319,7 +319,7 @@ class PlanStore:
                 self._replaced.close()
             if (error := self._replaced.unreadable) is not None:
                 raise fault_of(error, self.path) from error
-            return self._take_copies()
+            return self._pop_copies()
 
     # --- the file ---
 
@@ -337,7 +337,7 @@ class PlanStore:
         """Read the file, waiting until no write is in progress."""
         started = time.monotonic()
         while True:
-            late = time.monotonic() - started > _PATIENCE
+            timed_out = time.monotonic() - started > _PATIENCE
             try:
                 file: FileBytes | None = self._read_file()
             except FileTooLargeError as error:
@@ -347,13 +347,13 @@ class PlanStore:
                     raise
                 file = None
             if file is None:
-                if late or self._sha256 is None:
+                if timed_out or self._sha256 is None:
                     return _FileState(self.document, None, False)
             elif file.sha256 == self._sha256:
                 return _FileState(self.document, file.sha256, False)
-            elif late or self._is_complete(file, _SETTLED):
+            elif timed_out or self._is_complete(file, _SETTLED):
                 document = _document(file.data)
-                if late or not self._may_be_torn(document) or self._is_complete(file, QUIET_PERIOD):
+                if timed_out or not self._may_be_torn(document) or self._is_complete(file, QUIET_PERIOD):
                     if document is None:
                         text = _readable_text(file.data)
                         return Unreadable(reason="it is not UTF-8 text", text=text, sha256=file.sha256)
@@ -415,9 +415,9 @@ class PlanStore:
             self._replace_file(copy, data, None)
         return copy
 
-    def _take_copies(self) -> tuple[Path, ...]:
-        taken, self._copies = tuple(self._copies), []
-        return taken
+    def _pop_copies(self) -> tuple[Path, ...]:
+        copies, self._copies = tuple(self._copies), []
+        return copies
 
 
 def _document(data: bytes) -> Document | None:

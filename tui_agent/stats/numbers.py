@@ -285,9 +285,9 @@ def round_duration(ms: int) -> int:
     return (ms + unit // 2) // unit * unit
 
 
-def share(part: float, whole: float) -> float | None:
-    """Return `part / whole`, or None if `whole` is 0."""
-    return part / whole if whole else None
+def share(part: float, total: float) -> float | None:
+    """Return `part / total`, or None if `total` is 0."""
+    return part / total if total else None
 
 
 def count_up(counts: Counts, key: str, by: int = 1) -> None:

@@ -35,8 +35,8 @@ class Fact(NamedTuple):
     note: str = ""
     share: float | None = None
     """Length of the bar; None for no bar."""
-    good: bool | None = None
-    """Whether the goal is met; None without a goal."""
+    goal_met: bool | None = None
+    """None without a goal."""
 
 
 class Table(NamedTuple):

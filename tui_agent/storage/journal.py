@@ -17,7 +17,7 @@ from tui_agent.storage.lines import MAX_LINE, Damage, JournalLine, parse_line
 
 MAX_RECENT = 4096
 """Number of recent records that duplicates are compared with."""
-MAX_LATE = 100_000
+MAX_MISPLACED = 100_000
 """Maximum number of misplaced records that are looked for."""
 
 _HEAD = re.compile(rb'\{"v":\d+,"seq":(\d{1,18}),')
@@ -41,7 +41,7 @@ class JournalReader:
         self.last = last if last is not None or start else 0
         """Number of the last line returned."""
         self._recent: OrderedDict[int, int] = OrderedDict()
-        self._late: dict[int, int] | None = None
+        self._misplaced: dict[int, int] | None = None
         self._damage: list[Damage] = []
 
     def __iter__(self) -> Iterator[JournalLine | Damage]:
@@ -88,9 +88,9 @@ class JournalReader:
         missing = 0
         if self.last is not None and line.seq > self.last + 1:
             missing = line.seq - self.last - 1
-            for late in self._find_late_lines(line):
+            for misplaced in self._find_misplaced(line):
                 missing -= 1
-                yield self._accept(late)
+                yield self._accept(misplaced)
         yield from self._report_damage(line, missing)
         yield self._accept(line)
 
@@ -121,32 +121,32 @@ class JournalReader:
             head = _HEAD.match(file.read(min(damage.size, 64)))
         return head is not None and int(head[1]) == following.seq
 
-    def _find_late_lines(self, line: JournalLine) -> list[JournalLine]:
+    def _find_misplaced(self, line: JournalLine) -> list[JournalLine]:
         """Return intact records that belong before `line` but are behind it in the file, which is scanned once."""
-        if self._late is None:
-            self._late = self._scan_late(line)
+        if self._misplaced is None:
+            self._misplaced = self._scan_misplaced(line)
         assert self.last is not None
-        late_lines: list[JournalLine] = []
+        lines: list[JournalLine] = []
         with open(self.path, "rb") as file:
-            for seq in sorted(seq for seq in self._late if self.last < seq < line.seq):
-                file.seek(self._late[seq])
-                late = parse_line(file.readline(MAX_LINE), self._late[seq])
-                if late is not None and late.seq == seq:
-                    late_lines.append(late)
-        return late_lines
+            for seq in sorted(seq for seq in self._misplaced if self.last < seq < line.seq):
+                file.seek(self._misplaced[seq])
+                misplaced = parse_line(file.readline(MAX_LINE), self._misplaced[seq])
+                if misplaced is not None and misplaced.seq == seq:
+                    lines.append(misplaced)
+        return lines
 
-    def _scan_late(self, line: JournalLine) -> dict[int, int]:
-        late: dict[int, int] = {}
+    def _scan_misplaced(self, line: JournalLine) -> dict[int, int]:
+        misplaced: dict[int, int] = {}
         highest = line.seq
         with open(self.path, "rb") as file:
             for offset, raw, _ in raw_lines(file, line.offset + line.size):
                 other = parse_line(raw, offset) if raw else None
                 if other is None:
                     continue
-                if other.seq < highest and len(late) < MAX_LATE:
-                    late.setdefault(other.seq, offset)
+                if other.seq < highest and len(misplaced) < MAX_MISPLACED:
+                    misplaced.setdefault(other.seq, offset)
                 highest = max(highest, other.seq)
-        return late
+        return misplaced
 
 
 def raw_lines(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes | None, int]]:

@@ -146,9 +146,9 @@ class SecretMask:
 
     def _mask_truncated(self, text: str) -> str:
         """Mask the beginnings of secrets right before an ellipsis."""
-        head, *rest = text.split(ELLIPSIS)
+        head, *following = text.split(ELLIPSIS)
         parts = []
-        for part in rest:
+        for part in following:
             before = head.removesuffix(" [")  # as in "[… 500 more characters]"
             start = min(mask_pass.open_start(before, 0) for mask_pass in self.passes)
             truncated = before[start:]
