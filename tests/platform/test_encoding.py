@@ -14,8 +14,8 @@ def test_every_decoding_is_reversible(data: bytes) -> None:
     except NotText:
         return
     assert found
-    for one in found:
-        assert one.codec.bom + one.codec.encode(one.text) == data
+    for candidate in found:
+        assert candidate.codec.bom + candidate.codec.encode(candidate.text) == data
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=100))

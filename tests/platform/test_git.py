@@ -33,9 +33,9 @@ async def test_nothing_of_a_trusted_repository_is_run(
     index = stamp(repo / ".git/index")
     for folder in (repo, *(below for below in (repo / "docs", repo / "below") if below.is_dir())):
         for words in (STATUS, ("diff", "--name-only"), ("log", "-1", "--format=%h")):
-            said = await Git(folder, [repo]).run(*words, seconds=30)
+            output = await Git(folder, [repo]).run(*words, seconds=30)
             if index is not None and folder == repo and words == STATUS:
-                assert said is not None and b" M code.py\0" in said
+                assert output is not None and b" M code.py\0" in output
     assert os.listdir(canaries) == []
     assert stamp(repo / ".git/index") == index and not (repo / ".git/index.lock").exists()
 

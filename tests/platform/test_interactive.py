@@ -16,7 +16,7 @@ from tui_agent.platform.interactive import MAX_PENDING, DuplexProcess, WriteBloc
 from tui_agent.platform.proc import ProcessError
 
 
-class Heard:
+class ReceivedOutput:
     def __init__(self) -> None:
         self.data = b""
         self.over = asyncio.Event()
@@ -33,10 +33,10 @@ class Heard:
                 await self.news.wait()
 
 
-async def talk(heard: Heard, code: str, cwd: Path) -> DuplexProcess:
+async def talk(received: ReceivedOutput, code: str, cwd: Path) -> DuplexProcess:
     argv = ("python", "-c", code)
     return await DuplexProcess.with_program(
-        Path(sys.executable), argv, cwd=cwd, environment={"A": "1"}, on_output=heard.take, on_end=heard.over.set
+        Path(sys.executable), argv, cwd=cwd, environment={"A": "1"}, on_output=received.take, on_end=received.over.set
     )
 
 
@@ -50,13 +50,13 @@ async def test_bytes_go_there_and_back_and_errors_to_the_log(tmp_path: Path, cap
     )
     logging.getLogger("tui_agent").propagate = True
     with caplog.at_level(logging.DEBUG, "tui_agent.platform.interactive"):
-        heard = Heard()
-        child = await talk(heard, code, tmp_path)
+        received = ReceivedOutput()
+        child = await talk(received, code, tmp_path)
         child.send(b"ab\0\xff" * 50_000)
         async with asyncio.timeout(60):
-            await heard.over.wait()
+            await received.over.wait()
             await child.gone()
-    assert heard.data.startswith(b"\xff\0ba" * 50_000 + os.fsencode(tmp_path) + b"0['0', '1', '2', ")
+    assert received.data.startswith(b"\xff\0ba" * 50_000 + os.fsencode(tmp_path) + b"0['0', '1', '2', ")
     assert "oh no" in caplog.text
     assert "\x1b" not in caplog.text
     child.send(b"nobody is there")
@@ -70,21 +70,21 @@ async def test_its_whole_tree_is_dead_after_a_stop(tmp_path: Path) -> None:
         "os.write(1, f'{os.getpid()} {child.pid}\\n'.encode())\n"
         "time.sleep(1000)\n"
     )
-    heard = Heard()
-    child = await talk(heard, code, tmp_path)
-    await heard.until(b"\n")
-    pids = [int(pid) for pid in heard.data.split()]
+    received = ReceivedOutput()
+    child = await talk(received, code, tmp_path)
+    await received.until(b"\n")
+    pids = [int(pid) for pid in received.data.split()]
     child.stop()
     async with asyncio.timeout(60):
-        await heard.over.wait()
+        await received.over.wait()
         await child.gone()
     assert not set(pids) & set(supervisor.process_table())
 
 
 async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
-    heard = Heard()
-    child = await talk(heard, "import time; print(1, flush=True); time.sleep(1000)", tmp_path)
-    await heard.until(b"1")
+    received = ReceivedOutput()
+    child = await talk(received, "import time; print(1, flush=True); time.sleep(1000)", tmp_path)
+    await received.until(b"1")
     with pytest.raises(WriteBlocked):
         for _ in range(MAX_PENDING // (1 << 20) + 3):
             child.send(b"x" * (1 << 20))
@@ -94,19 +94,24 @@ async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
-    heard = Heard()
+    received = ReceivedOutput()
     with pytest.raises(ProcessError):
         await DuplexProcess.with_program(
-            tmp_path / "none", ("none",), cwd=tmp_path, environment={}, on_output=heard.take, on_end=heard.over.set
+            tmp_path / "none",
+            ("none",),
+            cwd=tmp_path,
+            environment={},
+            on_output=received.take,
+            on_end=received.over.set,
         )
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6])
 async def test_of_a_start_that_is_given_up_nothing_is_left(tmp_path: Path, turns: int) -> None:
     before = set(supervisor.process_table())
-    heard = Heard()
+    received = ReceivedOutput()
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
-    starting = asyncio.create_task(talk(heard, code, tmp_path))
+    starting = asyncio.create_task(talk(received, code, tmp_path))
     for _ in range(turns):
         await asyncio.sleep(0)
     starting.cancel()
@@ -121,7 +126,7 @@ async def test_where_descriptors_run_out_none_is_lost(tmp_path: Path) -> None:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
 
-    heard = Heard()
+    received = ReceivedOutput()
     before, limits = held(), resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     refused = 0
@@ -130,7 +135,7 @@ async def test_where_descriptors_run_out_none_is_lost(tmp_path: Path) -> None:
         for _ in range(12):
             os.close(spare.pop())
             try:
-                child = await talk(heard, "import time; time.sleep(1000)", tmp_path)
+                child = await talk(received, "import time; time.sleep(1000)", tmp_path)
             except ProcessError:
                 refused += 1
             else:
@@ -140,7 +145,7 @@ async def test_where_descriptors_run_out_none_is_lost(tmp_path: Path) -> None:
             assert held() == before + len(spare)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        for one in spare:
+        for fd in spare:
             with contextlib.suppress(OSError):
-                os.close(one)
+                os.close(fd)
     assert refused > 4

@@ -87,13 +87,13 @@ def test_of_two_starters_exactly_one_wins(path: Path, times: int) -> None:
 
         pids = [fork(race), fork(race)]
         os.write(start_in, b"..")
-        said = os.read(result_out, 1) + os.read(result_out, 1)
+        results = os.read(result_out, 1) + os.read(result_out, 1)
         os.write(end_in, b"..")
         for pid in pids:
             os.waitpid(pid, 0)
         for fd in (start_out, start_in, result_out, result_in, end_out, end_in):
             os.close(fd)
-        assert sorted(said.decode()) == ["L", "W"]
+        assert sorted(results.decode()) == ["L", "W"]
 
 
 def test_a_child_does_not_inherit_the_lock(path: Path) -> None:

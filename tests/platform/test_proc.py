@@ -328,7 +328,7 @@ async def test_the_signal_that_ended_it_is_told(name: str, status: int, tmp_path
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc/self/fd")
 async def test_only_three_descriptors_are_inherited(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w") as file:
-        os.set_inheritable(file.fileno(), True)  # the fault: one that would go along
+        os.set_inheritable(file.fileno(), True)  # a descriptor that a child would inherit
         result = await run("cd /proc/self/fd && for f in *; do [ -e $f ] && echo $f; done", tmp_path)
     # bash keeps 255 for itself when it reads a script, never for -c
     assert result.output.split() == ["0", "1", "2"]

@@ -145,7 +145,7 @@ def test_binary_is_not_shown_live() -> None:
 
 
 async def test_the_full_output_is_kept_in_a_file_when_it_is_cut(tmp_path: Path) -> None:
-    for count, kept in ((50, False), (5000, True), (400_000, True)):
+    for count, is_spilled in ((50, False), (5000, True), (400_000, True)):
         file = tmp_path / f"output-{count}.txt"
         capture = Capture(spill=file)
         data = numbered(count)
@@ -154,8 +154,8 @@ async def test_the_full_output_is_kept_in_a_file_when_it_is_cut(tmp_path: Path) 
             if capture.needs_flush:
                 await capture.flush()
         _, spill = await capture.finish()
-        assert (spill == file) is kept and file.exists() is kept
-        if kept:
+        assert (spill == file) is is_spilled and file.exists() is is_spilled
+        if is_spilled:
             assert file.read_bytes() == data
             assert file.stat().st_mode & 0o777 == 0o600
 

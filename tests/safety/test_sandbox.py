@@ -51,8 +51,8 @@ class Place:
         self.outside = folder / "outside"
         self.root = folder / "work"
         self.scratch = folder / "scratch"
-        for one in (self.outside, self.root / ".git" / "hooks", self.scratch):
-            one.mkdir(parents=True)
+        for path in (self.outside, self.root / ".git" / "hooks", self.scratch):
+            path.mkdir(parents=True)
         (self.root / ".git" / "config").write_text("[core]\n")
         (self.root / "AGENTS.md").write_text("rules\n")
         (self.root / "deep" / ".vscode").mkdir(parents=True)
@@ -110,7 +110,7 @@ async def test_protected_paths_are_read_only_even_if_missing(place: Place, kind:
     assert status == 0 and "LEAK" not in text, text
     assert "Read-only file system" in text, "the fault did not fire"
     assert (place.root / ".git" / "config").read_text() == "[core]\n"
-    assert sorted(one.name for one in place.root.iterdir()) == [".git", "AGENTS.md", "deep", "lib"]
+    assert sorted(entry.name for entry in place.root.iterdir()) == [".git", "AGENTS.md", "deep", "lib"]
 
 
 @pytest.mark.parametrize("kind", EACH)

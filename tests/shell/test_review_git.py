@@ -101,7 +101,7 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:
     git("config", "log.showSignature", "true")
     (repository / "a.txt").write_text("two\n")
     mark.unlink(missing_ok=True)
-    said: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for command in ("git log -p", "git diff", "git status --short", "git blame a.txt", "git show HEAD"):
         arguments = review_git.git_arguments(command, secret)
         assert arguments is not None
@@ -109,6 +109,6 @@ async def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:
             arguments, cwd=repository, folders=(repository,), timeout=60, capture=Capture()
         )
         assert outcome.exit_code == 0, (command, outcome.note)
-        said[command] = outcome.output
+        outputs[command] = outcome.output
         assert not mark.exists(), command
-    assert "+two" in said["git diff"] and "first" in said["git log -p"]
+    assert "+two" in outputs["git diff"] and "first" in outputs["git log -p"]

@@ -534,7 +534,7 @@ def test_programs_are_absolute_and_operators_preserved(place: Path) -> None:
     found = safe_script("ls | wc -l && pwd || echo no; date 2>/dev/null", place, [place])
     assert found is not None
     assert [step.operator for step in found] == ["", "&&", "||", ";"]
-    assert all(os.path.isabs(one.program) for step in found for one in step.pipeline)
+    assert all(os.path.isabs(stage.program) for step in found for stage in step.pipeline)
     assert found[3].pipeline[0].discards_stderr and not found[3].pipeline[0].discards_stdout
 
 
@@ -556,8 +556,8 @@ def test_file_is_not_mistaken_for_an_option_value(place: Path, command: str) -> 
     steps = grammar.parse_strict(command)
     assert steps is not None
     words = steps[0][1][0].words
-    meaning = safe_commands.argument_shape(words[0].text, words[1:])
-    assert meaning is None or words[-1] in meaning.paths
+    shape = safe_commands.argument_shape(words[0].text, words[1:])
+    assert shape is None or words[-1] in shape.paths
     assert not assess_command(command, place, [place], secret).safe
 
 
@@ -567,10 +567,10 @@ def test_file_is_not_mistaken_for_an_option_value(place: Path, command: str) -> 
 )
 def test_ripgrep_searches_hidden_files_only_if_that_is_checked(words: str, hidden: bool) -> None:
     # `!.env` in a .ignore file, or a type that names hidden files, would bring them in
-    meaning = safe_commands.argument_shape("rg", tuple(grammar.PlainWord(word) for word in words.split()))
-    assert meaning is not None
-    assert meaning.prefix == ("--no-config", "--glob=!.*")
-    assert meaning.includes_hidden is hidden
+    shape = safe_commands.argument_shape("rg", tuple(grammar.PlainWord(word) for word in words.split()))
+    assert shape is not None
+    assert shape.prefix == ("--no-config", "--glob=!.*")
+    assert shape.includes_hidden is hidden
 
 
 @pytest.mark.needs("rg")

@@ -41,7 +41,7 @@ async def out(terminal: ShellSession, command: str) -> str:
     return outcome.output
 
 
-# --- what goes from one command to the next ---------------------------------------------------------
+# --- state passed between commands ---------------------------------------------------------
 
 
 async def test_folder_and_exported_variables_survive(terminal: ShellSession, work: Path) -> None:
@@ -136,7 +136,7 @@ async def test_variables_that_affect_programs_are_reported(terminal: ShellSessio
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "kept", "said"),
+    ("command", "code", "is_saved", "note"),
     [
         ("cd sub; export K=1; exit 3", 3, True, ""),
         ("cd sub; export K=1; set -e; false; echo no", 1, True, ""),
@@ -158,15 +158,15 @@ async def test_variables_that_affect_programs_are_reported(terminal: ShellSessio
     ],
 )
 async def test_a_command_ends_only_itself(
-    terminal: ShellSession, work: Path, command: str, code: int, kept: bool, said: str
+    terminal: ShellSession, work: Path, command: str, code: int, is_saved: bool, note: str
 ) -> None:
     await terminal.run("export K=0")
     outcome = await terminal.run(command)
     assert outcome.exit_code == code
-    assert said in outcome.note
-    folder = work / "sub" if kept else work
+    assert note in outcome.note
+    folder = work / "sub" if is_saved else work
     assert outcome.cwd == str(folder)
-    assert await out(terminal, "pwd; echo $K") == f"{folder}\n{int(kept)}"
+    assert await out(terminal, "pwd; echo $K") == f"{folder}\n{int(is_saved)}"
 
 
 async def test_the_trap_of_the_command_runs_once(terminal: ShellSession) -> None:

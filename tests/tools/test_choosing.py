@@ -43,7 +43,7 @@ def test_what_is_taken_is_new_and_all_else_is_old(
     )
     assert with_edits(diff, {}) == diff
     totals = [count_changes(hunk) for hunk in diff.hunks]
-    assert sum(one for one, _ in totals) == diff.added and sum(one for _, one in totals) == diff.removed
+    assert sum(added for added, _ in totals) == diff.added and sum(removed for _, removed in totals) == diff.removed
 
 
 @bounded

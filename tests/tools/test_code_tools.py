@@ -139,8 +139,8 @@ async def test_hierarchies_tell_both_sides(ctx: FakeToolContext) -> None:
         symbol=symbol(ctx, "f", 1), incoming=(HierarchyLink(symbol=symbol(ctx, "g", 3), lines=(3,)),), outgoing=()
     )
     ctx.code = FakeCode(calls=family, types=lambda position: None)
-    told = (await ask(ctx, "get_call_hierarchy", path="a.py", symbol="x")).data
-    assert told == "function f · a.py:1\nCalled by: 1\n  function g · a.py:3\n    → 3: y = x\nCalls: none"
+    answer = (await ask(ctx, "get_call_hierarchy", path="a.py", symbol="x")).data
+    assert answer == "function f · a.py:1\nCalled by: 1\n  function g · a.py:3\n    → 3: y = x\nCalls: none"
     assert (await ask(ctx, "get_type_hierarchy", path="a.py", symbol="x")).data == ("x is no class or interface there.")
 
 
@@ -150,8 +150,8 @@ async def test_diagnostics_are_counted_errors_first(ctx: FakeToolContext) -> Non
         Diagnostic(kind="error", line=3, message="not\n  defined", code="E1"),
     )
     ctx.code = FakeCode(diagnostics=found)
-    told = (await ask(ctx, "get_diagnostics", path="a.py")).data
-    assert told == "a.py: 1 error, 1 warning\n→ 3: error: not defined [E1]\n→ 1: warning: hm"
+    answer = (await ask(ctx, "get_diagnostics", path="a.py")).data
+    assert answer == "a.py: 1 error, 1 warning\n→ 3: error: not defined [E1]\n→ 1: warning: hm"
 
 
 async def test_symbols_of_a_name_with_what_holds_them(ctx: FakeToolContext) -> None:

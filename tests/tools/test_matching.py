@@ -230,7 +230,7 @@ def test_nothing_to_do_is_said() -> None:
     assert edit("a\n", "", "x") == "<empty_old>"
 
 
-# --- what the model is told ---
+# --- feedback for the model ---
 
 
 def message(text: str, old: str) -> str:
@@ -248,15 +248,15 @@ def test_a_near_miss_names_the_missing_line_and_the_closest_region() -> None:
     text = (
         "".join(f"filler {number}\n" for number in range(40)) + "def area(w, h):\n    total = w * h\n    return total\n"
     )
-    said = message(text, "def area(w, h):\n    total = w + h\n    return total\n")
-    assert "nowhere in the file: total = w + h" in said
-    assert "lines 41-43" in said
-    assert "42\t    total = w * h" in said
+    feedback = message(text, "def area(w, h):\n    total = w + h\n    return total\n")
+    assert "nowhere in the file: total = w + h" in feedback
+    assert "lines 41-43" in feedback
+    assert "42\t    total = w * h" in feedback
 
 
 def test_a_single_line_that_is_only_like_one_is_shown() -> None:
-    said = message("alpha\nresult = compute(first, second)\nomega\n", "result = compute(first, third)")
-    assert "line 2:\n2\tresult = compute(first, second)" in said
+    feedback = message("alpha\nresult = compute(first, second)\nomega\n", "result = compute(first, third)")
+    assert "line 2:\n2\tresult = compute(first, second)" in feedback
     assert "Nothing in the file is like it" in message("alpha\n", "zzz = 1")
 
 
@@ -296,9 +296,9 @@ def test_only_the_edited_line_changes(encoding: str, ends: str, final: bool) -> 
     for index in range(6):
         edited = [line.replace("value", "other") if number == index else line for number, line in enumerate(lines)]
         data = encode(text_of(lines))
-        done = edit_bytes(data, f"{index} = value", f"{index} = other")
-        assert done.content == encode(text_of(edited))
-        assert edit_bytes(done.content, f"{index} = other", f"{index} = value").content == data
+        result = edit_bytes(data, f"{index} = value", f"{index} = other")
+        assert result.content == encode(text_of(edited))
+        assert edit_bytes(result.content, f"{index} = other", f"{index} = value").content == data
 
 
 @pytest.mark.parametrize(
@@ -383,30 +383,33 @@ def test_only_matched_places_change_and_only_one_unless_asked(text: str, old: st
         assert at <= place.start < place.end <= len(text)
         at = place.end
         # What was matched holds the same letters, digits and operators.
-        assert bare(text[place.start : place.end]) == bare(old)
-    done = apply(text, found.replacements)
-    assert done.startswith(text[: found.replacements[0].start]) and done.endswith(text[at:])
+        assert normalized(text[place.start : place.end]) == normalized(old)
+    result = apply(text, found.replacements)
+    assert result.startswith(text[: found.replacements[0].start]) and result.endswith(text[at:])
 
 
-def bare(text: str) -> str:
+def normalized(text: str) -> str:
     import unicodedata
 
     plain = unicodedata.normalize("NFC", text)
-    for one, other in (("“", '"'), ("—", "-"), ("…", "..."), ("\u00a0", " ")):
-        plain = plain.replace(one, other)
+    for character, replacement in (("“", '"'), ("—", "-"), ("…", "..."), ("\u00a0", " ")):
+        plain = plain.replace(character, replacement)
     return "".join(plain.split())
 
 
 @given(st.binary(max_size=60), st.text(max_size=6), st.text(max_size=6), st.booleans())
 def test_bytes_outside_the_match_never_change(data: bytes, old: str, new: str, every: bool) -> None:
     try:
-        done = edit_bytes(data, old, new, every)
+        result = edit_bytes(data, old, new, every)
     except (ToolError, NotText):
         return
     # Undone the long way: what is left and right of the first and last difference is the old file's.
-    start = next((at for at, (one, two) in enumerate(zip(data, done.content, strict=False)) if one != two), None)
-    assert start is not None or len(data) != len(done.content)
-    assert done.count >= 1
+    start = next(
+        (at for at, (old_byte, new_byte) in enumerate(zip(data, result.content, strict=False)) if old_byte != new_byte),
+        None,
+    )
+    assert start is not None or len(data) != len(result.content)
+    assert result.count >= 1
 
 
 @given(st.integers(1, 8), st.lists(st.integers(0, 3), min_size=2, max_size=6), st.booleans())

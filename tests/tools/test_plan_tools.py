@@ -31,7 +31,7 @@ async def test_update_plan_proposes_ticks_criteria_and_decisions(ctx: FakeToolCo
     assert result.success
     (change,) = ctx.proposed
     assert change.status == "in_progress" and not change.replace_criteria
-    assert [(one.completed, one.added) for one in change.criteria] == [(True, False), (False, True)]
+    assert [(criterion.completed, criterion.added) for criterion in change.criteria] == [(True, False), (False, True)]
     note = DecisionNote(title="argon2", rationale="stronger", alternatives=("bcrypt", "scrypt"))
     assert change.decisions_made == (note,)
     assert change.decisions_rejected == (DecisionNote(title="bcrypt"),)
