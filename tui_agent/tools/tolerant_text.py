@@ -60,12 +60,12 @@ class View:
         sources = [0]  # … and in the source
         replaced = [False]  # True for a replaced piece, which matches as a whole or not at all
         view_position = at = 0
-        quotes = [match.span() for match in _QUOTED.finditer(source) if match.lastgroup]
+        collapses_runs = any("(?P<run>" in part for part in normalized_parts)
+        quotes = [match.span() for match in _QUOTED.finditer(source) if match.lastgroup] if collapses_runs else []
         for match in _compile(normalized_parts).finditer(source):
             kind, start = str(match.lastgroup), match.start()
-            is_quoted = kind == "run" and any(
-                begin < start < end for begin, end in quotes[bisect_right(quotes, (start,)) - 1 :][:1]
-            )
+            begin, end = quotes[bisect_right(quotes, (start,)) - 1] if quotes else (0, 0)
+            is_quoted = kind == "run" and begin < start < end
             normalized = fold_text(match[0]) if is_quoted else _NORMALIZED.get(kind, fold_text(match[0]))
             if normalized == match[0]:
                 continue
