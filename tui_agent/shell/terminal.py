@@ -10,7 +10,6 @@ import re
 import secrets
 import shlex
 import shutil
-import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,8 @@ from tui_agent.common.domain import CommandOutcome, FrozenValue
 from tui_agent.common.errors import CodedError
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file
 from tui_agent.platform.output import Capture, RingBuffer, present
 from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
 from tui_agent.shell.targets import names
@@ -61,7 +62,7 @@ class CommandJob:
     def __init__(self, shell: str) -> None:
         """Create the folder. Blocks: call it in a thread. Raises OSError."""
         self._shell = shell
-        self.folder = Path(tempfile.mkdtemp(prefix="tui-agent-sh-"))
+        self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="tui-agent-sh-")))
         self._end_mark = secrets.token_hex(16)
         self._prelude = self.folder / "prelude"
         self._state = self.folder / "state"
@@ -86,28 +87,15 @@ class CommandJob:
         """Return the variables for the shell."""
         return {**variables, "BASH_ENV": str(self._prelude)} if self._is_bash else dict(variables)
 
-    def collect(self) -> ShellState | None:
-        """Read the state and remove the folder; None if the command replaced or killed its shell. Blocks."""
+    def read_state(self) -> ShellState | None:
+        """Return the state that the command left; None if it replaced or killed its shell. Blocks."""
         try:
-            return self._read()
-        except OSError:
+            data = read_file(self._state, MAX_STATE, follow=False).data
+        except FileFault:
             return None
-        finally:
-            self.discard()
-
-    def discard(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _read(self) -> ShellState | None:
-        fd = os.open(self._state, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return None
-            data = file.read(MAX_STATE + 1)
         fields = data.split(b"\0")
         # The last field is empty; the one before it proves that the state was written completely.
-        if len(data) > MAX_STATE or len(fields) < 3 or fields[-2] != self._end_mark.encode():
+        if len(fields) < 3 or fields[-2] != self._end_mark.encode():
             return None
         pairs = (os.fsdecode(field).partition("=") for field in fields[1:-2])
         # Variables that would change how the next shell reads its command, and the shell's own, are dropped.
@@ -117,23 +105,8 @@ class CommandJob:
         return ShellState(cwd=os.fsdecode(fields[0]), environment=variables)
 
 
-def environment_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """Return changed variables that affect how programs are found or loaded: `NAME=value`, or `NAME (unset)`."""
-    changed = (name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
-    return tuple(
-        f"{name}={after[name]}" if name in after else f"{name} (unset)"
-        for name in changed
-        if _is_listed(name, "reported")
-    )
-
-
 def _is_listed(name: str, key: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names(key))
-
-
-def find_shell(candidates: tuple[str, ...] = SHELLS) -> str | None:
-    """Return the absolute path of bash, or else of sh."""
-    return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
 MAX_COMMAND = 100_000
@@ -176,8 +149,13 @@ class ShellSession:
         self._last_job = 0
 
     def env_changes(self) -> tuple[str, ...]:
-        """Return changed variables that affect how programs are found or loaded, for the next approval."""
-        return environment_changes(self._initial_environment, self._environment)
+        """Return changed variables that affect how programs are found or loaded: `NAME=value`, or `NAME (unset)`."""
+        before, after = self._initial_environment, self._environment
+        return tuple(
+            f"{name}={after[name]}" if name in after else f"{name} (unset)"
+            for name in sorted(before.keys() | after.keys())
+            if before.get(name) != after.get(name) and _is_listed(name, "reported")
+        )
 
     async def run(
         self,
@@ -196,7 +174,7 @@ class ShellSession:
         async with self._lock:
             if self._closed:
                 raise CommandError("The session's shell is closed.", "closed")
-            shell = find_shell(self._shells)
+            shell = next((path for path in self._shells if os.access(path, os.X_OK)), None)
             if shell is None:
                 raise CommandError(f"No shell was found: looked for {', '.join(self._shells)}.", "no_shell")
             notes = await self._job_reports()
@@ -207,12 +185,12 @@ class ShellSession:
                 stage = Stage(program=shell, argv=job.argv(command))
                 child = await self._start(job, stage, start, capture, confinement)
                 outcome = await self._wait(child, capture, timeout, command, is_confined=confinement is not None)
-                state = await asyncio.to_thread(job.collect)
+                state = await asyncio.to_thread(job.read_state)
                 self._apply_state(start, state, outcome, notes)
                 return self._with_notes(outcome, timeout, notes)
             finally:
                 self._current = None
-                await asyncio.shield(asyncio.to_thread(job.discard))
+                await asyncio.shield(asyncio.to_thread(shutil.rmtree, job.folder, ignore_errors=True))
 
     def _starting_folder(self, cwd: Path | None, notes: list[str]) -> Path:
         if cwd is not None:
