@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened, wishes
+from tests.engine.kit import Watch, opened, session_options
 from tests.storage.test_catalog import TALK, make
 from tui_agent import events as e
 from tui_agent.__main__ import main
@@ -210,7 +210,7 @@ async def test_a_running_session_is_forked_and_both_go_on(
             assert await asyncio.to_thread(main, ["sessions", "rename", session.folder.name, "x"]) == 1
             assert "Rename it once it has ended" in capsys.readouterr().err
             forked = await open_session(
-                wishes(server, None, flags=EDIT["flags"], resume=session.folder.name, fork=True)
+                session_options(server, None, flags=EDIT["flags"], resume=session.folder.name, fork=True)
             )
             try:
                 assert forked.title == "work (fork)" and forked.folder != session.folder
@@ -228,11 +228,11 @@ async def test_a_running_session_is_forked_and_both_go_on(
         async with opened(server, None, **EDIT, resume=original.name) as resumed:
             assert resumed.title == "Renamed"
         with pytest.raises(SessionOpenError, match="No session"):
-            await open_session(wishes(server, None, resume="none", fork=True))
+            await open_session(session_options(server, None, resume="none", fork=True))
         count = len(catalog.list_sessions(paths.data_dir()))
         with pytest.raises(SessionOpenError):
             await open_session(
-                wishes(server, None, flags={"base_url": "ftp://nowhere"}, resume=original.name, fork=True)
+                session_options(server, None, flags={"base_url": "ftp://nowhere"}, resume=original.name, fork=True)
             )
         assert len(catalog.list_sessions(paths.data_dir())) == count, "a failed start leaves no copy"
 

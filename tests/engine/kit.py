@@ -1,4 +1,4 @@
-"""A session in the test's own loop, talking HTTP to the mock server."""
+"""A session in the test's event loop that talks HTTP to the mock server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Served(Protocol):
     def url(self) -> str: ...
 
 
-def wishes(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> SessionOptions:
+def session_options(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> SessionOptions:
     url = server.url + ("/v1" if provider == "openai" else "")
     flags = {
         "provider": provider, "base_url": url, "model": "mock-model", "mode": "direct", **more.pop("flags", {})
@@ -43,7 +43,7 @@ def wishes(server: Served, workspace: Path | None, *, provider: str = "openai", 
 
 @asynccontextmanager
 async def opened(server: Served, workspace: Path | None, **more: Any) -> AsyncIterator[Session]:
-    session = await open_session(wishes(server, workspace, **more))
+    session = await open_session(session_options(server, workspace, **more))
     try:
         yield session
     finally:
@@ -51,7 +51,7 @@ async def opened(server: Served, workspace: Path | None, **more: Any) -> AsyncIt
 
 
 class Watch:
-    """Follows a session and answers what it asks."""
+    """Follows a session and answers its requests."""
 
     def __init__(self, session: Session, answer: Callable[[Event], Answer | None] | None = None) -> None:
         self.session = session
@@ -71,12 +71,12 @@ class Watch:
         raise AssertionError("the session ended first")
 
     async def until_event(self, kind: type[E], **fields: Any) -> E:
-        def fits(record: Record) -> bool:
+        def matches(record: Record) -> bool:
             return isinstance(record.event, kind) and all(
                 getattr(record.event, name) == value for name, value in fields.items()
             )
 
-        event = (await self.until(fits)).event
+        event = (await self.until(matches)).event
         assert isinstance(event, kind)
         return event
 

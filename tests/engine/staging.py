@@ -1,4 +1,4 @@
-"""Words for staged tests: scenarios that answer as dispatcher, planner, summary model, and in a step of a plan."""
+"""Scenarios for tests of the staged workflow: replies of dispatcher, planner, summary model, and in plan steps."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DIAGNOSE = "A step of a plan failed"
 
 
 def side(system: str, *replies: Any, trigger: str | list[str] = "", **more: Any) -> dict[str, Any]:
-    """A scenario for a request apart from the conversation, told by its system text or its task."""
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in replies]
+    """Return a scenario for a side request, recognized by its system message or task."""
+    texts = [reply if isinstance(reply, str) else json.dumps(reply) for reply in replies]
     when = {"system": system, **more}
     return {**scenario(trigger, *texts, when=when), "name": f"{system}:{trigger}"}
 
 
-def sorted_as(intent: str = "modify", complexity: str = "moderate", **more: Any) -> dict[str, Any]:
+def classified_as(intent: str = "modify", complexity: str = "moderate", **more: Any) -> dict[str, Any]:
     given = {"intent": intent, "needs_write": True, "task_type": "coding", "complexity": complexity, **more}
     return side(DISPATCHER, given)
 
@@ -56,35 +56,35 @@ def do(description: str, tool: str = "", **more: Any) -> dict[str, Any]:
 
 
 def in_step(words: str, *steps: Any, **more: Any) -> dict[str, Any]:
-    """What the model says while the newest step holds `words`."""
+    """Return a scenario for requests whose current step contains `words`."""
     return {**scenario("", *steps, when={"step": words, **more}), "name": f"step:{words}"}
 
 
-def summed_up(action: str = "Did it", **more: Any) -> dict[str, Any]:
+def summarized(action: str = "Did it", **more: Any) -> dict[str, Any]:
     entry = {"action": action, "details": "As asked.", "result": "✓ it works"}
     return side(SUMMARY, {"log_entry": entry, **more})
 
 
 def roles_of(server: MockServer) -> list[str]:
-    """Which kind of request each one was."""
+    """Return the role of each request."""
     names = {DISPATCHER: "dispatcher", PLANNING: "planning", SUMMARY: "summary", VERIFY: "verify", DIAGNOSE: "diagnose"}
-    found = []
+    roles = []
     for request in server.requests:
         conversation = from_wire(request.body)
-        told = f"{conversation.system}\n{conversation.task}"
-        found.append(next((name for text, name in names.items() if text in told), "execution"))
-    return found
+        text = f"{conversation.system}\n{conversation.task}"
+        roles.append(next((name for start, name in names.items() if start in text), "execution"))
+    return roles
 
 
 def sent_as(server: MockServer, role: str) -> list[Any]:
-    """The requests of one kind."""
-    return [one for one, kind in zip(server.requests, roles_of(server), strict=True) if kind == role]
+    """Return the requests of one role."""
+    return [request for request, other in zip(server.requests, roles_of(server), strict=True) if other == role]
 
 
 async def run(
     server: MockServer, workspace: Path, text: str, answer: Callable[[Event], Answer | None] | None = None, **more: Any
 ) -> tuple[Watch, RunEnded, str]:
-    """One message in agent mode to its end: what happened, how it ended, the plan document afterwards."""
+    """Send a message in agent mode; return the watch, the end of the run and the plan document."""
     flags = {"mode": "agent", **more.pop("flags", {})}
     async with opened(server, workspace, flags=flags, **more) as session:
         watch = Watch(session, answer)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tests.engine.staging import do, in_step, planned, sent_as, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, sent_as, summarized
 from tui_agent.common.domain import Answer, ReadAction
 from tui_agent.events import (
     ApprovalRequested,
@@ -187,7 +187,7 @@ async def test_a_file_can_not_end_the_block_it_stands_in(workspace: Path) -> Non
 
 async def test_who_plans_sees_it_too(workspace: Path) -> None:
     plan = planned(do("Look at it", "read_file"))
-    async with serve(sorted_as(), plan, in_step("Look at it", "seen"), summed_up(), strict=True) as server:
+    async with serve(classified_as(), plan, in_step("Look at it", "seen"), summarized(), strict=True) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(session)
             await session.send("go over @src/a.py:L10-L12")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tests.engine.staging import do, in_step, planned, run, sent_as, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, run, sent_as, summarized
 from tests.lsp.kit import command, heard
 from tui_agent.common.domain import Answer, TrustAction
 from tui_agent.engine.host.code_intelligence import CodeIntelligence
@@ -184,11 +184,11 @@ async def test_nothing_is_refused_where_the_user_refused_or_is_asked(workspace: 
 
 async def test_in_a_plan_the_whole_work_is_judged_and_mended(workspace: Path, tmp_path: Path) -> None:
     given = (
-        sorted_as(),
+        classified_as(),
         planned(do("Break it"), do("Look at it")),
         in_step("Break it", step("", write(BAD, "new.py")), "Broken."),
         in_step("Look at it", step("", call("read_file", path="new.py")), "Seen. [TASK_COMPLETE]"),
-        summed_up(),
+        summarized(),
         scenario("", step("", write(GOOD, "new.py")), "Mended."),
     )
     async with serve(*given, strict=True) as server:

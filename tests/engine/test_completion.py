@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tests.engine.staging import do, in_step, planned, run, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, run, summarized
 from tests.lsp.kit import command
 from tui_agent.common.domain import Answer
 from tui_agent.engine.loop.completion import ends_with_question
@@ -101,10 +101,10 @@ async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(w
 
 async def test_in_a_plan_a_claim_with_an_offer_behind_it_is_checked_too(workspace: Path, tmp_path: Path) -> None:
     given = (
-        sorted_as(),
+        classified_as(),
         planned(do("Break it")),
         in_step("Break it", step("", write(BAD, "new.py")), "Did it. [TASK_COMPLETE] Shall I go on?"),
-        summed_up(),
+        summarized(),
         scenario("", "It is meant so."),
     )
     async with serve(*given, strict=True) as server:
@@ -116,7 +116,7 @@ async def test_in_a_plan_a_claim_with_an_offer_behind_it_is_checked_too(workspac
 
 async def test_work_that_was_not_done_is_no_answer_to_an_offer(workspace: Path) -> None:
     step_ = in_step("Do it", "All set. [TASK_COMPLETE] Shall I go on?")
-    given = (sorted_as(), planned(do("Do it")), step_, summed_up(), scenario("", "There is nothing to do."))
+    given = (classified_as(), planned(do("Do it")), step_, summarized(), scenario("", "There is nothing to do."))
     async with serve(*given, strict=True) as server:
         watch, _, _ = await run(server, workspace, "do it", flags={"plan_auto_approve": True})
     why = [one.why for one in watch.of(CompletionRefused)]

@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, summarized
 from tui_agent.common.domain import Answer
 from tui_agent.events import Notice, SummaryProposed
 
@@ -32,7 +32,7 @@ TICKS = {
 async def accepted_after(workspace: Path, edit: Any, answer: Answer, update: dict[str, Any]) -> tuple[Watch, str]:
     """What becomes of the plan when somebody saves it while the summary waits: `edit` makes the new text."""
 
-    write = [sorted_as(), planned(do("Write")), summed_up("Wrote it", **update), WRITE]
+    write = [classified_as(), planned(do("Write")), summarized("Wrote it", **update), WRITE]
     async with serve(*write, strict=True) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             assert await session.edit_plan(CRITERIA)

@@ -14,6 +14,7 @@ from tests.engine.staging import (
     DISPATCHER,
     PLANNING,
     VERIFY,
+    classified_as,
     do,
     in_step,
     planned,
@@ -21,8 +22,7 @@ from tests.engine.staging import (
     run,
     sent_as,
     side,
-    sorted_as,
-    summed_up,
+    summarized,
 )
 from tui_agent.events import PlanProposed, ReasoningDelta, ReplyEnded, RequestClassified
 from tui_agent.mock_server.replies import ServedModel
@@ -44,10 +44,10 @@ def workspace(tmp_path: Path) -> Path:
 
 def job() -> list[dict[str, Any]]:
     return [
-        sorted_as(),
+        classified_as(),
         planned(do(LOOK, expected_outcome="the fault is known"), do("Mend the sign", "edit_file"), check=COMMAND),
         side(VERIFY, {"met": True, "evidence": "it was read"}),
-        summed_up(),
+        summarized(),
         in_step(LOOK, step("", call("read_file", path="adder.py")), "It subtracts."),
         MEND,
     ]
@@ -91,7 +91,7 @@ async def test_all_requests_for_a_message_begin_with_the_same_bytes(workspace: P
 async def test_with_calls_as_text_the_tools_stand_in_the_system_text_and_the_form_is_demanded(workspace: Path) -> None:
     plain = ServedModel(name="mock-model", capabilities=("completion",))
     said = scenario(TASK, '{"response": "Nothing."}')
-    async with serve(sorted_as(complexity="simple"), said, models=[plain], strict=True) as server:
+    async with serve(classified_as(complexity="simple"), said, models=[plain], strict=True) as server:
         await run(server, workspace, TASK, provider="ollama")
     (sorting,) = sent_as(server, "dispatcher")
     assert "tools" not in sorting.body and sorting.body["format"]["required"][0] == "intent"
@@ -103,7 +103,7 @@ async def test_a_tool_call_instead_of_an_answer_is_none(workspace: Path) -> None
     async with serve(
         {**side(DISPATCHER), "steps": [step("I look.", call("read_file", path="adder.py"))]},
         {**side(PLANNING), "steps": [step("", call("read_file", path="adder.py"))]},
-        summed_up(),
+        summarized(),
         scenario(TASK, step("", call("read_file", path="adder.py")), "It subtracts."),
     ) as server:
         watch, _, _ = await run(server, workspace, TASK)
@@ -118,7 +118,7 @@ async def test_thoughts_inside_an_answer_are_no_terminal_control(workspace: Path
     async with serve(
         side(DISPATCHER, f"<think>wipe \x1b[2J the \x1b]0;title\x07 screen</think>{given}"),
         scenario(TASK, "No."),
-        summed_up(),
+        summarized(),
     ) as server:
         watch, _, _ = await run(server, workspace, TASK)
     thoughts = [one.text for one in watch.of(ReasoningDelta)] + [one.thought for one in watch.of(ReplyEnded)]
@@ -127,7 +127,7 @@ async def test_thoughts_inside_an_answer_are_no_terminal_control(workspace: Path
 
 async def test_where_the_conversation_does_not_fit_the_question_stands_alone(workspace: Path) -> None:
     flags = {"context_window": 2_048}
-    async with serve(sorted_as(complexity="simple"), scenario(TASK, "Nothing.")) as server:
+    async with serve(classified_as(complexity="simple"), scenario(TASK, "Nothing.")) as server:
         await run(server, workspace, TASK + ", please" * 250, provider="ollama", flags=flags)
     sorting = server.requests[0]
     assert str(sorting.messages[0]["content"]).startswith(DISPATCHER)
@@ -146,11 +146,11 @@ async def test_another_model_is_asked_alone(workspace: Path) -> None:
 async def test_a_diagnosis_and_the_plan_after_it_know_the_conversation(workspace: Path) -> None:
     failing = call("run_terminal_command", command="no-such-program")
     async with serve(
-        sorted_as(),
+        classified_as(),
         side(PLANNING, "I know no other way.", trigger="What failed, and why"),
         planned(do("Call it", "run_terminal_command", critical=True)),
         side(DIAGNOSE, {"cause": "it is missing", "prerequisite": "", "strategy": "another way"}),
-        summed_up(),
+        summarized(),
         in_step("Call it", step("", failing), "It is missing."),
     ) as server:
         await run(server, workspace, TASK)
@@ -165,9 +165,9 @@ async def test_whoever_sorts_and_plans_knows_what_was_said_before(workspace: Pat
     offer = "The adder subtracts. Shall I turn the sign?"
     async with serve(
         side(DISPATCHER, {"intent": "analyze", "needs_write": False, "complexity": "simple"}, trigger="What is wrong"),
-        sorted_as(),
+        classified_as(),
         planned(do("Mend the sign", "edit_file")),
-        summed_up(),
+        summarized(),
         scenario("What is wrong", offer),
         MEND,
     ) as server:

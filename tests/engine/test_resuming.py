@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened, wishes
+from tests.engine.kit import Watch, opened, session_options
 from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError
@@ -68,7 +68,7 @@ async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(wor
             await session.send("hi")
             await session.wait()
         with pytest.raises(SessionOpenError, match=str(workspace)):
-            await open_session(wishes(server, other, resume=session.id))
+            await open_session(session_options(server, other, resume=session.id))
 
 
 async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path:
             await session.wait()
         workspace.rename(moved)
         with pytest.raises(SessionOpenError, match="--workspace"):
-            await open_session(wishes(server, None, resume=session.id))
+            await open_session(session_options(server, None, resume=session.id))
         async with opened(server, moved, resume=session.id) as again:
             watch = Watch(again)
             await again.send("hi")
@@ -134,7 +134,7 @@ async def test_a_link_to_the_workspace_is_the_workspace(workspace: Path, tmp_pat
 async def test_a_missing_root_is_named_before_anything_is_made(workspace: Path, tmp_path: Path) -> None:
     async with serve(TALK, strict=True) as server:
         with pytest.raises(SessionOpenError, match="--add-root"):
-            await open_session(wishes(server, workspace, more_roots=(tmp_path / "nowhere",)))
+            await open_session(session_options(server, workspace, more_roots=(tmp_path / "nowhere",)))
     assert sessions() == []
 
 
@@ -166,7 +166,7 @@ async def test_what_a_flag_allowed_is_not_allowed_to_the_next_start(workspace: P
 async def test_a_session_in_use_says_so(workspace: Path) -> None:
     async with serve(TALK, strict=True) as server, opened(server, workspace) as session:
         with pytest.raises(SessionOpenError, match="in use"):
-            await open_session(wishes(server, workspace, resume=session.id))
+            await open_session(session_options(server, workspace, resume=session.id))
 
 
 @pytest.mark.parametrize("name", ["scratch", "events.jsonl"])
@@ -183,7 +183,7 @@ async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_ba
         else:
             place.mkdir()
         with pytest.raises(SessionOpenError) as told:
-            await open_session(wishes(server, workspace, resume=session.id))
+            await open_session(session_options(server, workspace, resume=session.id))
         assert told.value.code == (1 if name == "scratch" else 2)
         place.unlink() if place.is_file() else place.rmdir()
         if aside.exists():

@@ -13,6 +13,7 @@ from tests.engine.staging import (
     DIAGNOSE,
     DISPATCHER,
     PLANNING,
+    classified_as,
     do,
     in_step,
     plan,
@@ -21,8 +22,7 @@ from tests.engine.staging import (
     run,
     sent_as,
     side,
-    sorted_as,
-    summed_up,
+    summarized,
 )
 from tui_agent.common.domain import Answer
 from tui_agent.events import (
@@ -72,11 +72,11 @@ def story() -> list[dict[str, Any]]:
         "strategy": "leave formatting out and mend the addition",
     }
     return [
-        sorted_as("create", "complex"),
+        classified_as("create", "complex"),
         side(PLANNING, second, trigger="What failed, and why"),
         side(PLANNING, first, model="big-planner"),
         side(DIAGNOSE, diagnosis),
-        summed_up("Added multiplication", decisions_made=[{"title": "No formatter", "rationale": "none is there"}]),
+        summarized("Added multiplication", decisions_made=[{"title": "No formatter", "rationale": "none is there"}]),
         in_step("Look at the module", step("", call("read_file", path="adder.py")), "It only adds."),
         in_step(
             "Copy the template",
@@ -198,9 +198,9 @@ async def test_an_edited_plan_is_what_is_carried_out(workspace: Path) -> None:
         return APPROVE
 
     async with serve(
-        sorted_as(needs_write=False),
+        classified_as(needs_write=False),
         planned(do("One"), do("Two"), do("Three")),
-        summed_up(),
+        summarized(),
         in_step("Two", "two is done"),
         in_step("Look around", "looked"),
     ) as server:
@@ -221,7 +221,7 @@ async def test_an_alternative_that_is_picked_is_planned_and_shown_again(workspac
 
     others = [{"approach": "use a library", "when_to_use": "always", "confidence": 0.9}]
     async with serve(
-        sorted_as(needs_write=False),
+        classified_as(needs_write=False),
         planned(do("Fetch the library"), trigger="Do it this way: use a library"),
         planned(do("By hand"), alternatives=others),
         in_step("Fetch the library", "fetched"),
@@ -237,7 +237,7 @@ async def test_an_unsure_plan_asks_though_plans_are_approved_by_setting(
     workspace: Path, confidence: float, asks: bool
 ) -> None:
     steps = planned(do("Guess", confidence=confidence))
-    async with serve(sorted_as(needs_write=False), steps, in_step("Guess", "guessed")) as server:
+    async with serve(classified_as(needs_write=False), steps, in_step("Guess", "guessed")) as server:
         watch, ended, _ = await run(server, workspace, LOOK, flags={"plan_auto_approve": True})
     (proposed,) = watch.of(PlanProposed)
     assert proposed.asks is asks and ended.outcome == "done"
@@ -246,7 +246,7 @@ async def test_an_unsure_plan_asks_though_plans_are_approved_by_setting(
 
 async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_step_is_done(workspace: Path) -> None:
     bad = planned(do("Fly", "fly_away"), do("Doubt", confidence=0.2))
-    async with serve(sorted_as(), bad, summed_up(), job_with_tools()) as server:
+    async with serve(classified_as(), bad, summarized(), job_with_tools()) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     assert roles_of(server)[:4] == ["dispatcher", "planning", "planning", "execution"]
     told = sent_as(server, "planning")[1].messages[-1]["content"]
@@ -258,7 +258,7 @@ async def test_an_invalid_plan_goes_back_once_with_its_faults_and_then_a_single_
 
 
 async def test_a_simple_request_is_not_planned(workspace: Path) -> None:
-    async with serve(sorted_as(complexity="simple"), summed_up(), job_with_tools()) as server:
+    async with serve(classified_as(complexity="simple"), summarized(), job_with_tools()) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     assert "planning" not in roles_of(server) and not watch.of(PlanProposed)
     assert ended.outcome == "done" and watch.of(SummaryReviewed)[0].outcome == "accepted"
@@ -266,7 +266,7 @@ async def test_a_simple_request_is_not_planned(workspace: Path) -> None:
 
 async def test_a_question_is_answered_with_reading_tools_only_and_leaves_no_entry(workspace: Path) -> None:
     reading = scenario(LOOK, step("", call("read_file", path="adder.py")), "It subtracts.", when={"tools": True})
-    async with serve(sorted_as("analyze", needs_write=False), reading) as server:
+    async with serve(classified_as("analyze", needs_write=False), reading) as server:
         watch, ended, doc = await run(server, workspace, LOOK)
     assert ended.text == "It subtracts."
     offered = {tool["function"]["name"] for tool in sent_as(server, "execution")[0].body["tools"]}
@@ -287,7 +287,7 @@ async def test_a_dispatcher_that_talks_is_taken_as_mixed_with_writing(workspace:
 async def test_an_interrupt_while_planning_takes_a_single_step_and_shows_it(workspace: Path) -> None:
     slow = planned(do("Never"))
     slow["steps"][0]["delay"] = 30.0
-    async with serve(sorted_as(), slow, summed_up(), job_with_tools()) as server:
+    async with serve(classified_as(), slow, summarized(), job_with_tools()) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(session)
             await session.send(TASK)
@@ -301,7 +301,7 @@ async def test_an_interrupt_while_planning_takes_a_single_step_and_shows_it(work
 
 async def test_a_claim_without_the_change_goes_back_twice_and_is_never_believed(workspace: Path) -> None:
     async with serve(
-        sorted_as(), planned(do("Mend it")), in_step("Mend it", "Done, it is mended."), scenario("", "Really done.")
+        classified_as(), planned(do("Mend it")), in_step("Mend it", "Done, it is mended."), scenario("", "Really done.")
     ) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     assert [one.why for one in watch.of(CompletionRefused)].count(UNCHANGED) == 2
@@ -312,12 +312,12 @@ async def test_a_claim_without_the_change_goes_back_twice_and_is_never_believed(
 async def test_a_subtask_is_planned_when_it_is_reached(workspace: Path) -> None:
     (workspace / "test_adder.py").unlink()
     async with serve(
-        sorted_as("modify", "complex"),
+        classified_as("modify", "complex"),
         planned(do("Part one"), do("Part two"), trigger="This is a part of the request"),
         planned(do("The large part", subtask=True), do("Show it", "show_diff")),
         in_step("Part one", step("", call("write_file", path="one.txt", content="1\n")), "one"),
         in_step("Part two", "two"),
-        summed_up(),
+        summarized(),
     ) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     assert [one.step.description for one in watch.of(StepStarted)] == ["Part one", "Part two", "Show it"]
@@ -326,7 +326,7 @@ async def test_a_subtask_is_planned_when_it_is_reached(workspace: Path) -> None:
 
 async def test_another_model_is_asked_with_a_window_of_its_own(workspace: Path) -> None:
     served = [ServedModel(name="mock-model"), ServedModel(name="big-planner", context_length=20_000)]
-    async with serve(sorted_as(), planned(do("Go")), in_step("Go", "gone"), models=served) as server:
+    async with serve(classified_as(), planned(do("Go")), in_step("Go", "gone"), models=served) as server:
         flags = {"roles": {"planning": "big-planner"}, "context_window": 30_000}
         await run(server, workspace, TASK, provider="ollama", flags=flags)
     windows = {(one.body["model"], one.body["options"]["num_ctx"]) for one in server.requests}
@@ -339,7 +339,7 @@ async def test_a_step_sees_what_the_step_before_read(workspace: Path) -> None:
     mending = in_step(
         "Mend it", step("", call("edit_file", path="adder.py", old_text="a - b", new_text="a + b")), "Mended."
     )
-    async with serve(sorted_as(), steps, reading, mending, summed_up()) as server:
+    async with serve(classified_as(), steps, reading, mending, summarized()) as server:
         await run(server, workspace, "Mend what is wrong here, then look whether it is right everywhere.")
     sent = next(one for one in sent_as(server, "execution") if "Step 2: Mend it" in str(one.messages))
     assert "return a - b" in str(sent.messages)
@@ -352,7 +352,7 @@ async def test_a_plan_rejected_with_a_reason_is_made_anew_with_it(workspace: Pat
         asked = isinstance(event, PlanProposed)
         return next(answers, Answer(verdict="approve")) if asked else Answer(verdict="approve")
 
-    async with serve(sorted_as(), planned(do("Say it")), in_step("Say it", "said"), summed_up()) as server:
+    async with serve(classified_as(), planned(do("Say it")), in_step("Say it", "said"), summarized()) as server:
         watch, _, _ = await run(server, workspace, LOOK, answer)
     assert len(watch.of(PlanProposed)) == 2 and watch.of(StepStarted)
     first, second = sent_as(server, "planning")
@@ -370,8 +370,8 @@ async def test_a_request_taken_for_a_question_gets_all_tools_when_the_model_goes
         step("", call("edit_file", path="adder.py", old_text="a - b", new_text="a + b")),
         "Mended.",
     )
-    sorting = sorted_as("analyze", needs_write=False)
-    async with MockServer(Heeding(sorting, summed_up(), mending)) as server:
+    sorting = classified_as("analyze", needs_write=False)
+    async with MockServer(Heeding(sorting, summarized(), mending)) as server:
         watch, ended, _ = await run(server, workspace, LOOK)
     found = [one.classified.needs_write for one in watch.of(RequestClassified)]
     assert found == [False, True] and ended.outcome == "done"

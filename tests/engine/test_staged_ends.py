@@ -14,6 +14,7 @@ from tests.engine.staging import (
     DIAGNOSE,
     DISPATCHER,
     PLANNING,
+    classified_as,
     do,
     in_step,
     plan,
@@ -22,8 +23,7 @@ from tests.engine.staging import (
     run,
     sent_as,
     side,
-    sorted_as,
-    summed_up,
+    summarized,
 )
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
@@ -59,11 +59,11 @@ def workspace(tmp_path: Path) -> Path:
 
 async def test_a_check_that_fails_is_mended_by_a_recovery_plan_and_run_again(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         side(PLANNING, plan(do("Mend it after all", "edit_file")), trigger="What failed, and why"),
         planned(do("Look", "read_file"), check=COMMAND),
         DIAGNOSIS,
-        summed_up(),
+        summarized(),
         in_step("Look", step("", call("read_file", path="adder.py")), "It looks right."),
         MEND,
     ) as server:
@@ -75,11 +75,11 @@ async def test_a_check_that_fails_is_mended_by_a_recovery_plan_and_run_again(wor
 
 async def test_a_critical_step_that_nothing_mends_stops_the_run_and_is_told(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         NO_OTHER_WAY,
         planned(do("Call it", "run_terminal_command", critical=True), do("Never reached")),
         DIAGNOSIS,
-        summed_up("Tried"),
+        summarized("Tried"),
         in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
     ) as server:
         watch, ended, doc = await run(server, workspace, TASK)
@@ -90,11 +90,11 @@ async def test_a_critical_step_that_nothing_mends_stops_the_run_and_is_told(work
 
 async def test_a_step_that_is_not_critical_may_fail_and_the_rest_goes_on(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         NO_OTHER_WAY,
         planned(do("Call it", "run_terminal_command", critical=False), do("Mend it", "edit_file")),
         DIAGNOSIS,
-        summed_up(),
+        summarized(),
         in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
         MEND,
     ) as server:
@@ -105,7 +105,7 @@ async def test_a_step_that_is_not_critical_may_fail_and_the_rest_goes_on(workspa
 
 async def test_a_recovery_plan_that_begins_with_what_failed_is_none(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         planned(do("Call it", "run_terminal_command", critical=True)),
         DIAGNOSIS,
         in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
@@ -121,7 +121,7 @@ async def test_a_refused_step_is_not_tried_by_another_way(workspace: Path) -> No
         return Answer(verdict="approve") if asks else Answer(verdict="reject", text="leave it")
 
     async with serve(
-        sorted_as(), planned(do("Mend it", "edit_file", error_handling="write it anew")), summed_up(), MEND
+        classified_as(), planned(do("Mend it", "edit_file", error_handling="write it anew")), summarized(), MEND
     ) as server:
         watch, ended, _ = await run(server, workspace, TASK, answer)
     assert ended.outcome == "refused" and not watch.of(StepRecoveryStarted)
@@ -130,7 +130,7 @@ async def test_a_refused_step_is_not_tried_by_another_way(workspace: Path) -> No
 
 async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(workspace: Path) -> None:
     async with serve(
-        sorted_as(needs_write=False), planned(do("Say it")), summed_up(), in_step("Say it", "said")
+        classified_as(needs_write=False), planned(do("Say it")), summarized(), in_step("Say it", "said")
     ) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(session)
@@ -146,7 +146,7 @@ async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(work
 
 
 async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(workspace: Path) -> None:
-    async with serve(sorted_as(), planned(do("Mend it", "edit_file")), summed_up("Mended it"), MEND) as server:
+    async with serve(classified_as(), planned(do("Mend it", "edit_file")), summarized("Mended it"), MEND) as server:
         async with opened(server, workspace, flags={"mode": "agent"}) as session:
             watch = Watch(
                 session, lambda event: None if isinstance(event, SummaryProposed) else Answer(verdict="approve")

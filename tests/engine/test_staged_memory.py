@@ -15,7 +15,7 @@ import pytest
 from tests.doubles.job import environment, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import Watch, opened
-from tests.engine.staging import SUMMARY, do, in_step, planned, run, sent_as, side, sorted_as, summed_up
+from tests.engine.staging import SUMMARY, classified_as, do, in_step, planned, run, sent_as, side, summarized
 from tests.nightly import rounds
 from tui_agent.common.domain import Answer
 from tui_agent.events import Notice, PlanDocChanged, SummaryProposed, SummaryReviewed, ToolFinished
@@ -42,11 +42,11 @@ def at_summary(answer: Answer | None) -> Any:
 
 
 def writing(*more: dict[str, Any]) -> list[dict[str, Any]]:
-    return [sorted_as(), planned(do("Propose"), do("Write")), *more, PROPOSE, WRITE]
+    return [classified_as(), planned(do("Propose"), do("Write")), *more, PROPOSE, WRITE]
 
 
 async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(workspace: Path) -> None:
-    async with serve(*writing(summed_up()), strict=True) as server:
+    async with serve(*writing(summarized()), strict=True) as server:
         watch, ended, doc = await run(server, workspace, TASK, at_summary(DISCARD))
     assert (workspace / "report.md").exists()
     assert ended.outcome == "done"
@@ -59,7 +59,7 @@ async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(w
 
 async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_summary(workspace: Path) -> None:
     update = {"acceptance_criteria_updates": [{"description": "It is read", "completed": True}]}
-    async with serve(*writing(summed_up("Wrote the report", **update)), strict=True) as server:
+    async with serve(*writing(summarized("Wrote the report", **update)), strict=True) as server:
         _, _, doc = await run(server, workspace, TASK)
     assert "A good report" in doc and "- [x] It is written" in doc and "- [x] It is read" in doc
     assert "Markdown" in doc and "Wrote the report" in doc and "status: completed" in doc
@@ -113,7 +113,7 @@ async def test_a_criterion_that_is_not_there_cannot_be_met(workspace: Path) -> N
 
 async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(workspace: Path) -> None:
     flags = {"approval_mode": "auto", "plan_auto_approve": True}
-    async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
+    async with serve(*writing(summarized("Wrote it")), strict=True) as server:
         async with opened(server, workspace, attended=False, flags={"mode": "agent", **flags}) as session:
             watch = Watch(session)
             await session.send(TASK)
@@ -135,7 +135,7 @@ async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(w
 
 
 async def test_the_flag_accepts_the_summary_without_a_user(workspace: Path) -> None:
-    async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
+    async with serve(*writing(summarized("Wrote it")), strict=True) as server:
         flags = {"approval_mode": "auto"}
         watch, _, doc = await run(
             server, workspace, TASK, attended=False, accept_summary=True, accept_plan=True, flags=flags
@@ -174,7 +174,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(workspace: Path, tmp_path: Path) -> None:
-    async with serve(*writing(summed_up("Wrote it")), strict=True) as server:
+    async with serve(*writing(summarized("Wrote it")), strict=True) as server:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -211,7 +211,7 @@ async def test_many_requests_with_accepted_summaries_do_not_grow(workspace: Path
     reads = [call("read_file", path=f"part{number}.txt") for number in range(5)]
     work = in_step("Read", step("I read.", *reads), "All five parts were read; nothing in them needs a change.")
     async with serve(
-        sorted_as("mixed", "moderate", needs_write=False),
+        classified_as("mixed", "moderate", needs_write=False),
         planned(do("Read all parts")),
         side(SUMMARY, {"log_entry": ENTRY}),
         work,
@@ -251,7 +251,7 @@ async def test_two_hundred_decisions_in_a_small_window_neither_grow_nor_stop_the
     )
     sums_up = {**scenario("", COMPACTED, when={"system": "seven headings"}), "name": "sums up"}
     async with serve(
-        sorted_as("mixed", "simple", needs_write=False),
+        classified_as("mixed", "simple", needs_write=False),
         side(SUMMARY, {"log_entry": ENTRY}),
         sums_up,
         work,
@@ -296,7 +296,7 @@ def _results(request: Any) -> bool:
 
 async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_once_it_can(workspace: Path) -> None:
     flags = {"mode": "agent"}
-    served = serve(*writing(summed_up()), strict=True)
+    served = serve(*writing(summarized()), strict=True)
     async with served as server, opened(server, workspace, flags=flags) as session:
         doc = session.folder / "plan_doc.md"
 

@@ -11,6 +11,7 @@ from tests.engine.staging import (
     DIAGNOSE,
     PLANNING,
     VERIFY,
+    classified_as,
     do,
     in_step,
     plan,
@@ -18,8 +19,7 @@ from tests.engine.staging import (
     run,
     sent_as,
     side,
-    sorted_as,
-    summed_up,
+    summarized,
 )
 from tui_agent.events import CompletionRefused, PlanProposed, ReplyStarted, StageEnded, StageStarted, StepVerified
 from tui_agent.view.fold import fold_record
@@ -38,12 +38,12 @@ def workspace(tmp_path: Path) -> Path:
 
 async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         side(PLANNING, plan(do("Mend it", expected_outcome="it adds")), trigger="What failed, and why"),
         planned(do("Call it", "run_terminal_command", critical=True)),
         DIAGNOSIS,
         side(VERIFY, {"met": True, "evidence": "it adds"}),
-        summed_up(),
+        summarized(),
         in_step("Call it", step("", FAILING), "It fails."),
         in_step("Mend it", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended."),
     ) as server:
@@ -94,11 +94,11 @@ async def test_a_command_that_failed_for_a_passing_reason_is_run_again(workspace
 
 async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         planned(do("Call it", "run_terminal_command", critical=True)),
         side(PLANNING, "I know no other way.", trigger="What failed, and why"),
         DIAGNOSIS,
-        summed_up(),
+        summarized(),
         in_step("Call it", step("", FAILING), step("", FAILING), "It fails."),
     ) as server:
         watch, _, _ = await run(server, workspace, TASK)
@@ -111,7 +111,7 @@ async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(worksp
 
 async def test_claims_without_a_change_are_never_done_whatever_the_plans_criteria_say(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         planned(do("Mend it")),
         in_step("Mend it", "Done, it is mended."),
         scenario("", "No change is needed."),
@@ -128,11 +128,11 @@ async def test_claims_without_a_change_are_never_done_whatever_the_plans_criteri
 
 async def test_a_run_that_stops_says_how_many_steps_were_not_begun(workspace: Path) -> None:
     async with serve(
-        sorted_as(),
+        classified_as(),
         planned(do("Call it", "run_terminal_command", critical=True), do("Two"), do("Three")),
         side(PLANNING, "I know no other way.", trigger="What failed, and why"),
         DIAGNOSIS,
-        summed_up(),
+        summarized(),
         in_step("Call it", step("", FAILING), "It fails."),
     ) as server:
         _, ended, _ = await run(server, workspace, TASK)

@@ -11,7 +11,7 @@ import pytest
 
 import tui_agent
 from tests.doubles.mock import call, serve, step
-from tests.engine.staging import do, in_step, planned, run, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, run, summarized
 from tui_agent.events import RunEnded, StepFinished, StepRecoveryStarted, StepVerified, ToolFinished
 
 TASK = "Clone the repository at https://example.org/someone/thing and review the README"
@@ -56,7 +56,7 @@ async def test_a_login_that_is_missing_is_gone_around_within_three_rounds(worksp
         step("It wants a login; I take the other address.", call("run_terminal_command", command=other_way)),
         "The README names it The thing.",
     )
-    async with serve(sorted_as("mixed", "moderate"), the_plan(), summed_up(), fetching, strict=True) as server:
+    async with serve(classified_as("mixed", "moderate"), the_plan(), summarized(), fetching, strict=True) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     failed = watch.of(ToolFinished)[0]
     assert not failed.result.success and "authentication" in failed.text
@@ -74,7 +74,7 @@ async def test_a_model_that_gives_up_is_sent_the_other_way_with_what_failed(work
     goes_on = in_step(
         "Do this instead", step("", call("run_terminal_command", command="git clone -q ../thing.git thing")), "Got it."
     )
-    async with serve(sorted_as(), the_plan(), summed_up(), goes_on, gives_up, strict=True) as server:
+    async with serve(classified_as(), the_plan(), summarized(), goes_on, gives_up, strict=True) as server:
         watch, ended, _ = await run(server, workspace, TASK)
     (recovering,) = watch.of(StepRecoveryStarted)
     assert recovering.by == "fallback" and recovering.error_class == "authentication"

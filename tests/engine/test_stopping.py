@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
-from tests.engine.kit import Watch, opened, wishes
+from tests.engine.kit import Watch, opened, session_options
 from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
@@ -138,7 +138,7 @@ async def test_what_is_said_to_a_closing_session_is_kept_for_the_next_start(
 ) -> None:
     talk = [scenario("first", "one"), scenario("second", "two")]
     async with serve(*talk, strict=True) as server:
-        session = await open_session(wishes(server, workspace))
+        session = await open_session(session_options(server, workspace))
         await session.send("first")
         await session.wait()
         closing = asyncio.create_task(session.close())
@@ -160,7 +160,7 @@ async def test_what_is_said_to_a_closing_session_is_kept_for_the_next_start(
 
 async def test_closing_twice_is_closed_both_times(workspace: Path) -> None:
     async with serve(scenario("hi", "hello"), strict=True) as server:
-        session = await open_session(wishes(server, workspace))
+        session = await open_session(session_options(server, workspace))
         first = asyncio.create_task(session.close())
         await asyncio.sleep(0)
         await session.close()
@@ -172,7 +172,7 @@ async def test_a_command_of_the_users_own_ends_with_the_session(
     workspace: Path, complaints: list[dict[str, Any]]
 ) -> None:
     async with serve(scenario("hi", "hello"), strict=True) as server:
-        session = await open_session(wishes(server, workspace))
+        session = await open_session(session_options(server, workspace))
         own = asyncio.create_task(session.run_shell("echo begun > begun; sleep 60"))
         await begun(workspace)
         await asyncio.wait_for(session.close(), DEADLINE)

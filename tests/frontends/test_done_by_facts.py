@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.job import BROKEN, COMMAND, TASK
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, summarized
 from tests.engine.staging import run as run_session
 from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent.common.domain import Answer
@@ -30,9 +30,9 @@ async def run(tmp_path: Path) -> AsyncIterator[ExecRunner]:
 
 async def test_tests_that_failed_after_the_edit_outweigh_words_and_mark(run: ExecRunner) -> None:
     scenarios = (
-        sorted_as(),
+        classified_as(),
         planned(do("Mend it")),
-        summed_up("Mended it"),
+        summarized("Mended it"),
         in_step("Mend it", LOOK, WORSE, TESTS, CLAIM),
         scenario("", CLAIM),
     )
@@ -65,9 +65,9 @@ async def test_a_step_that_the_user_adds_without_what_to_expect_is_not_done_by_w
         return Answer(verdict="approve", data={"plan": msgspec.to_builtins(plan), "edited": True})
 
     scenarios = (
-        sorted_as(),
+        classified_as(),
         planned(do("Look at it", "read_file", args={"path": "adder.py"})),
-        summed_up(),
+        summarized(),
         in_step("Look at it", LOOK, "It subtracts."),
         in_step("Rename add to plus", "Renamed it."),
         scenario("", "Renamed it."),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import wishes
+from tests.engine.kit import session_options
 from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent.engine.opening import open_session
 
@@ -184,7 +184,7 @@ async def test_messages_left_from_before_do_not_hold_up_a_stop(
     monkeypatch.setenv("TUI_AGENT_HOME", str(run.home / "tui-agent"))
     slow = [scenario("first", step("one", delay=60)), scenario("second", step("two", delay=60))]
     async with serve(*slow, strict=True) as server:
-        session = await open_session(wishes(server, run.workspace))
+        session = await open_session(session_options(server, run.workspace))
         await session.send("first")
         await session.send("second")
         await session.close()

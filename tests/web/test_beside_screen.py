@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import opened, wishes
+from tests.engine.kit import opened, session_options
 from tests.tui.kit import still, until
 from tests.web.kit import PageClient
 from tui_agent.engine.opening import open_session
@@ -24,7 +24,7 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
     async with serve(write) as server:
 
         async def opening() -> Session:
-            return await open_session(wishes(server, tmp_path))
+            return await open_session(session_options(server, tmp_path))
 
         app = TuiAgentApp(opening, stillness=0.0)
         async with app.run_test(size=(100, 36)) as pilot:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import AnsweredPageSession
 from tests.doubles.planted import SHAPED
-from tests.engine.staging import do, in_step, planned, sorted_as, summed_up
+from tests.engine.staging import classified_as, do, in_step, planned, summarized
 from tests.engine.test_partial_edits import NEW, OLD
 from tests.tui.edits import asked, editing
 from tests.web.kit import PageClient, Stream, serve_fake_session, serve_session
@@ -272,10 +272,10 @@ async def asked_for(stream: Stream, name: str) -> Any:
 
 async def test_a_plan_and_its_summary_are_edited_on_the_way_to_memory(tmp_path: Path) -> None:
     talk = [
-        sorted_as(),
+        classified_as(),
         planned(do("Look around"), do("Write it", "write_file")),
         in_step("Look closely", step("", call("write_file", path="seen.md", content="all\n")), "I looked."),
-        summed_up(decisions_made=[{"title": "Markdown", "rationale": "plain"}]),
+        summarized(decisions_made=[{"title": "Markdown", "rationale": "plain"}]),
     ]
     async with serve(*talk) as server, serve_session(server, tmp_path, flags={"mode": "agent"}) as page:
         await page.enter()
