@@ -71,7 +71,7 @@ def test_error_between_records_needs_no_repair(path: Path) -> None:
     assert path.read_bytes() == ONE + TWO
 
 
-def test_nothing_is_lost_while_the_disk_is_full_and_the_order_is_kept(path: Path) -> None:  # A10
+def test_nothing_is_lost_while_the_disk_is_full_and_the_order_stays(path: Path) -> None:  # A10
     disk = FakeDisk()
     disk.room = len(ONE) + 5
     appender = Appender(path, calls=disk)
@@ -87,7 +87,7 @@ def test_nothing_is_lost_while_the_disk_is_full_and_the_order_is_kept(path: Path
     assert path.read_bytes() == ONE + b"secon\n" + TWO + THREE
 
 
-def test_record_is_kept_if_the_repair_fails(path: Path) -> None:
+def test_record_survives_a_failed_repair(path: Path) -> None:
     path.write_bytes(b"torn")
     disk = FakeDisk()
     disk.write_error = lambda number: errno.ENOSPC if number == 1 else None

@@ -69,7 +69,7 @@ def test_a_full_disk_has_its_own_code(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_short_writes_are_gone_on_with(tmp_path: Path) -> None:
+def test_short_writes_are_continued(tmp_path: Path) -> None:
     disk = FakeOs(short_writes=7)
     replace_file(tmp_path / "file", NEW, None, calls=disk)
     assert disk.calls.count("write") > 100
@@ -99,7 +99,7 @@ def test_without_hard_links_a_new_file_is_renamed_into_place(tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_folder_that_cannot_be_synced_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_synced_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(OLD)
     count = iter(range(10))

@@ -22,7 +22,7 @@ def stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-async def test_nothing_of_a_trusted_repository_is_run(
+async def test_no_program_of_a_trusted_repository_is_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo, canaries = tmp_path / "repo", tmp_path / "canaries"
@@ -57,9 +57,7 @@ async def test_filters_that_the_users_own_settings_name_are_not_run_either(
     assert not canary.exists()
 
 
-async def test_a_git_that_hangs_or_floods_or_is_not_there_gives_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_flooding_or_missing_git_gives_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("while :; do sleep 1; done", "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done", "exit 3"):
         fake = put(
             tmp_path,

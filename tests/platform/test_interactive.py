@@ -40,7 +40,9 @@ async def talk(received: ReceivedOutput, code: str, cwd: Path) -> DuplexProcess:
     )
 
 
-async def test_bytes_go_there_and_back_and_errors_to_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_input_and_output_are_exchanged_and_errors_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     code = (
         "import os, sys\n"
         "print('oh\\x1b[31m no', file=sys.stderr, flush=True)\n"
@@ -93,7 +95,7 @@ async def test_what_is_not_read_does_not_pile_up(tmp_path: Path) -> None:
         await child.gone()
 
 
-async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     received = ReceivedOutput()
     with pytest.raises(ProcessError):
         await DuplexProcess.with_program(
@@ -107,7 +109,7 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6])
-async def test_of_a_start_that_is_given_up_nothing_is_left(tmp_path: Path, turns: int) -> None:
+async def test_an_abandoned_start_leaves_nothing(tmp_path: Path, turns: int) -> None:
     before = set(supervisor.process_table())
     received = ReceivedOutput()
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"

@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "lock"
 
 
-def test_a_second_process_is_refused_at_once_and_told_who_holds_it(path: Path) -> None:
+def test_a_second_process_is_refused_at_once_with_the_holder(path: Path) -> None:
     reading, writing = os.pipe()
     pid = fork(hold(path, writing))
     try:
@@ -122,7 +122,7 @@ def test_the_file_stays_and_can_be_taken_again(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
-def test_what_is_no_lock_file_is_not_followed_and_there_is_a_lock_all_the_same(path: Path, kind: str) -> None:
+def test_a_link_or_folder_in_place_of_the_lock_file_is_not_followed(path: Path, kind: str) -> None:
     if kind == "link":
         path.symlink_to(path.with_name("victim"))
     elif kind == "folder":

@@ -320,7 +320,7 @@ async def test_there_is_no_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("SEGV", -11), ("KILL", -9), ("TERM", -15)])
-async def test_the_signal_that_ended_it_is_told(name: str, status: int, tmp_path: Path) -> None:
+async def test_the_terminating_signal_is_reported(name: str, status: int, tmp_path: Path) -> None:
     result = await run(f"kill -{name} $$", tmp_path)
     assert (result.exit_code, proc.signal_name(result.exit_code)) == (128 - status, f"SIG{name}")
 

@@ -31,7 +31,7 @@ def numbered(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 99, 100])
-def test_a_hundred_lines_are_shown_whole(count: int) -> None:
+def test_a_hundred_lines_are_shown_completely(count: int) -> None:
     shown = presented(numbered(count))
     assert shown.text == numbered(count).decode().rstrip("\n")
     assert not shown.is_cut
@@ -65,7 +65,7 @@ def test_rings_count_everything_and_keep_both_ends(chunks: list[bytes], head: in
     present(rings)
 
 
-def test_one_endless_line_is_cut_and_counted() -> None:
+def test_a_very_long_line_is_cut_and_counted() -> None:
     shown = presented(b"x" * 5_000_000)
     assert len(shown.text) < 5000 and "more characters" in shown.text and "bytes left out" in shown.text
 
@@ -99,7 +99,7 @@ def test_invalid_utf8_is_replaced() -> None:
         (bytes(range(256)) * 10, "binary data"),
     ],
 )
-def test_binary_is_named_not_shown(data: bytes, name: str) -> None:
+def test_binary_output_is_named_not_shown(data: bytes, name: str) -> None:
     shown = presented(data)
     assert shown.text == "" and name in shown.note and f"{len(data):,} bytes" in shown.note
 
@@ -144,7 +144,7 @@ def test_binary_is_not_shown_live() -> None:
     assert live.take(last=True) == ""
 
 
-async def test_the_full_output_is_kept_in_a_file_when_it_is_cut(tmp_path: Path) -> None:
+async def test_the_full_output_is_saved_when_it_is_cut(tmp_path: Path) -> None:
     for count, is_spilled in ((50, False), (5000, True), (400_000, True)):
         file = tmp_path / f"output-{count}.txt"
         capture = Capture(spill=file)

@@ -121,7 +121,7 @@ def test_what_is_replaced_while_it_is_counted_has_its_own_numbers(monkeypatch: p
 
 
 @pytest.mark.parametrize("block", [40, 1 << 20])
-def test_words_are_found_in_colours_and_whatever_their_case(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_found_in_colors_and_in_any_case(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COUNT_BLOCK", block)
     lines = [
         "plain ÄRGER here",
@@ -153,7 +153,7 @@ def test_words_are_found_in_colours_and_whatever_their_case(block: int, monkeypa
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])
-def test_every_place_is_in_a_row_that_is_shown(before: int) -> None:
+def test_every_offset_is_in_a_row(before: int) -> None:
     bar = b"x" * (before * ROW) + b"".join(b"\rdone %d %%" % part for part in range(3000)) + b"\n"
     pages = Pages(data=b"begin\n" + bar + b"end\n")
     rows = all_below(pages)

@@ -54,7 +54,7 @@ def test_trust_in_the_home_folder_is_not_inherited(home):
     assert trust.is_trusted(home) and not trust.is_trusted(home / "project")
 
 
-def test_the_file_is_private_and_whole():
+def test_the_file_is_private_and_complete():
     before = os.umask(0)
     try:
         trust.trust(paths.data_dir())

@@ -132,7 +132,7 @@ def test_offered_grants_cover_the_action(name, mode):
 
 @pytest.mark.parametrize("name", MATRIX)
 @pytest.mark.parametrize("mode", MODES)
-def test_no_grant_covers_protected_or_always_asked(name, mode):
+def test_no_grant_covers_protected_paths_or_always_ask(name, mode):
     action = MATRIX[name][0]
     grants: list[Grant] = [
         msgspec.convert({"kind": kind, "pattern": pattern, "cwd": cwd, "scope": scope}, Grant)
@@ -183,7 +183,7 @@ def test_a_grant_for_a_command_is_exact():
     assert decide(elsewhere, ASK, grants=(session, always)).decision == "ask"
 
 
-def test_a_grant_holds_for_the_variables_that_were_shown():
+def test_a_grant_holds_for_its_variables_only():
     plain = decide(running(), ASK).grants
     changed = running(env_changes=("PATH=/w/bin:/usr/bin",))
     assert decide(changed, ASK, grants=plain).decision == "ask"

@@ -94,7 +94,7 @@ def test_several_roots_have_unique_names(tmp_path, work):
     assert Roots([work]).resolve("work/a.py").path == work / "work/a.py"
 
 
-def test_a_path_without_a_name_is_in_the_first_root_or_the_only_other_one_that_has_it(work):
+def test_a_path_without_a_root_name_is_in_the_first_root_or_the_only_other_match(work):
     other, third = work.parent / "other", work.parent / "third"
     for folder, names in ((work, ["both.py"]), (other, ["both.py", "one.py", "twin.py"]), (third, ["twin.py"])):
         folder.mkdir(exist_ok=True)
@@ -190,7 +190,7 @@ def test_a_protected_name_that_is_a_link_stays_protected(work):
     assert Roots([work]).resolve(".vscode/settings.json").protected
 
 
-def test_git_data_is_protected_wherever_it_lies(work):
+def test_git_data_is_protected_everywhere(work):
     (work / "store").mkdir()
     (work / ".git").symlink_to("store")
     assert Roots([work]).resolve("store/config").protected

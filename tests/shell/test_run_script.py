@@ -57,7 +57,7 @@ async def test_no_shell_is_used(work: Path) -> None:
     assert not (work / "x").exists()
 
 
-async def test_the_environment_is_bare(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_minimal(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{work}:{os.environ['PATH']}")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(work))
     monkeypatch.setenv("GREP_OPTIONS", "-v")

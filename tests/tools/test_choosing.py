@@ -25,7 +25,7 @@ def file(lines: list[str], ended: bool) -> bytes:
 
 @bounded
 @given(some_lines, some_lines, st.booleans(), st.booleans(), st.data())
-def test_what_is_taken_is_new_and_all_else_is_old(
+def test_selected_hunks_are_new_and_all_others_old(
     old: list[str], new: list[str], end1: bool, end2: bool, data: st.DataObject
 ) -> None:
     before, after = file(old, end1), file(new, end2)
@@ -97,11 +97,11 @@ def test_the_mark_and_encoding_of_the_file_stay() -> None:
         (b"plain \xc3\xa4 \xff\n", b"plain \xc3\xa4 \xff x\n"),
     ],
 )
-def test_what_is_no_text_or_changes_its_encoding_is_taken_as_a_whole(before: bytes, after: bytes) -> None:
+def test_binary_files_and_changed_encodings_have_no_separate_hunks(before: bytes, after: bytes) -> None:
     assert not can_choose(before, after)
 
 
-def test_a_new_file_and_an_empty_one_can_be_chosen_from() -> None:
+def test_hunks_of_new_and_empty_files_can_be_selected() -> None:
     assert can_choose(None, b"a\n") and can_choose(b"", b"a\n")
     diff = diff_bytes("f", None, b"a\nb\n")
     assert chosen_bytes(None, b"a\nb\n", diff, HunkChoice((0,), {0: "a"})) == b"a\n"

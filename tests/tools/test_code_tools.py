@@ -75,7 +75,7 @@ def test_they_are_offered_in_all_modes_and_only_with_code() -> None:
     assert found.name == "find_definition"
 
 
-async def test_a_name_is_asked_about_until_something_is_known(ctx: FakeToolContext) -> None:
+async def test_positions_of_a_name_are_tried_until_one_has_an_answer(ctx: FakeToolContext) -> None:
     ctx.code = code = FakeCode(definitions=lambda position: (place(ctx, 1),) if position.line == 3 else ())
     result = await ask(ctx, "find_definition", path="a.py", symbolName="x", line=2)
     assert result.data == "── a.py ──\n→ 1: x = 1"
@@ -87,9 +87,7 @@ async def test_a_name_is_asked_about_until_something_is_known(ctx: FakeToolConte
     assert result.data == "No definition of x was found."
 
 
-async def test_the_places_of_a_name_have_one_limit_together(
-    ctx: FakeToolContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_positions_of_a_name_share_a_timeout(ctx: FakeToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FakeCode):
         async def locations(
             self, kind: LocationKind, path: Path, position: SourcePosition
@@ -197,7 +195,7 @@ SOURCE = [
         ("rerun", None, (5, 15)),
     ],
 )
-def test_which_occurrence_of_a_name_is_meant(name: str, line: int | None, first: tuple[int, int]) -> None:
+def test_occurrences_of_a_name_are_ranked(name: str, line: int | None, first: tuple[int, int]) -> None:
     position = positions_of(SOURCE, name, line)[0]
     assert (position.line, position.column) == first
 

@@ -85,6 +85,6 @@ def test_no_change_has_no_hunks() -> None:
     assert diff_bytes("f", b"a\n", b"a\n").hunks == ()
 
 
-def test_bytes_that_are_no_text_can_be_written_down() -> None:
+def test_undecodable_bytes_can_be_encoded_in_messages() -> None:
     for hunk in diff_bytes("f", "ü ü ü ".encode() + b"\xff\n", "ü ü ü ".encode() + b"\xfe\n").hunks:
         "".join(hunk.lines).encode("utf-8")

@@ -193,11 +193,11 @@ def test_new_lines_left_of_the_margin_are_refused() -> None:
         ("a\r\nb\na\r\nb\n", "a\nb"),
     ],
 )
-def test_two_places_are_one_too_many(text: str, old: str) -> None:
+def test_two_matches_are_ambiguous(text: str, old: str) -> None:
     assert edit(text, old, "new") == "<not_unique>"
 
 
-def test_a_better_rung_decides_before_a_worse_one_is_looked_at() -> None:
+def test_a_stricter_level_decides_before_a_more_tolerant_one() -> None:
     assert edit("a  b\na b\n", "a b", "c") == "a  b\nc\n"
     assert edit('“x”\n"x"\n', '"x"', "c") == "“x”\nc\n"
 
@@ -223,7 +223,7 @@ def test_replace_all(text: str, old: str, new: str, wanted: str) -> None:
     assert edit(text, old, new, True) == wanted
 
 
-def test_nothing_to_do_is_said() -> None:
+def test_no_change_is_reported() -> None:
     assert edit("a\n", "a", "a") == "<no_change>"
     assert edit("a\r\nb\r\n", "a \nb\n", "a\nb\n") == "<no_change>"
     assert edit("a\r\nb\r\n", "a\nb\n", "a\r\nb\r\n") == "<no_change>"
@@ -254,7 +254,7 @@ def test_a_near_miss_names_the_missing_line_and_the_closest_region() -> None:
     assert "42\t    total = w * h" in feedback
 
 
-def test_a_single_line_that_is_only_like_one_is_shown() -> None:
+def test_the_most_similar_line_is_shown() -> None:
     feedback = message("alpha\nresult = compute(first, second)\nomega\n", "result = compute(first, third)")
     assert "line 2:\n2\tresult = compute(first, second)" in feedback
     assert "Nothing in the file is like it" in message("alpha\n", "zzz = 1")
@@ -317,7 +317,7 @@ def test_only_the_edited_line_changes(encoding: str, ends: str, final: bool) -> 
         ),
     ],
 )
-def test_legacy_encodings_are_kept(data: bytes, old: str, new: str, wanted: bytes) -> None:
+def test_legacy_encodings_are_preserved(data: bytes, old: str, new: str, wanted: bytes) -> None:
     assert edit_bytes(data, old, new).content == wanted
 
 
@@ -369,7 +369,7 @@ texts = st.lists(pieces, max_size=25).map("".join)
 
 
 @given(texts, texts, texts, st.booleans())
-def test_only_matched_places_change_and_only_one_unless_asked(text: str, old: str, new: str, every: bool) -> None:
+def test_only_matches_change_and_only_one_without_replace_all(text: str, old: str, new: str, every: bool) -> None:
     try:
         found = locate(text, old, new, every)
     except ToolError as error:
@@ -443,7 +443,7 @@ def test_no_match_lies_outside_the_candidate_region(text: str, old: str) -> None
             at = view.text.find(needle, at + 1)
 
 
-def test_messages_can_always_be_written_down() -> None:
+def test_messages_can_always_be_encoded() -> None:
     for data, old in ((b"\xff ok \xfe\n", "\ud83d ok"), (b"ok \xff\n", "ok é")):
         with pytest.raises(ToolError) as error:
             edit_bytes(data, old, "x")

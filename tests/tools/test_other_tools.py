@@ -139,7 +139,7 @@ async def test_search_capitals_make_case_count(searching: FakeToolContext) -> No
     assert (await call(searching, "search_workspace", query="RUN (x)")).data.startswith("No matches")
 
 
-async def test_search_of_one_file_and_of_nothing(searching: FakeToolContext) -> None:
+async def test_search_of_a_single_file_and_without_matches(searching: FakeToolContext) -> None:
     result = await call(searching, "search_workspace", query="run", directory="b.txt")
     assert result.data == "── b.txt ──\n→ 1: Run (x) once\n→ 3: run(x)"
     assert (await call(searching, "search_workspace", query="run", directory="none")).code == "not_found"
@@ -147,7 +147,7 @@ async def test_search_of_one_file_and_of_nothing(searching: FakeToolContext) -> 
     assert result.success and "set is_regex" in result.data
 
 
-async def test_search_wrong_expression_is_told(searching: FakeToolContext) -> None:
+async def test_search_reports_an_invalid_expression(searching: FakeToolContext) -> None:
     result = await call(searching, "search_workspace", query="run(", is_regex=True)
     assert result.code == "bad_arguments" and "regular expression" in str(result.error)
 
@@ -224,7 +224,7 @@ async def test_search_dies_with_its_call(ctx: FakeToolContext, tmp_path_factory:
         os.kill(pid, 0)
 
 
-async def test_search_goes_on_without_a_program_that_fails(
+async def test_search_continues_without_a_failing_program(
     ctx: FakeToolContext, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     put(ctx.roots[0], "a.txt", "needle\n")

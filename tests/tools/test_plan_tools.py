@@ -40,6 +40,6 @@ async def test_update_plan_proposes_ticks_criteria_and_decisions(ctx: FakeToolCo
 @pytest.mark.parametrize(
     "arguments", [{}, {"status": "nearly"}, {"decisions_made": [{"why": "no title"}]}, {"criteria_met": [""]}]
 )
-async def test_what_proposes_nothing_is_told(ctx: FakeToolContext, arguments: dict[str, Any]) -> None:
+async def test_an_empty_proposal_is_reported(ctx: FakeToolContext, arguments: dict[str, Any]) -> None:
     result = await call(ctx, "update_plan", **arguments)
     assert result.code == "bad_arguments" and result.error and ctx.proposed == []

@@ -45,21 +45,21 @@ def test_the_fixed_cost_of_all_tools_stays_small() -> None:
     assert len(json.dumps(sent)) / 4 <= 900
 
 
-def test_switched_off_tools_are_neither_offered_nor_found() -> None:
+def test_disabled_tools_are_neither_offered_nor_found() -> None:
     registry = default_tools(disabled=["run_terminal_command"])
     assert "run_terminal_command" not in registry.names
     assert registry.find("bash") is None
     assert [spec.name for spec in registry.specs()] == list(registry.names)
 
 
-def test_reading_keeps_only_what_changes_nothing() -> None:
+def test_read_only_tools_change_nothing() -> None:
     reading = default_tools().for_mode(Mode.DIRECT).read_only()
     assert reading.names[:4] == ("read_file", "list_files", "search_workspace", "ask_user")
     assert not {"write_file", "edit_file", "run_terminal_command"} & set(reading.names)
     assert default_tools().only(["edit_file"]).names == ("edit_file",)
 
 
-def test_a_mode_is_told_of_its_own_tools_and_others_are_found_to_be_refused() -> None:
+def test_a_mode_offers_its_own_tools_and_hides_the_others() -> None:
     tools = default_tools()
     looking = {"read_file", "list_files", "search_workspace", "ask_user"}
     everywhere = set.intersection(*(set(tools.for_mode(mode).names) for mode in Mode))
@@ -137,7 +137,7 @@ def test_an_unknown_tool_names_the_nearest_and_all() -> None:
     assert "run_terminal_command" in str(result.error)
 
 
-def test_a_missing_argument_is_named_with_all_that_there_are() -> None:
+def test_a_missing_argument_is_reported_with_all_arguments() -> None:
     result = error_of("edit_file", path="a", old_string="x")
     assert result.code == "bad_arguments"
     assert "needs the argument new_string" in str(result.error)
@@ -195,7 +195,7 @@ def test_what_is_text_and_looks_like_json_stays_text() -> None:
     assert (args.path, args.content) == ("a.json", '{"path": "b"}')
 
 
-def test_a_number_is_no_text_and_one_value_is_a_list() -> None:
+def test_a_number_is_not_text_and_a_single_value_becomes_a_list() -> None:
     assert "content of write_file must be text, got 7" in str(error_of("write_file", path="a", content=7).error)
     _, args = parse("ask_user", question="which?", options="this")
     assert args.options == ["this"]
@@ -204,5 +204,5 @@ def test_a_number_is_no_text_and_one_value_is_a_list() -> None:
 @pytest.mark.parametrize(
     ("given", "near"), [("search_files", "search_workspace"), ("files_edit", "edit_file"), ("reed_file", "read_file")]
 )
-def test_an_invented_name_gets_the_likely_ones(given: str, near: str) -> None:
+def test_an_unknown_name_gets_suggestions(given: str, near: str) -> None:
     assert near in str(error_of(given, path="a").error).split("The tools are")[0]

@@ -171,11 +171,11 @@ async def test_looking_around_works_with_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["a\0b", "\ud800"])
-async def test_a_query_that_no_file_can_hold_is_told(tmp_path: Path, query: str) -> None:
+async def test_a_query_that_no_file_can_contain_is_reported(tmp_path: Path, query: str) -> None:
     assert (await call(FakeToolContext(tmp_path.resolve()), "search_workspace", query=query)).code == "bad_arguments"
 
 
-async def test_results_come_while_the_search_goes_on(tmp_path: Path) -> None:
+async def test_results_are_streamed_during_the_search(tmp_path: Path) -> None:
     ctx = FakeToolContext(tmp_path.resolve())
     for letter in string.ascii_lowercase:
         (tmp_path / f"{letter}.txt").write_text("needle\n")

@@ -1,4 +1,4 @@
-"""Open folders without following symbolic links, even if the tree changes meanwhile."""
+"""Follow symbolic links step by step, and open folders without following any, even if the tree changes meanwhile."""
 
 from __future__ import annotations
 
