@@ -86,8 +86,8 @@ def answer_text(answer: Answer) -> str:
     return f"{head}: {answer.text}" if answer.text else f"{head}."
 
 
-def _by(who: str) -> str:
-    return f" ({who})" if who not in ("user", "") else ""
+def _by(author: str) -> str:
+    return f" ({author})" if author not in ("user", "") else ""
 
 
 def _edits_text(answer: Answer) -> str:

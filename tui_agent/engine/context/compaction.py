@@ -251,16 +251,18 @@ def cache_miss(usage: Usage, size: int, fresh: int, *, reloaded: bool, side_requ
         return ""
     read = evaluated_tokens(usage) or 0
     seconds = (usage.prompt_ms or 0) / 1_000
-    took = f", which took {seconds:.0f} s" if seconds >= 1.5 else ""
-    text = f"The server read {read:,} of {real:,} tokens again{took}, although the previous request had the same prefix"
+    delay = f", which took {seconds:.0f} s" if seconds >= 1.5 else ""
+    text = (
+        f"The server read {read:,} of {real:,} tokens again{delay}, although the previous request had the same prefix"
+    )
     return f"{text}: {_cause(reloaded, side_requests, provider)}"
 
 
 def _cause(reloaded: bool, side_requests: bool, provider: str) -> str:
     ollama = provider == "ollama"
     if reloaded:
-        keeps = "A larger `keep_alive` keeps it loaded, unless memory is short. " if ollama else ""
-        return f"the model was reloaded. {keeps}Another program that uses the server may have displaced it."
+        advice = "A larger `keep_alive` keeps it loaded, unless memory is short. " if ollama else ""
+        return f"the model was reloaded. {advice}Another program that uses the server may have displaced it."
     if side_requests:
         fix = "`OLLAMA_NUM_PARALLEL=2`" if ollama else "`llama-server --parallel 2` with twice the context (`-c`)"
         return f"other requests displaced it in the cache. {fix} gives them their own slot."

@@ -28,13 +28,13 @@ def prompt_role(mode: Mode, orchestrator: bool) -> str:
 
 def sections(mode: Mode, *, reads_only: bool, role: str = "") -> tuple[str, ...]:
     """Return the names of the prompts that form the rules, in order. `reads_only` forbids changes in any mode."""
-    own = f"mode_{mode.value.replace('-', '_')}"
+    mode_section = f"mode_{mode.value.replace('-', '_')}"
     if role == SUBAGENT:
-        return ("subagent", own)
+        return ("subagent", mode_section)
     if role == FILES:
         return ("files_rules",)
     read_only = ("read_only",) if reads_only or mode.reads_only else ()
-    return ("rules", *read_only, *((ORCHESTRATOR,) if role == ORCHESTRATOR else ()), own)
+    return ("rules", *read_only, *((ORCHESTRATOR,) if role == ORCHESTRATOR else ()), mode_section)
 
 
 def rules(mode: Mode, *, reads_only: bool, role: str = "") -> list[str]:

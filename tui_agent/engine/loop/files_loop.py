@@ -100,7 +100,7 @@ class _Attempts(msgspec.Struct):
     """The state of the attempts of one run."""
 
     reported: set[str] = set()
-    """Soft problems that the model has been told about once; they are tolerated afterwards."""
+    """Soft problems reported to the model once; they are tolerated afterwards."""
     candidate: dict[str, str] | None = None
     """The files of an attempt with soft problems only."""
     unchanged: bool = False
@@ -492,9 +492,9 @@ class FilesLoop:
         text = "\n\n".join(filter(None, [self._attempts.answer, " ".join(facts)]))
         return self._ended("done", text or "Done.", self._attempts.answer)
 
-    def _declined(self, what: str, result: ToolResult) -> RunEnded:
+    def _declined(self, subject: str, result: ToolResult) -> RunEnded:
         return self._ended(
-            "refused", f"Not done: {what} was not allowed. {result.error or ''}".strip(), self._attempts.answer
+            "refused", f"Not done: {subject} was not allowed. {result.error or ''}".strip(), self._attempts.answer
         )
 
     def _failed(self, problems: list[Problem], attempts: int) -> RunEnded:

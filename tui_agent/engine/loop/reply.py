@@ -96,7 +96,7 @@ class ReplyReceiver:
         self._parser = ReplyParser(tools, protocol, accept_attempts=bool(tools), on_reasoning=self._think)
         self._repetition = (RepetitionDetector(), RepetitionDetector())
         self._calls: list[ToolCall] = []
-        self._usage = self._before = Usage()
+        self._usage = self._earlier_usage = Usage()
         self._stop = ""
         self._fault: Fault | None = None
         self._phase: tuple[str, str, int | None] = ("", "", None)
@@ -123,7 +123,7 @@ class ReplyReceiver:
                     following = next_request(self._parser.raw)
                 if following is not None:
                     self._parser.resume()
-                    self._stop, self._before = "", self._usage
+                    self._stop, self._earlier_usage = "", self._usage
             interrupted = False
         except TimeoutError:
             interrupted = False
@@ -172,7 +172,7 @@ class ReplyReceiver:
                 self._emit(RetryScheduled(attempt=attempt, of=of, seconds=seconds, why=clean(why)))
                 self._phase = ("", "", None)
             case UsageReport(usage=usage):
-                self._usage = _continued_usage(self._before, _merged_usage(self._usage, usage))
+                self._usage = _continued_usage(self._earlier_usage, _merged_usage(self._usage, usage))
             case Stop(reason=reason):
                 self._stop = reason
             case Failed(fault=fault):

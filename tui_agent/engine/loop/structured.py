@@ -143,8 +143,8 @@ class Structured:
         does not explain the request. With a schema, a reply without an object in its first `preamble` characters ends.
         """
         chosen = await self._roles.select(role, task)
-        own = chosen.name == self._config.name
-        window = self._config.num_ctx if own else await self._roles.window_of(chosen.name)
+        is_own = chosen.name == self._config.name
+        window = self._config.num_ctx if is_own else await self._roles.window_of(chosen.name)
         sampling = self._roles.sampling(role, window, chosen.name)
         options = _AnswerOptions(
             role=role,
@@ -161,7 +161,7 @@ class Structured:
             format=schema,
             **msgspec.structs.asdict(sampling),
         )
-        if own and question.task and self._conversation is not None:
+        if is_own and question.task and self._conversation is not None:
             reply = await self._ask_in_conversation(question, request, options, self._conversation)
             if reply is not None:
                 return reply

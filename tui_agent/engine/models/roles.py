@@ -157,8 +157,8 @@ class ModelRoles:
                 served = await self._list()
                 if isinstance(served, Fault) and served.kind == "unreachable":
                     return served
-                if not isinstance(served, Fault) and not (name := served_name(given := name, served)):
-                    return Fault(kind="status", message=f"{self.model.endpoint} has no model {given}.")
+                if not isinstance(served, Fault) and not (name := served_name(requested := name, served)):
+                    return Fault(kind="status", message=f"{self.model.endpoint} has no model {requested}.")
             if role in SESSION_ROLES:
                 return await self._switch(name or self.name)
             self.chosen.pop(role, None)
@@ -177,10 +177,10 @@ class ModelRoles:
             return Fault(kind="status", message=result.text)
         return None
 
-    async def explorer(self, own: ModelConfig) -> ModelConfig:
-        """Return the model of sub-agents (M6): the user's choice, else by settings and models.json, else `own`."""
+    async def explorer(self, session_config: ModelConfig) -> ModelConfig:
+        """Return the model of sub-agents (M6), chosen by the user, by settings and models.json, or the session's."""
         name = (await self.select("explorer")).name
-        window = own.num_ctx if name == own.name else await self.window_of(name)
+        window = session_config.num_ctx if name == session_config.name else await self.window_of(name)
         options = msgspec.structs.asdict(self.sampling("explorer", window, name))
         return ModelConfig(model=self.model, name=name, num_ctx=window, **options)
 
