@@ -1,4 +1,4 @@
-"""The approval dialog: exactly what will be written, run, read or trusted, and the keys that decide (A3, A9)."""
+"""The approval dialogs: show exactly what will be written, run, read or trusted, and ask for a decision (A3, A9)."""
 
 from __future__ import annotations
 
@@ -43,33 +43,31 @@ KEYS = Keys("approval")
 SCOPES = {"approve_once": Scope.ONCE, "approve_session": Scope.SESSION, "approve_always": Scope.ALWAYS}
 DECISIONS = (*SCOPES, "reject", "again")
 MAX_RULE_CHARACTERS = 160
-"""Characters from which on a command that is shown is not shown once more as a rule."""
+"""Maximum characters of a command that is repeated as the rule that an approval saves."""
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
 
 class ApprovalModal(FittedModal):
-    """Approve once, for the session, always, or reject with a reason. Space and Enter never approve."""
+    """Approves once, for the session, always, or rejects with a reason. Space and Enter never approve."""
+
+    body: LinesView | DiffView
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         super().__init__(request, **guard)
         self.secrets_shown = False
         """Whether secrets are shown (A7)."""
-        self.body: LinesView | DiffView = self._make_body()
+        self.body = LinesView(self._action_lines, id="body")
         self.end_seen = False
         """Whether the end of the action was visible at least once."""
         self._void_shown = self._slow_save = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
-        """Edits the text of a hunk, if hunks can be edited."""
+        """Edits the text of a hunk; None if the action has no hunks."""
         self.typing: LineInput | EditField | None = None
-        """The field being typed into."""
-
-    def _make_body(self) -> LinesView | DiffView:
-        """Return the widget that shows the action."""
-        return LinesView(self._action_lines, id="body")
+        """The field that is open for typing."""
 
     def compose(self) -> ComposeResult:
-        """Head, action, keys, reason."""
+        """Yield head, action, keys and the field for a reason."""
         self.reason.display = False
         with Vertical(id="dialog"):
             yield LinesView(self._head, id="head")
@@ -86,7 +84,7 @@ class ApprovalModal(FittedModal):
         return self.field if self.field is not None and self.editing else self.body
 
     def fit(self) -> None:
-        """Fit the body, and note whether its end is visible."""
+        """Fit the body, and record whether its end is visible."""
         if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
             self.end_seen = True
         super().fit()
@@ -120,13 +118,13 @@ class ApprovalModal(FittedModal):
             self.repaint_keys()
             self._fit_soon()
 
-    # --- what is shown ---
+    # --- painting ---
 
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         right: list[Span] = []
         match self.shown:
             case EditAction(display=name, diff=diff) as action:
-                title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_counts(styles)
+                title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_size(styles)
                 flags = _flags(outside=action.outside, protected=action.protected, sensitive=action.sensitive)
             case ReadAction(display=name) as action:
                 title = f"Read {make_visible(name)}"
@@ -146,8 +144,8 @@ class ApprovalModal(FittedModal):
             lines += wrap([(VOID, styles.warn)], width)
         return lines
 
-    def _change_counts(self, styles: TextStyles) -> list[Span]:
-        """Return the size of the change."""
+    def _change_size(self, styles: TextStyles) -> list[Span]:
+        """Return the number of added and removed lines."""
         return []
 
     @property
@@ -162,10 +160,11 @@ class ApprovalModal(FittedModal):
                 return _command(action, width, styles)
             case ReadAction(path=path):
                 return chop([(make_visible(path), styles.text)], width)
-            case TrustAction(folder=folder, contents=found):
+            case TrustAction(folder=folder, contents=contents):
                 lines = [*chop([(make_visible(folder), styles.strong)], width), Line([])]
-                lines += wrap([("If you trust it, these are read and followed:", styles.muted)], width) if found else []
-                for entry in found:
+                if contents:
+                    lines += wrap([("If you trust it, these are read and followed:", styles.muted)], width)
+                for entry in contents:
                     name = [(make_visible(entry), styles.text)]
                     lines += hanging([("• ", styles.accent)], name, width, styles.text, cut=True)
                 return lines
@@ -174,46 +173,50 @@ class ApprovalModal(FittedModal):
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         if self._slow_save:
-            why = key_spans([("saving", "your answer to disk before acting on it")], styles)
-            return [*wrap(why, width), Line([]), *wrap(key_spans([("esc", "stops the run")], styles), width)]
+            notice = key_spans([("saving", "your answer to disk before acting on it")], styles)
+            return [*wrap(notice, width), Line([]), *wrap(key_spans([("esc", "stops the run")], styles), width)]
         if self.typing_reason:
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
-        trusting = isinstance(self.request.action, TrustAction)
-        hint = key_spans([("esc", "not now" if trusting else "stops the run")], styles)
-        scrolls = KEYS.arrow_labels("down", "page_down", "bottom")
-        hint += hidden_hint(self.body, scrolls, styles, seen=self.end_seen)
-        listed = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles)
-        return [*listed, *self._more_keys(width, styles), Line([]), *wrap(hint, width)]
+        lines = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles)
+        others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
+        if any(keys for keys, _effect in others):
+            style = styles.accent if self.armed else styles.muted
+            lines += [Line([]), *key_lines(others, width, styles, gap=3, style=style)]
+        hint = key_spans([("esc", "not now" if self._is_trust else "stops the run")], styles)
+        scroll_keys = KEYS.arrow_labels("down", "page_down", "bottom")
+        hint += hidden_hint(self.body, scroll_keys, styles, seen=self.end_seen)
+        return [*lines, Line([]), *wrap(hint, width)]
 
-    def _more_keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """Keys that decide nothing, the most wanted first."""
-        pairs = [(keys, does) for actions, does in self._other_actions() if (keys := KEYS.labels(*actions))]
-        style = styles.accent if self.armed else styles.muted
-        return [Line([]), *key_lines(pairs, width, styles, gap=3, style=style)] if pairs else []
+    @property
+    def _is_trust(self) -> bool:
+        """Whether the request is for trust in a folder."""
+        return isinstance(self.request.action, TrustAction)
 
     def _other_actions(self) -> list[tuple[tuple[str, ...], str]]:
-        """Return actions that do not decide, each with its current effect."""
-        says = "hide the secrets" if self.secrets_shown else "show the secrets"
-        return [(("secrets",), says)] if self.request.hides_secrets else []
+        """Return the available actions that do not decide, most important first, with their current effect.
+
+        The action `name` calls the method `_action_<name>`.
+        """
+        effect = "hide the secrets" if self.secrets_shown else "show the secrets"
+        return [(("secrets",), effect)] if self.request.hides_secrets else []
 
     def _options(self) -> list[tuple[str, str, str]]:
-        """Return the deciding actions as (action, effect, rule)."""
+        """Return the actions that decide as (action, effect, rule)."""
         reject = ("reject", "reject, with a reason", "")
         if self.request.void_reason:
             return [("again", "recompute the change and continue", ""), reject]
-        if isinstance(self.request.action, TrustAction):
-            no = ("reject", "don't trust it: read-only", "")
-            return [("approve_once", "trust it", ""), no]
-        pairs = [("approve_once", "approve once", "")]
+        if self._is_trust:
+            return [("approve_once", "trust it", ""), ("reject", "don't trust it: read-only", "")]
+        options = [("approve_once", "approve once", "")]
         for action, text in (("approve_session", "for this session"), ("approve_always", "always")):
             if rules := self._rules(SCOPES[action]):
-                pairs.append((action, text, rules))
-        return [*pairs, reject]
+                options.append((action, text, rules))
+        return [*options, reject]
 
     def _rules(self, scope: Scope) -> str:
         action = self.request.action
-        above = action.command if isinstance(action, RunAction) else ""
-        return ", ".join(_rule(grant, above) for grant in self.request.grants if grant.scope is scope)
+        command = action.command if isinstance(action, RunAction) else ""
+        return ", ".join(_rule(grant, command) for grant in self.request.grants if grant.scope is scope)
 
     # --- keys ---
 
@@ -228,21 +231,19 @@ class ApprovalModal(FittedModal):
         elif self.typing is not None:
             self.typing.press(event)
         elif action in DECISIONS:
-            if action in {offered for offered, _text, _rule in self._options()} and self._is_enabled(action):
+            if any(action == option[0] for option in self._options()) and self._is_enabled(action):
                 self._decide(action)
-        elif not self.body.scroll_for(action) and any(action in actions for actions, _does in self._other_actions()):
-            self._run_other_action(action)
-
-    def _run_other_action(self, action: str) -> None:
-        """Run an action that does not decide."""
-        if action == "secrets":
-            self.secrets_shown = not self.secrets_shown
-            self._repaint_secrets()
+        elif not self.body.scroll_for(action) and any(action in actions for actions, _ in self._other_actions()):
+            getattr(self, f"_action_{action}")()
             self.repaint_keys()
-            self._fit_soon()
 
-    def _repaint_secrets(self) -> None:
-        """Repaint the action with secrets shown or masked."""
+    def _action_secrets(self) -> None:
+        """Show or mask secrets."""
+        self.secrets_shown = not self.secrets_shown
+        self._repaint_action()
+        self._fit_soon()
+
+    def _repaint_action(self) -> None:
         if isinstance(self.body, LinesView):
             self.body.relayout()
 
@@ -250,14 +251,14 @@ class ApprovalModal(FittedModal):
         if action == "again":
             self.answer(Answer(verdict="withdrawn"))
         elif action != "reject":
-            self.answer(Answer(verdict="approve", scope=SCOPES[action], data=self.hunks_chosen()))
-        elif isinstance(self.request.action, TrustAction):
+            self.answer(Answer(verdict="approve", scope=SCOPES[action], data=self._approved_part()))
+        elif self._is_trust:
             self.answer(Answer(verdict="reject"))
         else:
             self._type_into(self.reason)
 
-    def hunks_chosen(self) -> dict[str, Any] | None:
-        """Return the approved part of an edit; None for all of it, unchanged."""
+    def _approved_part(self) -> dict[str, Any] | None:
+        """Return the approved part of an edit as plain data; None for all of it, unchanged."""
         return None
 
     def _type_into(self, field: LineInput | EditField) -> None:
@@ -292,7 +293,7 @@ class ApprovalModal(FittedModal):
 
     def escape(self) -> None:
         """Leave the reason field, or stop the run."""
-        if isinstance(self.request.action, TrustAction):
+        if self._is_trust:
             self.answer(Answer(verdict="reject"))
         if self.typing_reason:
             self._end_typing()
@@ -301,37 +302,30 @@ class ApprovalModal(FittedModal):
 
 
 def _flags(**flags: bool) -> list[str]:
-    words = {
-        "outside": "outside the workspace",
-        "protected": "protected",
-        "sensitive": "sensitive",
-        "credentials": "known to contain secrets",
-    }
-    return [words[name] for name, on in flags.items() if on]
+    texts = {"outside": "outside the workspace", "credentials": "known to contain secrets"}
+    return [texts.get(name, name) for name, is_set in flags.items() if is_set]
 
 
 def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:
     lines: list[Line] = []
     for number, text in enumerate(make_visible(action.command).split("\n")):
-        head = [("$ " if number == 0 else "  ", styles.accent)]
-        lines += hanging(head, [(text, styles.strong)], width, styles.text, cut=True)
-    notes: list[tuple[str, str]] = [("in", make_visible(action.cwd))]
-    notes += [("why", make_visible(reason)) for reason in action.reasons]
-    notes += [("env", make_visible(change)) for change in action.env_changes]
+        prompt = [("  " if number else "$ ", styles.accent)]
+        lines += hanging(prompt, [(text, styles.strong)], width, styles.text, cut=True)
     lines.append(Line([]))
-    for label, text in notes:
-        style = styles.warn if label == "env" else styles.muted
-        lines += hanging([(f"{label:<5}", styles.muted)], [(text, style)], width, styles.text, cut=True)
+    notes = [("in", action.cwd), *(("why", reason) for reason in action.reasons)]
+    for label, text in [*notes, *(("env", change) for change in action.env_changes)]:
+        note = (make_visible(text), styles.warn if label == "env" else styles.muted)
+        lines += hanging([(f"{label:<5}", styles.muted)], [note], width, styles.text, cut=True)
     return lines
 
 
-def _rule(grant: Grant, above: str) -> str:
+def _rule(grant: Grant, command: str) -> str:
     """Describe what a grant allows. A long command is not repeated, to keep the keys visible."""
-    where = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
-    changed = f" with {', '.join(make_visible(change) for change in grant.env_changes)}" if grant.env_changes else ""
-    is_complete = grant.pattern == above and ("\n" in above or len(above) > MAX_RULE_CHARACTERS)
-    what = "exactly the command above" if is_complete else make_visible(grant.pattern)
-    return f"{grant.kind} {what}{where}{changed}"
+    is_repetition = grant.pattern == command and ("\n" in command or len(command) > MAX_RULE_CHARACTERS)
+    pattern = "exactly the command above" if is_repetition else make_visible(grant.pattern)
+    folder = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
+    changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
+    return f"{grant.kind} {pattern}{folder}{changes}"
 
 
 MAX_EDITABLE_CHARACTERS = 200_000
@@ -345,39 +339,40 @@ def editable(text: str) -> bool:
     )
 
 
-TEXT = Keys("change")
-FIELD_AROUND = 8
+FIELD_KEYS = Keys("change")
+FRAME_COLUMNS = 8
 """Columns of the dialog outside the diff."""
 
 
 def _closing_action(key: str) -> str:
-    return "drop" if key == "escape" else TEXT.action_for_key(key)
+    """Return the action of a key that closes the field of a hunk: `take`, `drop`, or empty."""
+    return "drop" if key == "escape" else FIELD_KEYS.action_for_key(key)
 
 
 class EditModal(ApprovalModal):
     """Approves exactly what is shown: the selected hunks with their edited texts."""
 
+    body: DiffView
+    field: EditField
+
     def __init__(self, request: RequestItem, **guard: Any) -> None:
-        action, shown = request.exact_action or request.action, request.action
-        assert isinstance(action, EditAction) and isinstance(shown, EditAction)
+        super().__init__(request, **guard)
+        action, masked = request.exact_action or request.action, request.action
+        assert isinstance(action, EditAction) and isinstance(masked, EditAction)
         self.action = action
         """The exact action, without masking."""
-        self._masked = tuple(_with_signs(*pair) for pair in zip(shown.diff.hunks, action.diff.hunks, strict=True))
-        self.taken = set(range(len(action.diff.hunks)))
+        self._masked = tuple(_with_signs(*pair) for pair in zip(masked.diff.hunks, action.diff.hunks, strict=True))
+        self.included = set(range(len(action.diff.hunks)))
+        """Indexes of the hunks to approve."""
         self.edits: dict[int, str] = {}
         self.current = 0
         """Index of the hunk that keys act on."""
         self.diff = action.diff
         """All hunks, with edits applied."""
-        self._counts = [count_changes(hunk) for hunk in action.diff.hunks]
-        super().__init__(request, **guard)
-        self.field: EditField = EditField(
+        self.body = DiffView(self._visible_diff(), head=self._hunk_head if self._selectable else None, id="body")
+        self.field = EditField(
             _closing_action, self._field_closed, self.forward_to_draft, id="hunk", tab_behavior="indent"
         )
-
-    def _make_body(self) -> DiffView:
-        self.view = DiffView(self._visible_diff(), head=self._hunk_head if self._selectable else None, id="body")
-        return self.view
 
     @property
     def _selectable(self) -> bool:
@@ -387,29 +382,31 @@ class EditModal(ApprovalModal):
     @property
     def choice(self) -> HunkChoice:
         """The selected hunks and their edits."""
-        return HunkChoice(tuple(sorted(self.taken)), {at: self.edits[at] for at in self.edits if at in self.taken})
+        edits = {index: text for index, text in self.edits.items() if index in self.included}
+        return HunkChoice(tuple(sorted(self.included)), edits)
 
     @property
-    def _changed(self) -> bool:
+    def _is_changed(self) -> bool:
+        """Whether the user left out or edited hunks."""
         return not self.choice.selects_all(self.action.diff)
 
-    # --- what is shown ---
+    # --- painting ---
 
-    def _change_counts(self, styles: TextStyles) -> list[Span]:
-        left = len(self.action.diff.hunks) - len(self.taken)
-        note = f"{left} skipped  " if left else ""
+    def _change_size(self, styles: TextStyles) -> list[Span]:
+        skipped = len(self.diff.hunks) - len(self.included)
+        note = f"{skipped} skipped  " if skipped else ""
         note += "edited by you  " if self.choice.edits else ""
-        added, removed = (sum(self._counts[index][which] for index in self.taken) for which in (0, 1))
+        counts = [count_changes(self.diff.hunks[index]) for index in self.included]
+        added, removed = map(sum, zip((0, 0), *counts, strict=True))
         return [(note, styles.warn), (f"+{added}", styles.ok), (f" −{removed}", styles.bad)]
 
     def _hunk_head(self, index: int, width: int, styles: TextStyles) -> Line:
-        hunk = self.diff.hunks[index]
-        here, taken = index == self.current, index in self.taken
+        hunk, is_current, is_included = self.diff.hunks[index], index == self.current, index in self.included
         first, last = hunk.old_start, hunk.old_start + max(hunk.old_count, 1) - 1
-        about = f"hunk {index + 1} of {len(self.diff.hunks)}  lines {first}–{last}"
-        note = ("  edited by you" if index in self.edits else "") + ("" if taken else "  skipped")
-        text = fit(f"{'▸' if here else ' '} [{'x' if taken else ' '}] {about}", max(1, width - len(note)))
-        style = styles.accent if here else styles.muted
+        title = f"hunk {index + 1} of {len(self.diff.hunks)}  lines {first}–{last}"
+        note = ("  edited by you" if index in self.edits else "") + ("" if is_included else "  skipped")
+        text = fit(f"{'▸' if is_current else ' '} [{'x' if is_included else ' '}] {title}", max(1, width - len(note)))
+        style = styles.accent if is_current else styles.muted
         return line((text, style), (fit(note, max(0, width - len(text))), styles.warn))
 
     def _visible_diff(self) -> Diff:
@@ -417,53 +414,53 @@ class EditModal(ApprovalModal):
         if self.secrets_shown or self._masked == self.action.diff.hunks:
             return self.diff
         hunks = tuple(
-            now if at in self.edits else msgspec.structs.replace(now, lines=hidden.lines)
-            for at, (now, hidden) in enumerate(zip(self.diff.hunks, self._masked, strict=True))
+            exact if index in self.edits else msgspec.structs.replace(exact, lines=masked.lines)
+            for index, (exact, masked) in enumerate(zip(self.diff.hunks, self._masked, strict=True))
         )
         return msgspec.structs.replace(self.diff, hunks=hunks)
 
     def _holds_secret(self, index: int) -> bool:
         return self._masked[index].lines != self.action.diff.hunks[index].lines
 
-    def _repaint_secrets(self) -> None:
-        self.view.show(self._visible_diff())
+    def _repaint_action(self) -> None:
+        self.body.show(self._visible_diff())
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         if not self.editing:
             return super()._keys(width, styles)
-        which = f"hunk {self.current + 1}" if self._selectable else "the text"
-        note = wrap([(f"You are editing {which}; you approve the result in the next step.", styles.muted)], width)
-        pairs = [*TEXT.hints([("take", "use the text")]), ("esc", "discards it")]
+        target = f"hunk {self.current + 1}" if self._selectable else "the text"
+        note = wrap([(f"You are editing {target}; you approve the result in the next step.", styles.muted)], width)
+        pairs = [*FIELD_KEYS.hints([("take", "use the text")]), ("esc", "discards it")]
         return [*note, Line([]), line(*key_spans(pairs, styles))]
 
     def _options(self) -> list[tuple[str, str, str]]:
-        if self.request.void_reason or not self._changed:
+        if self.request.void_reason or not self._is_changed:
             return super()._options()
-        rejecting = ("reject", "reject all of it, with a reason", "")
-        if not self.taken:
-            return [rejecting]
-        count = f"{len(self.taken)} of {len(self.action.diff.hunks)} hunks, " if self._selectable else ""
+        reject = ("reject", "reject all of it, with a reason", "")
+        if not self.included:
+            return [reject]
+        count = f"{len(self.included)} of {len(self.diff.hunks)} hunks, " if self._selectable else ""
         edited = "with your text, " if self.choice.edits else ""
-        return [("approve_once", f"approve {count}{edited}once", ""), rejecting]
+        return [("approve_once", f"approve {count}{edited}once", ""), reject]
 
     def _other_actions(self) -> list[tuple[tuple[str, ...], str]]:
-        pairs: list[tuple[tuple[str, ...], str]] = []
+        actions: list[tuple[tuple[str, ...], str]] = []
         if not self.request.void_reason and self._selectable:
-            taken = self.current in self.taken
-            pairs = [
+            actions = [
                 (("next_hunk", "previous_hunk"), f"hunk {self.current + 1} of {len(self.diff.hunks)}"),
-                (("leave_out",), "skip it" if taken else "include it"),
+                (("leave_out",), "skip it" if self.current in self.included else "include it"),
             ]
         if not self.request.void_reason and self._can_edit():
-            pairs.append((("edit",), "edit it"))
-        if self.diff.hunks and self.size.width - FIELD_AROUND >= MIN_SPLIT_COLUMNS:
-            pairs.append((("sides",), "one column" if self.view.split else "side by side"))
-        secrets_edited = any(self._holds_secret(index) for index in self.edits)  # an edited hunk can't be masked again
-        return pairs if secrets_edited else pairs + super()._other_actions()
+            actions.append((("edit",), "edit it"))
+        if self.diff.hunks and self.size.width - FRAME_COLUMNS >= MIN_SPLIT_COLUMNS:
+            actions.append((("sides",), "one column" if self.body.split else "side by side"))
+        if any(map(self._holds_secret, self.edits)):  # an edited hunk can't be masked again
+            return actions
+        return actions + super()._other_actions()
 
     def _can_edit(self) -> bool:
         """Return whether the current hunk has no masked secret and only text that a field can show."""
-        if not self.action.splittable or not self.diff.hunks or self.current not in self.taken:
+        if not self.action.splittable or not self.diff.hunks or self.current not in self.included:
             return False
         if self._holds_secret(self.current) and not self.secrets_shown:
             return False
@@ -471,39 +468,37 @@ class EditModal(ApprovalModal):
 
     # --- keys ---
 
-    def _run_other_action(self, action: str) -> None:
-        if action in ("next_hunk", "previous_hunk"):
-            self._go_to_hunk(self.current + (1 if action == "next_hunk" else -1))
-        elif action == "leave_out":
-            self.taken ^= {self.current}
-            self.view.leave_out(set(range(len(self.diff.hunks))) - self.taken)
-            self._repaint_head()
-        elif action == "sides":
-            self.view.split = not self.view.split
-            self.query_one("#dialog").set_class(self.view.split, "-wide")
-            self._fit_soon()
-        elif action == "edit":
-            self._edit()
-        else:
-            super()._run_other_action(action)
-        self.repaint_keys()
+    def _action_next_hunk(self, step: int = 1) -> None:
+        self.current = min(max(0, self.current + step), len(self.diff.hunks) - 1)
+        self.body.go_to(self.current)
+        self.body.repaint_lines()
 
-    def _go_to_hunk(self, hunk: int) -> None:
-        self.current = min(max(0, hunk), len(self.diff.hunks) - 1)
-        self.view.go_to(self.current)
-        self.view.repaint_lines()
+    def _action_previous_hunk(self) -> None:
+        self._action_next_hunk(-1)
+
+    def _action_leave_out(self) -> None:
+        """Skip or include the current hunk."""
+        self.included ^= {self.current}
+        self.body.leave_out(set(range(len(self.diff.hunks))) - self.included)
+        self._repaint_head()
+
+    def _action_sides(self) -> None:
+        """Show old and new lines side by side, or in one column."""
+        self.body.split = not self.body.split
+        self.query_one("#dialog").set_class(self.body.split, "-wide")
+        self._fit_soon()
 
     def fit(self) -> None:
         """Fit the body, and move to a visible hunk."""
-        seen = self.view.visible_hunks() if self._selectable and self.view.size.height else []
-        if seen and self.current not in seen:
-            self.current = seen[0] if self.current < seen[0] else seen[-1]
-            self.view.repaint_lines()
+        visible = self.body.visible_hunks() if self._selectable and self.body.size.height else []
+        if visible and self.current not in visible:
+            self.current = visible[0] if self.current < visible[0] else visible[-1]
+            self.body.repaint_lines()
         super().fit()
 
     # --- editing ---
 
-    def _edit(self) -> None:
+    def _action_edit(self) -> None:
         self.field.edit_text(new_side_text(self.diff.hunks[self.current]))
         self.body.display = False
         self._type_into(self.field)
@@ -525,9 +520,8 @@ class EditModal(ApprovalModal):
             self.edits[self.current] = text
         self.end_seen = False
         self.diff = with_edits(self.action.diff, self.edits)
-        self._counts = [count_changes(hunk) for hunk in self.diff.hunks]
-        self.view.show(self._visible_diff())
-        self.view.go_to(self.current)
+        self.body.show(self._visible_diff())
+        self.body.go_to(self.current)
 
     def escape(self) -> None:
         """Leave the hunk field, or handle Esc as in every dialog."""
@@ -536,15 +530,14 @@ class EditModal(ApprovalModal):
         else:
             super().escape()
 
-    def hunks_chosen(self) -> dict[str, Any] | None:
-        """Return the selected hunks and edited texts; None if nothing was changed."""
-        return self.choice.to_answer() if self._changed else None
+    def _approved_part(self) -> dict[str, Any] | None:
+        return self.choice.to_answer() if self._is_changed else None
 
 
-def _with_signs(shown: Hunk, exact: Hunk) -> Hunk:
-    """Return `shown` with the line signs of `exact`, which masking a multi-line secret may have removed."""
+def _with_signs(masked: Hunk, exact: Hunk) -> Hunk:
+    """Return `masked` with the line signs of `exact`, which masking a multi-line secret may have removed."""
     lines = tuple(
-        masked if masked[:1] == original[:1] else original[:1] + masked
-        for masked, original in zip(shown.lines, exact.lines, strict=True)
+        text if text[:1] == original[:1] else original[:1] + text
+        for text, original in zip(masked.lines, exact.lines, strict=True)
     )
     return msgspec.structs.replace(exact, lines=lines)

@@ -1,22 +1,20 @@
-"""What the runs did to files, the newest first, to take one back or to go back before it (K1)."""
+"""The panel of runs with their file changes, for undo and rewind, and the diffs of a run (K1)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rich.style import Style
-
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
 from tui_agent.common.domain import Diff
 from tui_agent.text import one_line
-from widgets.dialog_keys import Keys, key_lines
+from widgets.dialog_keys import Keys
 from widgets.diff_lines import diff_rows, number_width, paint_row
 from widgets.panel import ListPanel, Panel, cursor_mark
-from widgets.styled_text import Line, TextStyles, hanging, line, wrap
+from widgets.styled_text import Line, TextStyles, add_below, hanging, line, wrap
 
-NAMED = 6
-"""Files of a run that are shown; of the chosen one all are."""
-ACTS = {
+MAX_FILES = 6
+"""Maximum files shown for a run, except for the current one."""
+COMMANDS = {
     "undo": "undo",
     "rewind": "both",
     "files": "code",
@@ -24,65 +22,44 @@ ACTS = {
     "keep": "keep",
     "diff": "diff",
 }
-"""Action of the panel → what to do."""
+"""Key action → command for the run: `undo`, `keep`, `diff`, or the scope of a rewind."""
 
 
 class CheckpointsPanel(ListPanel[Checkpoint]):
-    """`choose` gets what to do (a value of ACTS) and the run."""
+    """Lists the runs, newest first; `on_chosen` gets a command (a value of `COMMANDS`) and the id of a run."""
 
     TITLE = "File changes by the agent"
-
     KEYS = Keys("checkpoints")
     EMPTY = "No file changes in this session."
 
-    def __init__(self, rows: Sequence[Checkpoint], choose: Callable[[str, str], None]) -> None:
+    def __init__(self, rows: Sequence[Checkpoint], on_chosen: Callable[[str, str], None]) -> None:
         super().__init__(rows)
-        self._choose = choose
+        self._on_chosen = on_chosen
 
     def row_lines(self, row: Checkpoint, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        """The run, its files and what can\'t be undone of it."""
-        name = f"{row.run.removeprefix('run-'):>3}  "
+        """Paint a run, its files and what can't be undone."""
         title = one_line(row.title, max(10, width - 20)) or "(no message)"
-        state = "  kept" if row.kept else ""
-        lines = [] if row is self.list.rows[0] else [Line([])]
+        lines = [] if row is self.list_view.rows[0] else [Line([])]
         lines.append(
             line(
                 cursor_mark(selected, styles),
-                (name, styles.muted),
+                (f"{row.run.removeprefix('run-'):>3}  ", styles.muted),
                 (title, styles.strong if selected else styles.text),
-                (state, styles.muted),
+                ("  kept" if row.kept else "", styles.muted),
             )
         )
-        shown = row.files if selected else row.files[:NAMED]
-        for file in shown:
-            lines += self._file(file, width, styles)
-        if len(row.files) > len(shown):
-            lines.append(line((f"       … {len(row.files) - len(shown)} more files", styles.muted)))
+        files = row.files if selected else row.files[:MAX_FILES]
+        lines += [_file_line(file, width, styles) for file in files]
+        if hidden := len(row.files) - len(files):
+            lines.append(line((f"       … {hidden} more files", styles.muted)))
         for command in row.commands:
             text = f"can't be undone: what `{one_line(command.command, 60)}` changed"
             lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)
         return lines
 
-    @staticmethod
-    def _file(file: CheckpointFile, width: int, styles: TextStyles) -> list[Line]:
-        counts = f"  +{file.added} -{file.removed}"
-        state = "  undone" if file.undone else "  can't be undone" if file.cannot_undo else ""
-        name = one_line(file.display, max(8, width - 9 - len(counts) - len(state)))
-        style: Style = styles.muted if file.undone else styles.text
-        sign = "A " if file.kind == "create" else "M "
-        return [
-            line(
-                ("       ", styles.text),
-                (sign, styles.muted),
-                (name, style),
-                (counts, styles.muted),
-                (state, styles.warn if file.cannot_undo and not file.undone else styles.muted),
-            )
-        ]
-
-    def keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """What can be done with the chosen run."""
-        said = [
+    def row_keys(self, row: Checkpoint) -> list[tuple[str, str]]:
+        """Return the keys for a run."""
+        hints = [
             ("diff", "diff"),
             ("undo", "undo this run"),
             ("rewind", "rewind to before it"),
@@ -90,47 +67,57 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
             ("conversation", "conversation only"),
             ("keep", "keep"),
         ]
-        choose = self.KEYS.arrow_labels("up", "down").replace("↑ ↓", "↑↓")
-        offered = [(choose, "choose"), *self.KEYS.hints(said), ("esc", "closes")]
-        return key_lines(offered if self.list.rows else offered[-1:], width, styles, gap=3)
+        return [(self.KEYS.arrow_labels("up", "down", separator=""), "choose"), *self.KEYS.hints(hints)]
 
     def do(self, action: str, row: Checkpoint) -> None:
-        """Close, and do it."""
+        """Close the panel and report the command."""
         self.dismiss()
-        self._choose(ACTS[action], row.run)
+        self._on_chosen(COMMANDS[action], row.run)
 
 
-LINES = 2_000
-"""Painted lines that are shown; all of them are behind `tui-agent undo --diff`."""
+def _file_line(file: CheckpointFile, width: int, styles: TextStyles) -> Line:
+    counts = f"  +{file.added} -{file.removed}"
+    state = "  undone" if file.undone else "  can't be undone" if file.cannot_undo else ""
+    name = one_line(file.display, max(8, width - 9 - len(counts) - len(state)))
+    return line(
+        ("       ", styles.text),
+        ("A " if file.kind == "create" else "M ", styles.muted),
+        (name, styles.muted if file.undone else styles.text),
+        (counts, styles.muted),
+        (state, styles.warn if file.cannot_undo and not file.undone else styles.muted),
+    )
+
+
+MAX_LINES = 2_000
+"""Maximum painted lines; `tui-agent undo --diff` prints all."""
 
 
 class CheckpointDiffs(Panel):
-    """One difference below the other; `problems` say which can't be shown and why."""
+    """The diffs of a run; `problems` are the reasons why some files can't be shown."""
 
     def __init__(self, title: str, diffs: Sequence[Diff], problems: Sequence[str] = ()) -> None:
         super().__init__()
-        self._title = title
-        self.diffs = list(diffs)
-        self.problems = list(problems)
+        self._run_title = title
+        self.diffs = diffs
+        self.problems = problems
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
-        """Which run."""
-        return [line((one_line(self._title, width), styles.heading))]
+        """Paint the title of the run."""
+        return [line((one_line(self._run_title, width), styles.heading))]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """File by file."""
+        """Paint the diffs, then the problems."""
         lines: list[Line] = []
         for diff in self.diffs:
-            lines += [Line([])] if lines else []
             counts = f"  +{diff.added} -{diff.removed}"
             name = one_line(diff.path, max(8, width - len(counts)))
-            lines.append(line((name, styles.strong), (counts, styles.muted)))
+            add_below(lines, [line((name, styles.strong), (counts, styles.muted))])
             number = number_width(diff)
             for row in diff_rows(diff):
                 lines += paint_row(row, width, number, styles)
-                if len(lines) > LINES:
-                    more = f"… more; `tui-agent undo --diff` shows all of it after the first {LINES:,} lines"
-                    return [*lines[:LINES], *wrap([(more, styles.muted)], width)]
+                if len(lines) > MAX_LINES:
+                    more = f"… more; `tui-agent undo --diff` shows all of it after the first {MAX_LINES:,} lines"
+                    return [*lines[:MAX_LINES], *wrap([(more, styles.muted)], width)]
         for problem in self.problems:
             lines += wrap([(problem, styles.warn)], width)
         return lines or [line(("No file changes.", styles.muted))]

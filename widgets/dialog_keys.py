@@ -13,17 +13,20 @@ from tui_agent.keys.key_names import key_label, pressed_key
 from widgets.styled_text import Line, Span, TextStyles, line, width_of
 
 ARROWS = {"up": "↑", "down": "↓", "left": "←", "right": "→"}
-
-
 UNBOUND = "unbound"
-"""Key name for "no key": Textual's keymap can't unbind otherwise."""
+"""Key name that stands for no key, as Textual's keymap can't unbind a key otherwise."""
+
+
+def _joined(keys: Iterable[str]) -> str:
+    """Return the keys of a binding in Textual's notation."""
+    return ",".join(keys) or UNBOUND
 
 
 def bindings(scope: str) -> list[Binding]:
     """Return the bindings of scope `app` or `composer` with built-in keys, with ids for `App.set_keymap`."""
     return [
         Binding(
-            ",".join(spec.keys) or UNBOUND,
+            _joined(spec.keys),
             spec.action or f"command('{spec.name}')",
             spec.description,
             show=False,
@@ -38,20 +41,17 @@ def bindings(scope: str) -> list[Binding]:
 def context_bindings(context: str, actions: Mapping[str, str]) -> list[BindingType]:
     """Return priority bindings for a context; `actions` maps action names to Textual actions."""
     return [
-        Binding(",".join(keys) or UNBOUND, does, show=False, priority=True, id=f"{context}.{name}")
-        for name, does in actions.items()
-        for keys in [keymap.CONTEXT_ACTIONS[f"{context}.{name}"][1].keys]
+        Binding(_joined(spec.keys), actions[spec.name], show=False, priority=True, id=f"{context}.{spec.name}")
+        for spec in keymap.CONTEXTS[context].actions
+        if spec.name in actions
     ]
 
 
 def textual_keymap(effective: keymap.Keymap) -> dict[str, str]:
     """Return the keys that differ from the built-in ones, for `App.set_keymap`."""
     built_in = {**keymap.SESSION_ACTIONS, **{name: spec for name, (_context, spec) in keymap.CONTEXT_ACTIONS.items()}}
-    return {
-        name: ",".join(effective.keys[name]) or UNBOUND
-        for name, spec in built_in.items()
-        if effective.keys[name] != spec.keys
-    }
+    changed = {name: effective.keys[name] for name, spec in built_in.items() if effective.keys[name] != spec.keys}
+    return {name: _joined(keys) for name, keys in changed.items()}
 
 
 class Keys:
@@ -76,25 +76,25 @@ class Keys:
         """Return the label of the first key of an action; empty if unbound."""
         return keymap.current().first_label(f"{self.context}.{action}")
 
-    def arrow_labels(self, *actions: str) -> str:
-        """Return the first keys of several actions, arrows as symbols."""
-        firsts = [self.keys_for(action)[:1] for action in actions]
-        return " ".join(ARROWS.get(key, key_label(key)) for keys in firsts for key in keys)
+    def arrow_labels(self, *actions: str, separator: str = " ") -> str:
+        """Return the first key of each action, arrows as symbols."""
+        first_keys = [key for action in actions for key in self.keys_for(action)[:1]]
+        return separator.join(ARROWS.get(key, key_label(key)) for key in first_keys)
 
-    def labels(self, *actions: str) -> str:
-        """Return the labels of several actions, separated by spaces."""
-        return " ".join(key for action in actions if (key := self.label(action)))
+    def labels(self, *actions: str, separator: str = " ") -> str:
+        """Return the labels of several actions; unbound ones are omitted."""
+        return separator.join(filter(None, map(self.label, actions)))
 
-    def hints(self, wanted: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Turn (action, description) pairs into (key, description) pairs; unbound actions are dropped."""
-        return [(key, word) for action, word in wanted if (key := self.label(action))]
+    def hints(self, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Turn (action, description) pairs into (key, description) pairs; unbound actions are omitted."""
+        return [(key, description) for action, description in pairs if (key := self.label(action))]
 
 
 def key_spans(pairs: Iterable[tuple[str, str]], styles: TextStyles) -> list[Span]:
     """Paint keys and descriptions on one line."""
     spans: list[Span] = []
-    for key, does in pairs:
-        spans += [(f"   {key}" if spans else key, styles.accent), (f" {does}", styles.muted)]
+    for key, description in pairs:
+        spans += [(f"   {key}" if spans else key, styles.accent), (f" {description}", styles.muted)]
     return spans
 
 
@@ -103,8 +103,8 @@ def key_lines(
 ) -> list[Line]:
     """Paint keys and descriptions, wrapped to `width`; pairs without a key are skipped."""
     rows: list[list[Span]] = [[]]
-    for key, does in pairs:
-        spans: list[Span] = [(key, style or styles.accent), (f" {does}", styles.muted)]
+    for key, description in pairs:
+        spans: list[Span] = [(key, style or styles.accent), (f" {description}", styles.muted)]
         if key and rows[-1] and width_of([*rows[-1], *spans]) + gap > width:
             rows.append([])
         if key:

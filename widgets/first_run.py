@@ -1,4 +1,4 @@
-"""No model server was found: what was tried, what to do, and a demonstration that needs none (G2)."""
+"""The screen for a missing model server: what was tried, how to start one, and a demo without one (G2)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SUGGESTIONS = (
     ("Ollama", ("ollama serve", "ollama pull qwen2.5-coder:7b")),
     ("another server", ("LLM_BASE_URL=http://localhost:8080/v1 tui-agent",)),
 )
-"""What starts a model, or names one."""
+"""Kinds of servers, and commands that start or select them."""
 KEYS = Keys("first_run")
 
 
 class FirstRun(GuardedModal):
-    """Shown once a start, before the first message."""
+    """Shown once per start, before the first message."""
 
     @dataclass
     class Picked(Message):
-        """What the user wants."""
+        """The user's choice."""
 
-        what: Literal["demo", "retry", "go on"]
+        choice: Literal["demo", "retry", "continue"]
 
     def __init__(self, explanation: str, **guard: Any) -> None:
         """`guard` are the options of `KeyGuard`."""
@@ -43,29 +43,27 @@ class FirstRun(GuardedModal):
         lines: list[Line] = []
         for text in make_visible(self.explanation, lookalikes=False).split("\n"):
             lines += wrap([(text, styles.text)], width)
-        for name, commands in SUGGESTIONS:
-            lines += [Line([]), line((name, styles.muted))]
+        for server, commands in SUGGESTIONS:
+            lines += [Line([]), line((server, styles.muted))]
             for command in commands:
                 lines += hanging([("$ ", styles.accent)], [(command, styles.strong)], width, styles.text, cut=True)
         return lines
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         options = (("demo", "demo: a scripted model on a scratch project", ""), ("retry", "retry", ""))
-        listed = option_lines(options, lambda action: self.armed, KEYS.label, width, styles)
-        return [*listed, Line([]), *wrap(key_spans([("esc", "continues without a model")], styles), width)]
+        lines = option_lines(options, lambda action: self.armed, KEYS.label, width, styles)
+        return [*lines, Line([]), *wrap(key_spans([("esc", "continues without a model")], styles), width)]
 
     def on_resize(self) -> None:
-        """The body can be scrolled where it does not fit."""
+        """Limit the body to the screen."""
         self.body.styles.max_height = max(2, self.size.height - 10)
 
     def process_key(self, event: events.Key) -> None:
-        """One of the offered keys, or one that scrolls."""
+        """Report the choice, or scroll."""
         action = KEYS.action_for(event)
-        if self.body.scroll_for(action):
-            return
-        if action:
+        if not self.body.scroll_for(action) and action:
             self.post_message(self.Picked("demo" if action == "demo" else "retry"))
 
     def escape(self) -> None:
-        """Look around without one."""
-        self.post_message(self.Picked("go on"))
+        """Continue without a model."""
+        self.post_message(self.Picked("continue"))

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from textual import events
 
 from tui_agent.keys.key_names import key_label, pressed_key, read_key, read_untyped_key
-from widgets.dialog_keys import key_lines
 from widgets.line_view import LinesView
 from widgets.panel import Panel
-from widgets.styled_text import Line, Span, TextStyles, beside, hanging, line, wrap
+from widgets.styled_text import Line, Span, TextStyles, add_below, beside, chop, hanging, line, wrap
 
 Group = tuple[str, Sequence[tuple[str, str]]]
-COLUMN, GAP = 44, 4
+COLUMN_WIDTH, GAP = 44, 4
 """Minimum width of a column, and the gap between two."""
 
 
@@ -28,25 +27,22 @@ class HelpPanel(Panel):
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint as many columns as fit, of similar height."""
-        count = max(1, (width + GAP) // (COLUMN + GAP))
-        room = (width + GAP) // count - GAP
-        groups = [_group_lines(group, room, styles) for group in self.groups]
-        columns = [
-            [row for at, group in enumerate(column) for row in ([Line([])] if at else []) + group]
-            for column in balance_columns(groups, count)
-        ]
-        return beside(columns, [room + GAP] * (len(columns) - 1), [], styles)
+        count = max(1, (width + GAP) // (COLUMN_WIDTH + GAP))
+        column_width = (width + GAP) // count - GAP
+        groups = [_group_lines(group, column_width, styles) for group in self.groups]
+        columns = balance_columns(groups, count)
+        return beside(columns, [column_width + GAP] * (len(columns) - 1), [], styles)
 
 
-def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[list[Line]]]:
-    """Distribute groups in order over at most `count` columns, minimizing the height of the highest one."""
+def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[Line]]:
+    """Distribute groups in order over at most `count` columns, minimizing the height of the tallest one."""
     limit = max(map(len, groups), default=0)
     while True:
-        columns: list[list[list[Line]]] = [[]]
+        columns: list[list[Line]] = [[]]
         for group in groups:
-            if columns[-1] and sum(map(len, columns[-1])) + len(columns[-1]) + len(group) > limit:
+            if columns[-1] and len(columns[-1]) + 1 + len(group) > limit:
                 columns.append([])
-            columns[-1].append(group)
+            add_below(columns[-1], group)
         if len(columns) <= count:
             return columns
         limit += 1
@@ -54,14 +50,14 @@ def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[list[
 
 def _group_lines(group: Group, width: int, styles: TextStyles) -> list[Line]:
     name, rows = group
-    key_width = min(max(len(keys) for keys, _does in rows), 11) + 2
+    key_width = min(max(len(keys) for keys, _description in rows), 11) + 2
     lines = [line((name, styles.muted))]
-    for keys, does in rows:
+    for keys, description in rows:
         head: list[Span] = [(f"{keys:<{key_width}}", styles.accent)]
         if len(keys) > key_width - 2:
             lines += wrap([(keys, styles.accent)], width)
             head = [(" " * key_width, styles.text)]
-        lines += hanging(head, [(does, styles.text)], width, styles.text)
+        lines += hanging(head, [(description, styles.text)], width, styles.text)
     return lines
 
 
@@ -79,21 +75,27 @@ class KeyName(Panel):
         self.pressed = ""
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """The key pressed last."""
+        """Paint the key pressed last, with its action and its name in the settings."""
         if not self.pressed:
             hint = "Keys that don't show up here are caught by your terminal, tmux or window manager."
             return wrap([(hint, styles.muted)], width)
-        does = self.describe(self.pressed) or "not bound"
-        (_, why_not), (key, never) = read_untyped_key(self.pressed), read_key(self.pressed)
-        lines = [line((key_label(self.pressed), styles.accent)), *wrap([(does, styles.text)], width)]
-        named = f"In `keys:` it is {self.pressed}" if not why_not else f"It can't be used in `keys:`: {why_not}"
-        if why_not and not never:
-            named = f"In `keys:` it is {key} for actions in dialogs, lists and panels; elsewhere {why_not}"
-        return [*lines, *wrap([(named, styles.muted)], width)]
+        (_, problem), (key, always_problem) = read_untyped_key(self.pressed), read_key(self.pressed)
+        if not problem:
+            note = f"In `keys:` it is {self.pressed}"
+        elif always_problem:
+            note = f"It can't be used in `keys:`: {problem}"
+        else:
+            note = f"In `keys:` it is {key} for actions in dialogs, lists and panels; elsewhere {problem}"
+        action = self.describe(self.pressed) or "not bound"
+        return [
+            line((key_label(self.pressed), styles.accent)),
+            *wrap([(action, styles.text)], width),
+            *wrap([(note, styles.muted)], width),
+        ]
 
-    def keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """Paint the key hints."""
-        return key_lines([("esc", "again to close" if self.pressed == "escape" else "twice to close")], width, styles)
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return what Esc does."""
+        return [("esc", "again to close" if self.pressed == "escape" else "twice to close")]
 
     def act(self, event: events.Key) -> bool:
         """Show the key."""
@@ -117,14 +119,13 @@ class LinkPanel(Panel):
     TITLE = "This session in a browser"
 
     def __init__(self, link: str, opened: bool) -> None:
-        """`opened`: a browser was already opened with another link."""
+        """`opened`: whether a browser was already opened, with another link."""
         super().__init__()
         self.link = link
         self._opened = opened
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
-        """The link, never shortened, so that a terminal can open it."""
-        words = "It is open in your browser. Link for another browser:" if self._opened else "Open this link:"
-        at = [self.link[begin : begin + width] for begin in range(0, len(self.link), max(1, width))]
-        links = [line((part, styles.accent)) for part in at]
-        return [*wrap([(words, styles.text)], width), line(), *links, line(), *wrap([(LINK_NOTE, styles.muted)], width)]
+        """Paint the complete link, which a terminal can open."""
+        intro = "It is open in your browser. Link for another browser:" if self._opened else "Open this link:"
+        link = chop([(self.link, styles.accent)], width)
+        return [*wrap([(intro, styles.text)], width), line(), *link, line(), *wrap([(LINK_NOTE, styles.muted)], width)]

@@ -1,197 +1,183 @@
-"""Choosing a model, for the session or for one of its roles: what the server has, searched while one types (M5, U4).
-
-It knows of no server: rows come in, and a subclass does what the user wants.
-"""
+"""The model picker: searches the server's models and chooses one for the session or for one of its roles (M5, U4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tui_agent.text import one_line
-from widgets.dialog_keys import Keys, key_lines
 from widgets.panel import cursor_mark
-from widgets.picker_dialog import PickerDialog, counted
+from widgets.picker_dialog import PickerDialog
 from widgets.styled_text import Line, Span, TextStyles, fit, justified_line, line, width_of, wrap
 
-NAME = 22
-"""Cells that a model's name keeps beside its facts."""
-LONGEST = 120
-"""Characters of a name that are shown at most."""
+NAME_WIDTH = 22
+"""Cells reserved for the name of a model beside its facts."""
+MAX_NAME_LENGTH = 120
+"""Maximum characters of a name that are shown."""
 
 
 class ModelRow(NamedTuple):
-    """A model as the picker shows it. Nothing of it is trusted text."""
+    """A model in the picker. The texts are untrusted."""
 
     name: str
     label: str = ""
-    """What the user calls it, where that is another name."""
-    able: str = ""
-    """What it is able to, in words."""
+    """The user's name for it, if different."""
+    abilities: str = ""
     window: str = ""
     build: str = ""
-    loaded: bool = False
 
 
 class RoleRow(NamedTuple):
-    """A role, and what answers in it."""
+    """A role and its model."""
 
     role: str
-    says: str
-    """What the role is called."""
+    label: str
     model: str
-    why: str
-    """Whose choice that is, in a word or two."""
-    own: bool = False
-    """The user chose it for this role, so that the choice can be revoked."""
+    source: str
+    """Where the choice comes from, in a word or two."""
+    chosen: bool = False
+    """The user chose a model for this role, which can be reset."""
 
 
 class ModelPicker(PickerDialog[ModelRow]):
-    """Head, search, roles, list, what the chosen one would mean, keys."""
+    """Head, search, roles, list, consequences of the choice, keys. Subclasses provide models and apply the choice."""
 
-    AUTO_FOCUS = "#models-search"
+    TITLE = "Models"
     NAME = "models"
-    KEYS = Keys("models")
     LAYOUT = ("head", "bar", "roles", "list", "about", "keys")
-    LOW = (20, 9, 15)
+    HEIGHTS = (20, 9, 15)
     PLACEHOLDER = "search models"
 
-    def __init__(self, *, where: str, text: str = "") -> None:
-        """`where` is the server, `text` what is searched for at first."""
-        super().__init__(query=text, empty=f"Asking {where} for its models …")
-        self.where = where
+    def __init__(self, *, endpoint: str) -> None:
+        super().__init__(empty=f"Asking {endpoint} for its models …")
+        self.sub_title = one_line(endpoint, MAX_NAME_LENGTH)
         self.rows: Sequence[ModelRow] | None = None
-        """None until they are known."""
+        """None until they are loaded."""
         self.role_rows: Sequence[RoleRow] = ()
-        self.role = 0
-        self._used = ""
-        """Name of the model that is in use."""
-        self._widths = (0, 0, 0)
-        """Cells of the columns: window, abilities, build."""
+        self.role_index = 0
+        self._used_model = ""
+        """Name of the model that the current role uses."""
+        self._column_widths = (0, 0, 0)
+        """Widths of window, abilities and build."""
 
     def outlook(self, role: str, name: str) -> Sequence[str]:
-        """What choosing it would mean, in sentences; empty as long as that is not known."""
+        """Return sentences about the consequences of choosing a model; empty while unknown."""
         raise NotImplementedError
 
     def choose(self, role: str, name: str) -> None:
-        """Use it; an empty name revokes the choice."""
+        """Use a model for a role; an empty name resets the role."""
         raise NotImplementedError
 
-    # --- what is shown ---
+    @property
+    def role(self) -> RoleRow | None:
+        """The role to choose a model for; None until the roles are loaded."""
+        return self.role_rows[self.role_index] if self.role_rows else None
 
-    def _head(self, width: int, styles: TextStyles) -> list[Line]:
-        """Whose models, and how many there are."""
-        count = "" if self.rows is None else counted(len(self._list.rows), len(self.rows))
-        left = [("Models ", styles.heading), (fit(one_line(self.where, LONGEST), width - 18), styles.muted)]
-        return [justified_line(left, [(count, styles.muted)], width, styles)]
+    # --- painting ---
 
     def row_lines(self, row: ModelRow, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        left = [cursor_mark(selected, styles), ("● " if row.name == self._used else "  ", styles.ok)]
+        left = [cursor_mark(selected, styles), ("● " if row.name == self._used_model else "  ", styles.ok)]
         right: list[Span] = []
-        window, able, build = self._widths
-        for text, wide, style in (
+        window, abilities, build = self._column_widths
+        for text, column_width, style in (
             (f"{row.window:>{window}}", window, styles.text),
-            (f"{row.able:<{able}}", able, styles.muted),
+            (f"{row.abilities:<{abilities}}", abilities, styles.muted),
             (f"{row.build:<{build}}", build, styles.muted),
         ):
-            if wide and width - width_of([*left, *right]) - wide - 2 >= NAME:
+            if column_width and width - width_of([*left, *right]) - column_width - 2 >= NAME_WIDTH:
                 right += [("  ", styles.text), (text, style)]
         room = width - width_of([*left, *right])
-        name = (fit(one_line(row.name, LONGEST), room), styles.strong if selected else styles.text)
-        rest = room - width_of([name])
-        label = fit(f"  {one_line(row.label, LONGEST)}", rest) if row.label and rest > 8 else ""
-        left += [name, (label, styles.muted)]
-        return [line(*left, (" " * (width - width_of([*left, *right])), styles.text), *right)]
+        name = fit(one_line(row.name, MAX_NAME_LENGTH), room)
+        left.append((name, styles.strong if selected else styles.text))
+        if row.label and room - width_of(left[-1:]) > 8:
+            left.append((f"  {one_line(row.label, MAX_NAME_LENGTH)}", styles.muted))
+        return [justified_line(left, right[1:], width, styles)]
 
     def _roles(self, width: int, styles: TextStyles) -> list[Line]:
-        """For what a model is chosen, and what does it now."""
-        if not self.role_rows:
+        """Paint the roles, and the model of the current one."""
+        if (current := self.role) is None:
             return [Line([]), Line([])]
-        now = self.role_rows[self.role]
         spans: list[Span] = [("for", styles.muted)]
-        for number, role_row in enumerate(self.role_rows):
-            style = styles.link + styles.strong.without_color if number == self.role else styles.text
-            mark = "•" if role_row.own and number else ""
-            spans += [("  ", styles.text), (role_row.says, style), (mark, styles.accent)]
+        for index, role in enumerate(self.role_rows):
+            style = styles.link + styles.strong.without_color if role is current else styles.text
+            spans += [("  ", styles.text), (role.label, style), ("•" if role.chosen and index else "", styles.accent)]
         if width_of(spans) > width:
-            place = f"  {self.role + 1} of {len(self.role_rows)}"
-            spans = [("for  ", styles.muted), (now.says, styles.link), (place, styles.muted)]
-        tail = f" · {now.why}" if now.why else ""
-        model = fit(one_line(now.model, LONGEST) or "not known yet", max(8, width - 5 - len(tail)))
-        return [line(*spans), line(("now  ", styles.muted), (model, styles.text), (tail, styles.muted))]
+            position = f"  {self.role_index + 1} of {len(self.role_rows)}"
+            spans = [("for  ", styles.muted), (current.label, styles.link), (position, styles.muted)]
+        source = f" · {current.source}" if current.source else ""
+        model = fit(one_line(current.model, MAX_NAME_LENGTH) or "not known yet", max(8, width - 5 - len(source)))
+        return [line(*spans), line(("now  ", styles.muted), (model, styles.text), (source, styles.muted))]
 
     def _about(self, width: int, styles: TextStyles) -> list[Line]:
-        """What choosing it would mean."""
-        if self.chosen is None or not self.role_rows:
+        """Paint the consequences of choosing the current model."""
+        if self.current is None or self.role is None:
             return [Line([])]
-        outlook = self.outlook(self.role_rows[self.role].role, self.chosen.name)
+        outlook = self.outlook(self.role.role, self.current.name)
         return wrap([(" ".join(one_line(sentence, 300) for sentence in outlook), styles.muted)], width)[:3]
 
-    def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """What can be done, or the message."""
-        if self.message:
-            return self._message_lines(width, styles)
-        offered = [("use", "use it")] if self.chosen else []
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return the keys for the current model and role."""
+        hints = [("use", "use it")] if self.current else []
         if len(self.role_rows) > 1:
-            offered.append(("next_role", "for another role"))
-        if self.role and self.role_rows[self.role].own:
-            offered.append(("take_back", "reset it"))
-        return key_lines([*self.KEYS.hints(offered), ("esc", "back")], width, styles)
+            hints.append(("next_role", "for another role"))
+        if self._can_reset():
+            hints.append(("take_back", "reset it"))
+        return [*self.keys.hints(hints), ("esc", "back")]
 
     def show_rows(self, rows: Sequence[ModelRow], nothing: str = "") -> None:
-        """The server's models, or `nothing`: why there are none."""
+        """Show the server's models, or `nothing`: why there are none."""
         if not self.is_attached:
             return
-        first, self.rows = self.rows is None, rows
-        self._list.empty = nothing or "No model matches."
-        self._list.styles.min_height = len(rows)  # it does not jump while one types
-        self.filter_rows(self._used if first else "")
+        is_first, self.rows = self.rows is None, rows
+        self.list_view.empty = nothing or "No model matches."
+        self.set_total(len(rows))
+        self.filter_rows(self._used_model if is_first else "")
 
     def show_roles(self, roles: Sequence[RoleRow]) -> None:
-        """Every role with its model."""
+        """Show the roles with their models."""
         self.role_rows = roles
-        self._used = roles[self.role].model if self.role < len(roles) else ""
-        self._list.repaint()
+        self._used_model = self.role.model if self.role is not None else ""
+        self.list_view.repaint()
         self.repaint_parts("roles", "about", "keys")
 
-    # --- what is done ---
-
-    def filter_rows(self, choose: str = "") -> None:
-        """The models that have all the words; the cursor goes to the one named `choose`, or stays at its model."""
-        name = choose or (self.chosen.name if self.chosen else "")
-        self.show_matching(self.rows or (), lambda row: f"{row.name}\n{row.label}\n{row.able}", name)
-        columns = ([len(row.window), len(row.able), len(row.build)] for row in self._list.rows)
-        window, able, build = map(max, zip((0, 0, 0), *columns, strict=True))
-        self._widths = window, able, build
+    def filter_rows(self, selected: str = "") -> None:
+        """Show the models that match the query; select the one named `selected`, or keep the selection."""
+        name = selected or (self.current.name if self.current else "")
+        self.show_matching(self.rows or (), lambda row: f"{row.name}\n{row.label}\n{row.abilities}", name)
+        lengths = ((len(row.window), len(row.abilities), len(row.build)) for row in self.list_view.rows)
+        window, abilities, build = map(max, zip((0, 0, 0), *lengths, strict=True))
+        self._column_widths = window, abilities, build
         self.repaint_parts("head", "about", "keys")
 
     def cursor_moved(self) -> None:
-        """Another model: other consequences."""
+        """Show the consequences of the other model."""
         self.repaint_parts("about")
 
+    # --- actions ---
+
     def activate(self) -> None:
-        """Use the chosen model."""
-        if self.chosen is not None and self.role_rows:
-            self.choose(self.role_rows[self.role].role, self.chosen.name)
+        """Use the current model."""
+        if self.current is not None and self.role is not None:
+            self.choose(self.role.role, self.current.name)
 
-    def _turn(self, by: int) -> None:
-        """Go to another role, the cursor to its model."""
+    _action_use = activate
+
+    def _action_next_role(self, step: int = 1) -> None:
+        """Go to another role, and select its model."""
         if self.role_rows:
-            self.role = (self.role + by) % len(self.role_rows)
+            self.role_index = (self.role_index + step) % len(self.role_rows)
             self.show_roles(self.role_rows)
-            for index, row in enumerate(self._list.rows):
-                if row.name == self._used:
-                    self._list.move_to(index)
-                    self.cursor_moved()
+            names = [row.name for row in self.list_view.rows]
+            if self._used_model in names:
+                self.list_view.move_to(names.index(self._used_model))
+                self.cursor_moved()
 
-    def _revoke(self) -> None:
-        if self.role and self.role_rows[self.role].own:
-            self.choose(self.role_rows[self.role].role, "")
+    def _action_previous_role(self) -> None:
+        self._action_next_role(-1)
 
-    ACTIONS: ClassVar[Mapping[str, Callable[..., object]]] = {
-        "use": activate,
-        "next_role": lambda picker: picker._turn(1),
-        "previous_role": lambda picker: picker._turn(-1),
-        "take_back": _revoke,
-        "back": lambda picker: picker.dismiss(),
-    }
+    def _can_reset(self) -> bool:
+        return self.role_index > 0 and self.role is not None and self.role.chosen
+
+    def _action_take_back(self) -> None:
+        if self.role is not None and self._can_reset():
+            self.choose(self.role.role, "")

@@ -1,4 +1,4 @@
-"""Screens dimmed behind a dialog, with enough contrast to stay readable."""
+"""Modal screens over a dimmed screen that stays readable."""
 
 from __future__ import annotations
 
@@ -20,41 +20,38 @@ from widgets.textual_private import strips_of
 
 MIN_CONTRAST: Final = 4.5
 """Minimum contrast of text and background (WCAG 2.2, 1.4.3)."""
-_STEPS: Final = 16
+_BLEND_STEPS: Final = 16
+_NO_STYLE = RichStyle()
 
 
-def contrast_ratio(first: Color, other: Color) -> float:
+def contrast_ratio(first: Color, second: Color) -> float:
     """Return the contrast of two colors by WCAG 2.2, from 1 to 21 (black on white)."""
-    dark, bright = sorted((_luminance(first), _luminance(other)))
+    dark, bright = sorted((_luminance(first), _luminance(second)))
     return (bright + 0.05) / (dark + 0.05)
 
 
-def readable_color(faded: Color, full: Color, ground: Color, least: float = MIN_CONTRAST) -> Color:
-    """Return the first blend from `faded` to `full` with at least contrast `least` on `ground`, otherwise `full`."""
-    for step in range(_STEPS):
-        blend = faded.blend(full, step / _STEPS)
-        if contrast_ratio(blend, ground) >= least:
-            return blend
-    return full
+def readable_color(faded: Color, full: Color, ground: Color, minimum: float = MIN_CONTRAST) -> Color:
+    """Return the first blend from `faded` to `full` with at least contrast `minimum` on `ground`, otherwise `full`."""
+    blends = (faded.blend(full, step / _BLEND_STEPS) for step in range(_BLEND_STEPS))
+    return next((blend for blend in blends if contrast_ratio(blend, ground) >= minimum), full)
 
 
 def _luminance(color: Color) -> float:
-    red, green, blue = (_linear(part / 255) for part in color.rgb)
+    red, green, blue = (_linear(channel / 255) for channel in color.rgb)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _linear(part: float) -> float:
-    return part / 12.92 if part <= 0.03928 else float(((part + 0.055) / 1.055) ** 2.4)
-
-
-_NONE = RichStyle()
+def _linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.03928 else float(((channel + 0.055) / 1.055) ** 2.4)
 
 
 class OverlayScreen(ModalScreen[None]):
-    """A modal screen over a dimmed one. Looks like Textual's `ModalScreen` but dims much faster, as the screen below is
-    painted again after every key press."""
+    """A modal screen over a dimmed one.
 
-    def render(self) -> VisualType:  # type: ignore[override]  # Textual's Screen says less than its Widget takes
+    Looks like Textual's `ModalScreen`, but dims much faster, as the screen below is repainted after every key press.
+    """
+
+    def render(self) -> VisualType:  # type: ignore[override]  # the return type of Screen is narrower than Widget's
         """Return the dimmed screen below."""
         background = super().render()
         if isinstance(background, BackgroundScreen) and strips_of(background.screen) is not None:
@@ -77,7 +74,10 @@ class _Dimmed(Visual):
                 [
                     segment
                     if segment.control
-                    else Segment(segment.text, _dimmed(segment.style or _NONE, color, base, _has_words(segment.text)))
+                    else Segment(
+                        segment.text,
+                        _dimmed(segment.style or _NO_STYLE, color, base, any(map(str.isalnum, segment.text))),
+                    )
                     for segment in line
                 ],
                 line.cell_length,
@@ -94,21 +94,18 @@ class _Dimmed(Visual):
         return self._screen.size.height
 
 
-def _has_words(text: str) -> bool:
-    return any(map(str.isalnum, text))
-
-
 @lru_cache(maxsize=1024)
-def _dimmed(style: RichStyle, color: Color, base: RichStyle, words: bool) -> RichStyle:
+def _dimmed(style: RichStyle, color: Color, base: RichStyle, has_words: bool) -> RichStyle:
+    """Return the style dimmed by `color`, but readable if the text has words."""
     (segment,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
     dimmed = base if segment.style is None else base + segment.style
     full = base + style
-    pairs = dimmed.color, dimmed.bgcolor, full.color, full.bgcolor
-    colors = [Color.from_rich_color(color_) for color_ in pairs if color_ is not None and not color_.is_default]
-    if not words or len(colors) < len(pairs):
-        return dimmed  # no text, or default colors of the terminal
+    rich_colors = [dimmed.color, dimmed.bgcolor, full.color, full.bgcolor]
+    colors = [Color.from_rich_color(rich) for rich in rich_colors if rich is not None and not rich.is_default]
+    if not has_words or len(colors) < len(rich_colors):  # nothing to read, or default colors of the terminal
+        return dimmed
     text, ground, full_text, full_ground = colors
     if contrast_ratio(full_text, ground) < MIN_CONTRAST <= contrast_ratio(full_text, full_ground):
-        text, ground, full_text = ground, text, full_ground  # dark on light, such as the character under a cursor
+        text, ground, full_text = ground, text, full_ground  # reversed, such as the character under a cursor
     text = readable_color(text, full_text, ground)
     return dimmed + RichStyle(color=text.rich_color, bgcolor=ground.rich_color)

@@ -1,147 +1,148 @@
-"""The command palette: everything that can be done, found by a few of its letters, with the key of each (U5).
-
-It knows of no app: rows come in, and the name of the one that is chosen goes out.
-"""
+"""The command palette: finds any action by some of its letters, and shows its key (U5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from widgets.dialog_keys import Keys, key_lines
+from widgets.dialog_keys import key_lines
 from widgets.panel import cursor_mark
-from widgets.picker_dialog import PickerDialog, counted
-from widgets.styled_text import Line, Span, TextStyles, fit, line, overlay, width_of
+from widgets.picker_dialog import PickerDialog
+from widgets.styled_text import Line, Span, TextStyles, fit, justified_line, overlay, width_of
 
-TITLE = 24
-"""Cells that a title keeps beside its description."""
-
+TITLE_WIDTH = 24
+"""Cells reserved for a title beside its description."""
+MIN_DESCRIPTION_WIDTH = 9
 
 FuzzyMatch: TypeAlias = tuple[int, frozenset[int]]
-"""What a fit costs, less is better, and the places of the letters that were found."""
+"""(cost, positions of the matched letters); lower costs are better."""
 
 
-def fuzzy_match(name: str, typed: str) -> FuzzyMatch | None:
-    """The letters in their order, anywhere; together and at the beginning of words is better. None for no fit."""
-    name, typed = name.casefold(), "".join(typed.casefold().split())
-    at = name.find(typed)
-    if at >= 0:
-        begins = at == 0 or not name[at - 1].isalnum()
-        return 0 if at == 0 else 20 if begins else 40, frozenset(range(at, at + len(typed)))
-    if places := _places(name, typed, words=True):
-        return 60 + places[-1], frozenset(places)
-    if places := _places(name, typed, words=False):
-        return 100 + places[-1] - places[0], frozenset(places)
+def fuzzy_match(name: str, query: str) -> FuzzyMatch | None:
+    """Match the letters of `query` in order anywhere in `name`; None if some are missing.
+
+    Contiguous letters cost least, then letters at the start of words.
+    """
+    name, query = name.casefold(), "".join(query.casefold().split())
+    start = name.find(query)
+    if start >= 0:
+        starts_word = start == 0 or not name[start - 1].isalnum()
+        return 0 if start == 0 else 20 if starts_word else 40, frozenset(range(start, start + len(query)))
+    if positions := _letter_positions(name, query, at_words=True):
+        return 60 + positions[-1], frozenset(positions)
+    if positions := _letter_positions(name, query, at_words=False):
+        return 100 + positions[-1] - positions[0], frozenset(positions)
     return None
 
 
-def _places(name: str, typed: str, *, words: bool) -> list[int]:
-    """Places of the letters in their order, with `words` at the beginnings of words where they do not follow each
-    other; none where there are not all of them."""
-    places: list[int] = []
-    for letter in typed:
-        start = places[-1] + 1 if places else 0
-        found = name.find(letter, start)
-        if words and places and found != start:
-            begins = (at for at in range(start, len(name)) if name[at] == letter and not name[at - 1].isalnum())
-            found = next(begins, found)
-        if found < 0:
+def _letter_positions(name: str, query: str, *, at_words: bool) -> list[int]:
+    """Return the position of each letter of `query` in `name`; empty if some are missing.
+
+    With `at_words`, a letter that does not follow the previous one must start a word, if there is such a place.
+    """
+    positions: list[int] = []
+    for letter in query:
+        start = positions[-1] + 1 if positions else 0
+        position = name.find(letter, start)
+        if at_words and positions and position != start:
+            word_starts = (i for i in range(start, len(name)) if name[i] == letter and not name[i - 1].isalnum())
+            position = next(word_starts, position)
+        if position < 0:
             return []
-        places.append(found)
-    return places
+        positions.append(position)
+    return positions
 
 
 class PaletteRow(NamedTuple):
-    """Something that can be done."""
+    """An action of the palette."""
 
     name: str
-    """What goes out when it is chosen."""
+    """Identifies the action to the caller."""
     title: str
-    does: str
+    description: str
     key: str = ""
-    """Its key as the user reads it; empty where it has none."""
+    """Label of its key; may be empty."""
 
 
 class PaletteMatch(NamedTuple):
-    """A row, and which letters of its title were found."""
+    """A row, and the positions of the matched letters in its title."""
 
     row: PaletteRow
-    letters: frozenset[int]
+    positions: frozenset[int]
 
 
-def find_rows(rows: Sequence[PaletteRow], typed: str) -> list[PaletteMatch]:
-    """The rows that match, the best first; in their own order while nothing is typed."""
-    typed = typed.strip()
-    if not typed:
+def find_rows(rows: Sequence[PaletteRow], query: str) -> list[PaletteMatch]:
+    """Return the matching rows, best first; all of them in their order if the query is empty."""
+    query = query.strip()
+    if not query:
         return [PaletteMatch(row, frozenset()) for row in rows]
     ranked = []
-    for number, row in enumerate(rows):
-        if (of_title := fuzzy_match(row.title, typed)) is not None:
-            ranked.append((of_title[0], number, PaletteMatch(row, of_title[1])))
-        elif typed.casefold() in f"{row.does} {row.key}".casefold():
-            ranked.append((1000, number, PaletteMatch(row, frozenset())))
-    return [found for _cost, _number, found in sorted(ranked, key=lambda entry: entry[:2])]
+    for row in rows:
+        if (match := fuzzy_match(row.title, query)) is not None:
+            ranked.append((match[0], PaletteMatch(row, match[1])))
+        elif query.casefold() in f"{row.description} {row.key}".casefold():
+            ranked.append((1000, PaletteMatch(row, frozenset())))
+    return [match for _cost, match in sorted(ranked, key=lambda entry: entry[0])]
 
 
 class Palette(PickerDialog[PaletteMatch]):
-    """A field, the list, what the keys do."""
+    """Search field, list, keys."""
 
-    AUTO_FOCUS = "#palette-search"
     OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel", "help")
     NAME = "palette"
-    KEYS = Keys("palette")
     LAYOUT = ("bar", "list", "keys")
-    LOW = (20, 4, 9)
+    HEIGHTS = (20, 4, 9)
     PLACEHOLDER = "search actions"
     SIGN = "› "
     ACTIVATES_ON_CLICK = True
 
-    def __init__(self, rows: Sequence[PaletteRow], do: Callable[[str], None], *, closing: Sequence[str] = ()) -> None:
-        """`do` gets the name of the chosen row once the palette is closed; `closing` are further keys that close it."""
+    def __init__(
+        self, rows: Sequence[PaletteRow], on_chosen: Callable[[str], None], *, closing: Sequence[str] = ()
+    ) -> None:
+        """`on_chosen` gets the name of the chosen row after the palette closed; `closing` are more keys to close it."""
         super().__init__(empty="no action matches")
         self.rows = rows
-        self._do = do
+        self._on_chosen = on_chosen
         self._close_keys = ("escape", "ctrl+c", *closing)
+        self.set_total(len(rows))
 
     def on_mount(self) -> None:
         """Show all rows."""
-        self._list.styles.min_height = len(self.rows)  # it does not jump while one types
-        self._list.set_rows(find_rows(self.rows, ""))
+        self.filter_rows()
 
     def filter_rows(self) -> None:
-        """The rows that match the text, the best one chosen."""
-        self._list.set_rows(find_rows(self.rows, self.query_text))
+        """Show the rows that match the query, and select the best one."""
+        self.list_view.set_rows(find_rows(self.rows, self.query_text))
         self.repaint_parts("keys")
 
     def action_of(self, key: str) -> str:
-        """Keys of the palette come before those that close it."""
-        return self.KEYS.action_for_key(key) or ("back" if key in self._close_keys else "")
+        """Return the action of a key; keys of the palette take precedence over those that close it."""
+        return self.keys.action_for_key(key) or ("back" if key in self._close_keys else "")
 
-    def row_lines(self, found: PaletteMatch, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        row, width = found.row, width - 1  # beside the scroll bar
-        plain = styles.strong if selected else styles.text
-        left = [cursor_mark(selected, styles)]
-        left += overlay([(row.title, plain)], [(at, at + 1) for at in found.letters], styles.link)
-        pad = max(2, TITLE - len(row.title))
-        room = width - width_of(left) - pad - (len(row.key) + 2 if row.key else 0)
-        left += [(" " * pad, styles.text), (fit(row.does, room) if room > 8 else "", styles.muted)]
-        gap = width - width_of(left) - len(row.key)
-        return [line(*left, (" " * max(0, gap), styles.text), (row.key, styles.accent))]
+    def row_lines(self, match: PaletteMatch, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+        row, width = match.row, width - 1  # beside the scroll bar
+        title = (row.title, styles.strong if selected else styles.text)
+        left = [cursor_mark(selected, styles), *overlay([title], [(i, i + 1) for i in match.positions], styles.link)]
+        left.append((" " * max(2, TITLE_WIDTH - len(row.title)), styles.text))
+        right: list[Span] = [(row.key, styles.accent)] if row.key else []
+        room = width - width_of([*left, *right]) - 2 * len(right)
+        if room >= MIN_DESCRIPTION_WIDTH:
+            left.append((fit(row.description, room), styles.muted))
+        return [justified_line(left, right, width, styles)]
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """What can be done, and how much was found."""
-        moves = self.KEYS.labels("up", "down").replace(" ", "  ")
-        pairs = [*self.KEYS.hints([("do", "do it")]), (moves, "choose"), ("esc", "back")]
-        first, *more = key_lines(pairs, width - 12, styles)
-        count = counted(len(self._list.rows), len(self.rows))
-        gap: Span = (" " * max(1, width - width_of([(first.text, styles.text)]) - len(count)), styles.text)
-        return [Line([*first.segments, *line(gap, (count, styles.muted)).segments]), *more]
+        """Paint the keys, and the number of rows."""
+        moves = self.keys.labels("up", "down", separator="  ")
+        pairs = [*self.keys.hints([("do", "do it")]), (moves, "choose"), ("esc", "back")]
+        first, *others = key_lines(pairs, width - 12, styles)
+        spans = [(segment.text, segment.style or styles.text) for segment in first.segments]
+        return [justified_line(spans, [(self.count_text, styles.muted)], width, styles), *others]
 
     def activate(self) -> None:
-        """Close, and do what was chosen."""
-        if self.chosen is not None:
-            name = self.chosen.row.name
+        """Close, and report the chosen row."""
+        if self.current is not None:
+            name = self.current.row.name
             self.dismiss()
-            self.app.call_later(self._do, name)
+            self.app.call_later(self._on_chosen, name)
 
-    ACTIONS: ClassVar[Mapping[str, Callable[..., object]]] = {"do": activate, "back": lambda palette: palette.dismiss()}
+    _action_do = activate

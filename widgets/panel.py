@@ -9,7 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from widgets.dialog_keys import Keys, key_spans
+from widgets.dialog_keys import Keys, key_lines, key_spans
 from widgets.line_view import LinesView, LineView, ListView
 from widgets.overlay import OverlayScreen
 from widgets.styled_text import Line, Span, TextStyles, line
@@ -30,6 +30,11 @@ class Sheet(OverlayScreen):
 
     AUTO_FOCUS = ""
 
+    def _set_wide(self) -> None:
+        self.set_class(self.app.size.width >= WIDE, "-wide")
+
+    on_mount = on_resize = _set_wide
+
 
 class Panel(Sheet):
     """A sheet with head, body and key hints."""
@@ -46,11 +51,9 @@ class Panel(Sheet):
             yield self.body_view
             yield self.keys_view
 
-    TITLE: ClassVar[str] = ""
-
     def head(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the title."""
-        return [line((self.TITLE, styles.heading))]
+        return [line((self.title or "", styles.heading))]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the content."""
@@ -62,22 +65,21 @@ class Panel(Sheet):
 
     def key_pairs(self) -> list[tuple[str, str]]:
         """Return the keys, with the number of hidden lines."""
-        left = self.body_view.lines_below
-        return [("esc", "closes"), *([(KEYS.arrow_labels("down", "page_down"), f"{left} more lines")] if left else [])]
+        hidden = self.body_view.lines_below
+        scroll = [(KEYS.arrow_labels("down", "page_down"), f"{hidden} more lines")] if hidden else []
+        return [("esc", "closes"), *scroll]
 
     def on_mount(self) -> None:
         """Update the key hints while scrolling."""
-        self.set_class(self.app.size.width >= WIDE, "-wide")
         self.watch(self.body_view, "scroll_y", self.keys_view.relayout, init=False)
         self.call_after_refresh(self.keys_view.relayout)
 
     def on_line_view_resized(self) -> None:
-        """Update the hidden lines after layout of the parts."""
+        """Update the number of hidden lines."""
         self.keys_view.relayout()
 
     def on_resize(self) -> None:
         """Limit the body to the screen."""
-        self.set_class(self.size.width >= WIDE, "-wide")
         self.body_view.styles.max_height = max(1, self.size.height - 6)
         self.call_after_refresh(self.keys_view.relayout)
 
@@ -107,19 +109,34 @@ class ListPanel(Panel, Generic[RowT]):
     KEYS: ClassVar[Keys]
     EMPTY: ClassVar[str]
     """Text shown while the list is empty."""
+    KEY_GAP: ClassVar[int] = 3
+    """Cells between two key hints."""
 
     def __init__(self, rows: Sequence[RowT] = ()) -> None:
         super().__init__()
-        self.list: ListView[RowT] = ListView(self.row_lines, empty=self.EMPTY, height=self._height, id="body")
-        self.list.rows = rows
-        self.body_view = self.list
+        self.list_view: ListView[RowT] = ListView(self.row_lines, empty=self.EMPTY, height=self._height, id="body")
+        self.list_view.rows = rows
+        self.body_view = self.list_view
 
     def _height(self, row: RowT, width: int) -> int:
-        return len(self.row_lines(row, row is self.list.current, width, self.list.text_styles))
+        return len(self.row_lines(row, row is self.list_view.current, width, self.list_view.text_styles))
 
     def row_lines(self, row: RowT, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         """Paint a row; `selected` if it has the cursor."""
         raise NotImplementedError
+
+    def keys(self, width: int, styles: TextStyles) -> list[Line]:
+        """Paint the key hints, on several lines if necessary."""
+        return key_lines(self.key_pairs(), width, styles, gap=self.KEY_GAP)
+
+    def row_keys(self, row: RowT) -> list[tuple[str, str]]:
+        """Return the keys for the current row and what they do."""
+        raise NotImplementedError
+
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return the keys for the current row, if there is one, and the one that closes."""
+        row = self.list_view.current
+        return [*(self.row_keys(row) if row is not None else ()), ("esc", "closes")]
 
     def do(self, action: str, row: RowT) -> None:
         """Run an action on the current row."""
@@ -128,15 +145,15 @@ class ListPanel(Panel, Generic[RowT]):
     def act(self, event: events.Key) -> bool:
         """Move the cursor, or run an action on the current row."""
         action = self.KEYS.action_for(event)
-        if self.list.current is None or not action:
+        if self.list_view.current is None or not action:
             return False
-        if self.list.move_for(action):
-            self.show_rows(self.list.rows, self.list.cursor)
+        if self.list_view.move_for(action):
+            self.show_rows(self.list_view.rows, self.list_view.cursor)
         else:
-            self.do(action, self.list.current)
+            self.do(action, self.list_view.current)
         return True
 
     def show_rows(self, rows: Sequence[RowT], cursor: int) -> None:
         """Show rows and move the cursor; row heights may change."""
-        self.list.set_rows(rows, cursor)
+        self.list_view.set_rows(rows, cursor)
         self.keys_view.relayout()

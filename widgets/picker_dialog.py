@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Generic, TypeVar
 
 from textual import events
@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from tui_agent.text import one_line
-from widgets.dialog_keys import Keys
+from widgets.dialog_keys import Keys, key_lines
 from widgets.inputs import LineInput
 from widgets.line_view import MOVES, LinesView, ListView
 from widgets.panel import Sheet
-from widgets.styled_text import Line, TextStyles, line, wrap
+from widgets.styled_text import Line, Span, TextStyles, justified_line, line, wrap
 
 RowT = TypeVar("RowT")
 
@@ -22,57 +22,56 @@ RowT = TypeVar("RowT")
 class PickerDialog(Sheet, Generic[RowT]):
     """A search field, the list that it filters, and painted text around them.
 
-    Subclasses name their parts in `LAYOUT` (`bar` is the field, `list` the list, all others are painted by methods of
-    their names) and their actions in `ACTIONS`; `filter_rows` shows the rows that match `query_text`.
+    Subclasses name their parts in `LAYOUT`: `bar` is the search field, `list` the list, and any other part is painted
+    by the method `_<part>`. A key action calls the method `_action_<name>`, unless it moves the cursor.
     """
 
+    AUTO_FOCUS = "LineInput"
     OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel",)
     """Actions of the app whose keys belong to the dialog while it is open."""
     NAME: ClassVar[str]
-    """Prefix of the ids of its parts."""
-    KEYS: ClassVar[Keys]
-    ACTIONS: ClassVar[Mapping[str, Callable[..., object]]] = {}
-    """What the actions of `KEYS` do, besides those that move the cursor."""
+    """Prefix of the ids of the parts, and key context."""
     LAYOUT: ClassVar[tuple[str, ...]] = ()
     ACTIVATES_ON_CLICK: ClassVar[bool] = False
-    """Whether one click is enough."""
-    LOW: ClassVar[tuple[int, int, int]]
-    """Screen height below which gaps are left out; lines that all but the list take then, and otherwise."""
-
+    """Whether a single click activates a row."""
+    HEIGHTS: ClassVar[tuple[int, int, int]]
+    """Screen height below which gaps are omitted, and the lines around the list without and with gaps."""
     PLACEHOLDER: ClassVar[str]
     SIGN: ClassVar[str] = "⌕ "
 
     def __init__(self, *, query: str = "", empty: str = "", height: Callable[[RowT, int], int] | None = None) -> None:
+        """`query` is the initial search; `empty` and `height` are those of `ListView`."""
         super().__init__()
+        self.keys = Keys(self.NAME)
         self.query_text = query
         self.message = ""
         """Message shown instead of the keys until the next key."""
-        self._list: ListView[RowT] = ListView(self.row_lines, empty=empty, height=height, id=f"{self.NAME}-list")
+        self.total: int | None = None
+        """Number of rows without a filter; None until the rows are loaded."""
+        self.list_view: ListView[RowT] = ListView(self.row_lines, empty=empty, height=height, id=f"{self.NAME}-list")
         self.field = LineInput(id=f"{self.NAME}-search", placeholder=self.PLACEHOLDER, handle_key=self.process_key)
         self.field.value = query
         names = ("sign", *(name for name in self.LAYOUT if name not in ("bar", "list")))
         self._views = {name: LinesView(getattr(self, f"_{name}"), id=f"{self.NAME}-{name}") for name in names}
         self._views["sign"].add_class("picker-sign")
-        self._list.add_class("picker-list")
+        self.list_view.add_class("picker-list")
 
-    def row_lines(self, row: RowT, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        """Paint a row; `selected` if it has the cursor."""
-        raise NotImplementedError
-
-    def _sign(self, width: int, styles: TextStyles) -> list[Line]:
-        """Paint the prompt sign."""
-        return [line((self.SIGN, styles.accent))]
+    # --- layout ---
 
     def compose(self) -> ComposeResult:
-        """The parts in the order of `LAYOUT`."""
+        """Yield the parts in the order of `LAYOUT`."""
         with Vertical(id="dialog"):
             for part in self.LAYOUT:
                 if part == "bar":
-                    with Horizontal(id=f"{self.NAME}-bar", classes="picker-bar"):
-                        yield self._views["sign"]
-                        yield self.field
+                    yield from self.search_bar()
                 else:
-                    yield self._list if part == "list" else self._views[part]
+                    yield self.list_view if part == "list" else self._views[part]
+
+    def search_bar(self) -> ComposeResult:
+        """Yield the search field and its sign."""
+        with Horizontal(id=f"{self.NAME}-bar", classes="picker-bar"):
+            yield self._views["sign"]
+            yield self.field
 
     def on_resize(self) -> None:
         """Lay out for the new size."""
@@ -80,36 +79,38 @@ class PickerDialog(Sheet, Generic[RowT]):
 
     def _lay_out(self) -> None:
         """Limit the list to the remaining height."""
-        screen, low, high = self.LOW
-        self.set_class(self.size.height < screen, "-low")
-        self._list.styles.max_height = max(3, self.size.height - (low if self.size.height < screen else high))
+        threshold, compact, normal = self.HEIGHTS
+        is_low = self.size.height < threshold
+        self.set_class(is_low, "-low")
+        self.list_view.styles.max_height = max(3, self.size.height - (compact if is_low else normal))
 
-    @property
-    def chosen(self) -> RowT | None:
-        """The current row; None if the list is empty."""
-        return self._list.current
+    # --- painting ---
 
-    def filter_rows(self) -> None:
-        """Show the rows that match `query_text`."""
+    def row_lines(self, row: RowT, selected: bool, width: int, styles: TextStyles) -> list[Line]:
+        """Paint a row; `selected` if it has the cursor."""
         raise NotImplementedError
 
-    def show_matching(self, rows: Iterable[RowT], text: Callable[[RowT], str], choose: str) -> None:
-        """Show the rows whose text contains all words of the query, and select the one named `choose`."""
-        words = self.query_text.casefold().split()
-        found = [row for row in rows if all(word in text(row).casefold() for word in words)]
-        names = [getattr(row, "name", "") for row in found]
-        self._list.set_rows(found, names.index(choose) if choose in names else 0)
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return the keys and what they do now."""
+        raise NotImplementedError
 
-    def cursor_moved(self) -> None:
-        """Called when the cursor moved."""
+    def _head(self, width: int, styles: TextStyles) -> list[Line]:
+        left: list[Span] = [(f"{self.title} ", styles.heading), (self.sub_title or "", styles.muted)]
+        return [justified_line(left, [(self.count_text, styles.muted)], width, styles)]
 
-    def activate(self) -> None:
-        """Called when a row was clicked, or double-clicked."""
+    def _sign(self, width: int, styles: TextStyles) -> list[Line]:
+        return [line((self.SIGN, styles.accent))]
+
+    def _keys(self, width: int, styles: TextStyles) -> list[Line]:
+        if self.message:
+            return wrap([(one_line(self.message, 400), styles.warn)], width)[:2]
+        return key_lines(self.key_pairs(), width, styles)
 
     @property
-    def searching(self) -> bool:
-        """Whether the field filters the list."""
-        return True
+    def count_text(self) -> str:
+        """Number of listed rows: `12`, or `3 of 12`; empty until the rows are loaded."""
+        shown = len(self.list_view.rows)
+        return "" if self.total is None else str(shown) if shown == self.total else f"{shown} of {self.total}"
 
     def show_message(self, text: str) -> None:
         """Show a message instead of the keys until the next key."""
@@ -121,15 +122,53 @@ class PickerDialog(Sheet, Generic[RowT]):
         for name in names:
             self._views[name].relayout()
 
-    def _message_lines(self, width: int, styles: TextStyles) -> list[Line]:
-        """The message, in at most two lines."""
-        return wrap([(one_line(self.message, 400), styles.warn)], width)[:2]
+    # --- rows ---
 
-    # --- keys ---
+    @property
+    def current(self) -> RowT | None:
+        """The row with the cursor; None if the list is empty."""
+        return self.list_view.current
+
+    @property
+    def searching(self) -> bool:
+        """Whether the field filters the list."""
+        return True
+
+    def filter_rows(self) -> None:
+        """Show the rows that match `query_text`."""
+        raise NotImplementedError
+
+    def matches(self, text: str) -> bool:
+        """Return whether a text contains all words of the query."""
+        text = text.casefold()
+        return all(word in text for word in self.query_text.casefold().split())
+
+    def show_matching(self, rows: Iterable[RowT], text: Callable[[RowT], str], selected: str) -> None:
+        """Show the rows whose text contains all words of the query, and select the one named `selected`."""
+        matching = [row for row in rows if self.matches(text(row))]
+        names = [getattr(row, "name", "") for row in matching]
+        self.list_view.set_rows(matching, names.index(selected) if selected in names else 0)
+
+    def set_total(self, total: int) -> None:
+        """Set the number of rows without a filter, which the list has room for: it does not shrink while filtering."""
+        self.total = total
+        self.list_view.styles.min_height = total
+
+    def cursor_moved(self) -> None:
+        """Called when the cursor moved."""
+
+    def activate(self) -> None:
+        """Called when a row was clicked, or double-clicked."""
+
+    # --- keys and mouse ---
 
     def action_of(self, key: str) -> str:
         """Return the action of a key; empty if the field handles it."""
-        return "back" if key in ("escape", "ctrl+c") else self.KEYS.action_for_key(key)
+        return "back" if key in ("escape", "ctrl+c") else self.keys.action_for_key(key)
+
+    def can_run(self, action: str) -> bool:
+        """Return whether an action is available now; its key does nothing otherwise."""
+        return True
 
     def process_key(self, key: str) -> bool:
         """Handle a key; return False if the field should get it."""
@@ -137,18 +176,18 @@ class PickerDialog(Sheet, Generic[RowT]):
             self.show_message("")
         self._sync_query()
         action = self.action_of(key)
-        if action in self.actions:
-            self.actions[action](self)
-        elif self.searching and self._list.move_for(action):
-            self.cursor_moved()
-        else:
-            return action in MOVES
-        return True
+        if action in MOVES:
+            if self.searching:
+                self.list_view.move_for(action)
+                self.cursor_moved()
+            return True
+        handler = getattr(self, f"_action_{action}", None)
+        if handler is not None and self.can_run(action):
+            handler()
+        return handler is not None
 
-    @property
-    def actions(self) -> Mapping[str, Callable[..., object]]:
-        """The actions available now."""
-        return self.ACTIONS
+    def _action_back(self) -> None:
+        self.dismiss()
 
     def on_key(self, event: events.Key) -> None:
         """Handle a key while the field is not focused."""
@@ -180,12 +219,7 @@ class PickerDialog(Sheet, Generic[RowT]):
         if self.message:
             self.show_message("")
         if self.searching:
-            self._list.move_to(message.index)
+            self.list_view.move_to(message.index)
             self.cursor_moved()
             if message.double or self.ACTIVATES_ON_CLICK:
                 self.activate()
-
-
-def counted(shown: int, known: int) -> str:
-    """Format a count: `12`, or `3 of 12`."""
-    return str(known) if shown == known else f"{shown} of {known}"

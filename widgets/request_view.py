@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -48,13 +47,13 @@ SAVE_DELAY = 0.3
 """Seconds between the last change and saving the draft."""
 
 
-def call_later_once(seconds: float, node: MessagePump, do: Callable[[], object]) -> TimerHandle:
-    """Let `node` call `do` once, after `seconds`; return the timer, whose `cancel()` prevents the call.
+def call_later_once(seconds: float, node: MessagePump, callback: Callable[[], object]) -> TimerHandle:
+    """Let `node` call `callback` once, after `seconds`; return the timer, whose `cancel()` prevents the call.
 
     Textual's own one-shot timer never fires when the process stalls for longer than `seconds` as it starts
     (the call counts as missed), which happens on a busy machine.
     """
-    return get_running_loop().call_later(seconds, node.call_later, do)
+    return get_running_loop().call_later(seconds, node.call_later, callback)
 
 
 class KeyGuard(Mixin):
@@ -113,10 +112,9 @@ class KeyGuard(Mixin):
         """Return False for a key pressed too early, including one delivered late because the program was busy."""
         if not self.armed:
             return False
-        process_key = self.clock() - max(0.0, monotonic() - event.time)
-        late = self.stillness > 0 and process_key - self._quiet_since < self.stillness
-        self._armed = not late
-        return not late
+        pressed_at = self.clock() - max(0.0, monotonic() - event.time)
+        self._armed = self.stillness <= 0 or pressed_at - self._quiet_since >= self.stillness
+        return self._armed
 
     def forward_to_draft(self, event: events.Key) -> None:
         """Send an early key to the draft."""
@@ -134,7 +132,7 @@ class GuardedModal(KeyGuard, OverlayScreen):
     body: LineView
 
     def compose(self) -> ComposeResult:
-        """Head, body and keys, painted by the methods `_head`, `_body` and `_keys`."""
+        """Yield head, body and keys, painted by the methods `_head`, `_body` and `_keys`."""
         parts = {part: LinesView(getattr(self, f"_{part}"), id=part) for part in ("head", "body", "keys")}
         self.body = parts["body"]
         with Vertical(id="dialog"):
@@ -145,13 +143,13 @@ class GuardedModal(KeyGuard, OverlayScreen):
         self.disarm()
 
     def on_screen_resume(self) -> None:
-        """A screen above was closed: restart the quiet period, as the user may still be typing there."""
+        """Restart the quiet period: the user may still be typing into the screen above, which has just closed."""
         self.disarm()
 
     def on_key(self, event: events.Key) -> None:
         """Handle a key that no input consumed; keys that an input binds are passed on to it."""
-        typing = isinstance(self.focused, LineInput | TextArea)
-        if typing and event.key != "escape" and not self.overrides_field(event.key):
+        is_typing = isinstance(self.focused, LineInput | TextArea)
+        if is_typing and event.key != "escape" and not self.overrides_field(event.key):
             return
         event.stop()
         event.prevent_default()
@@ -163,14 +161,14 @@ class GuardedModal(KeyGuard, OverlayScreen):
             self.forward_to_draft(event)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Send a paste to the draft; it never answers."""
+        """Send a paste to the draft; it never decides."""
         event.stop()
         self.post_message(self.TypedAhead(event.text))
         if not self.armed:
             self.disarm()
 
     def overrides_field(self, key: str) -> bool:
-        """Return True for a key that the dialog handles even while its input has the focus."""
+        """Return whether the dialog handles a key even while its input has the focus."""
         return False
 
     def process_key(self, event: events.Key) -> None:
@@ -186,23 +184,23 @@ class RequestView(KeyGuard):
     """Shows one request; can be answered once."""
 
     class Interrupted(Message):
-        """Esc: stop the run."""
+        """The user pressed Esc to stop the run."""
 
     request: RequestItem
     answered = False
-    decide: Callable[[str, Answer], object] = staticmethod(lambda request, answer: None)
+    on_answer: Callable[[str, Answer], object] = staticmethod(lambda request, answer: None)
     """Called with the id of the request and the answer."""
 
     @property
     def armed(self) -> bool:
-        """False after the answer: further keys are meant for the composer."""
+        """Whether keys are accepted; not after the answer, as they are meant for the composer then."""
         return super().armed and not self.answered
 
     def answer(self, answer: Answer) -> None:
         """Send the answer, once."""
         if not self.answered:
             self.answered = True
-            self.decide(self.request.id, answer)
+            self.on_answer(self.request.id, answer)
 
     def interrupt(self) -> None:
         """Stop the run."""
@@ -217,15 +215,15 @@ class RequestModal(RequestView, GuardedModal):
         super().__init__(**guard)
         self.request = request
         self.saving = False
-        """The answer is being saved."""
+        """Whether the answer is being saved."""
 
     def save(self) -> None:
-        """Stay open until the answer is on disk, and tell the user if that is slow."""
+        """Show that the answer is being saved; the dialog stays open until it is on disk."""
         self.saving = True
         call_later_once(SAVING_NOTICE_DELAY, self, self.on_slow_save)
 
     def on_slow_save(self) -> None:
-        """Called when saving the answer is slow."""
+        """Called if the answer may not be on disk yet after `SAVING_NOTICE_DELAY`."""
 
     def escape(self) -> None:
         """Stop the run."""
@@ -236,7 +234,7 @@ class RequestModal(RequestView, GuardedModal):
 
 
 class FittedModal(RequestModal):
-    """A dialog whose body shrinks to the space that the other parts leave on a small screen."""
+    """A dialog whose body is as high as the other parts and the screen permit."""
 
     def on_mount(self) -> None:
         """Track how far the user has scrolled."""
@@ -260,11 +258,10 @@ class FittedModal(RequestModal):
         if not (self.query("#dialog") and self.query("#keys")):  # already answered and being removed
             return
         dialog, flexible_part = self.query_one("#dialog"), self.flexible_part
-        others = dialog.gutter.height
-        for part in dialog.displayed_children:
-            if part is not flexible_part:
-                others += part.outer_size.height + part.styles.margin.height
-        height = min(max(3, self.size.height - others), max(6, self.size.height * 3 // 5))
+        fixed_parts = [part for part in dialog.displayed_children if part is not flexible_part]
+        reserved = sum(part.outer_size.height + part.styles.margin.height for part in fixed_parts)
+        room = self.size.height - dialog.gutter.height - reserved
+        height = min(max(3, room), max(6, self.size.height * 3 // 5))
         for widget in {self.body, flexible_part}:
             if widget.styles.max_height is None or widget.styles.max_height.cells != height:
                 widget.styles.max_height = height
@@ -288,17 +285,17 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         request: RequestItem,
         *,
         draft: dict[str, Any] | None = None,
-        keep: Callable[[dict[str, Any]], None] = lambda draft: None,
+        on_draft: Callable[[dict[str, Any]], None] = lambda draft: None,
         **guard: Any,
     ) -> None:
-        """`draft` is the one saved for this request earlier; `keep` is called with a new one after changes."""
+        """`draft` is the one saved for this request earlier; `on_draft` gets a new one to save after changes."""
         super().__init__(**guard)
         self.request = request
         self.draft = draft
-        self._on_draft = keep
+        self._on_draft = on_draft
         self._save_timer: TimerHandle | None = None
         self._regaining_focus = False
-        """The focus is coming back from one of the panel's own fields."""
+        """Whether the focus is coming back from a field of the panel."""
 
     @property
     def is_leaving(self) -> bool:
@@ -318,7 +315,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             self.screen.query_one("#prompt").focus()
 
     def on_mount(self) -> None:
-        """Take the focus from the composer, but from no other field."""
+        """Take the focus, unless a field other than the composer has it."""
         if not self.is_complete:  # removed before it was mounted completely
             return
         focused = self.screen.focused
@@ -333,7 +330,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             super().repaint_keys()
 
     def on_focus(self) -> None:
-        """Restart the quiet period, unless the focus came back from one of the panel's own fields."""
+        """Restart the quiet period, unless the focus came back from a field of the panel."""
         if self._regaining_focus:
             self._regaining_focus = False
             self.repaint_keys()
@@ -371,7 +368,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             self.forward_to_draft(event)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Send a paste to the draft; it never answers."""
+        """Send a paste to the draft; it never decides."""
         if self.has_focus:
             event.stop()
             self.post_message(self.TypedAhead(event.text))
@@ -395,13 +392,13 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         return ()
 
     def focus_field(self, direction: int) -> None:
-        """Focus the next field, or the composer after the last one."""
-        shown = [field for field in self.fields() if field.display]
+        """Focus the next (1) or previous (-1) field: the panel before the first one, the composer after the last."""
+        visible = [field for field in self.fields() if field.display]
         focused = self.screen.focused
-        place = shown.index(focused) + direction if focused in shown else 0 if direction > 0 else -1
-        if 0 <= place < len(shown):
-            self.screen.set_focus(shown[place])
-        elif place < 0 and shown:
+        index = visible.index(focused) + direction if focused in visible else 0 if direction > 0 else -1
+        if 0 <= index < len(visible):
+            self.screen.set_focus(visible[index])
+        elif index < 0 and visible:
             self.focus()
         else:
             self.screen.query_one("#prompt").focus()
@@ -409,15 +406,15 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
     # --- the draft ---
 
     def draft_data(self) -> dict[str, Any]:
-        """Return the draft that must survive a crash, as plain data."""
+        """Return the draft, which must survive a crash, as plain data."""
         raise NotImplementedError
 
-    def _restored(self, name: str, offered: ValueT) -> ValueT:
-        """Return the value `name` of the saved draft, or `offered` if it is missing or invalid."""
+    def _restored(self, name: str, default: ValueT) -> ValueT:
+        """Return the value `name` of the saved draft, or `default` if it is missing or invalid."""
         try:
-            return msgspec.convert((self.draft or {})[name], type(offered))
+            return msgspec.convert((self.draft or {})[name], type(default))
         except (KeyError, msgspec.ValidationError):
-            return offered
+            return default
 
     def schedule_save(self) -> None:
         """Save the draft soon."""
@@ -426,7 +423,6 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         self._save_timer = call_later_once(SAVE_DELAY, self, self._save_draft)
 
     def _save_draft(self) -> None:
-        """Save the draft now."""
         if not self.answered and self.is_complete:
             self._on_draft(self.draft_data())
 
@@ -435,7 +431,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         if self._save_timer is not None:
             self._save_draft()
 
-    # --- the line of keys ---
+    # --- key hints ---
 
     def keys(self) -> list[tuple[str, str]]:
         """Return keys and what they do, most important first."""
@@ -443,22 +439,22 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
 
     def paint_keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint as many key hints as fit; muted while keys are not accepted."""
-        focused = self.screen.focused  # `has_focus` follows only with the event
-        away = focused is None or self not in focused.ancestors_with_self
-        pairs = [("tab", "switch to it")] if away else self.keys()
-        lit = focused is not self or self.armed
-        return key_lines(pairs, width, styles, gap=3, style=styles.accent if lit else styles.muted)[:1]
+        focused = self.screen.focused  # `has_focus` is only updated by a later event
+        is_elsewhere = focused is None or self not in focused.ancestors_with_self
+        pairs = [("tab", "switch to it")] if is_elsewhere else self.keys()
+        style = styles.accent if focused is not self or self.armed else styles.muted
+        return key_lines(pairs, width, styles, gap=3, style=style)[:1]
 
 
-SHARE = 0.6
-"""Maximum share of the screen's height."""
-AROUND = 6
+MAX_HEIGHT_SHARE = 0.6
+"""Maximum share of the screen's height for a request panel."""
+FRAME_LINES = 6
 """Maximum lines of head, keys, border and gaps."""
 
 
 def lines_available(viewport: Size) -> int:
     """Return the maximum number of lines for the content of a request."""
-    return max(3, int(viewport.height * SHARE) - AROUND)
+    return max(3, int(viewport.height * MAX_HEIGHT_SHARE) - FRAME_LINES)
 
 
 class Body(LinesView):
@@ -469,8 +465,8 @@ class Body(LinesView):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Limit the height to the lines available."""
-        most = max(3, lines_available(viewport) - self.reserved_lines)
-        return min(most, super().get_content_height(container, viewport, width))
+        limit = max(3, lines_available(viewport) - self.reserved_lines)
+        return min(limit, super().get_content_height(container, viewport, width))
 
 
 class FieldsView(VerticalScroll, can_focus=False):
@@ -481,30 +477,33 @@ class FieldsView(VerticalScroll, can_focus=False):
         return min(lines_available(viewport), super().get_content_height(container, viewport, width))
 
 
-def hidden_hint(body: LineView, scrolls: str, styles: TextStyles, *, seen: bool) -> list[Span]:
-    """Return the scroll keys and the number of hidden lines; empty if everything is visible."""
+def hidden_hint(body: LineView, scroll_keys: str, styles: TextStyles, *, seen: bool) -> list[Span]:
+    """Return the scroll keys and the number of lines below; empty if everything is visible.
+
+    `seen`: whether the end was visible before, so that the hint need not stand out.
+    """
     if not body.max_scroll_y:
         return []
-    left = body.lines_below
-    more = f"{left} more line{'s' * (left > 1)} below" if left else "end reached"
-    return [(f"   {scrolls}", styles.accent), (f" {more}", styles.muted if seen else styles.warn)]
+    hidden = body.lines_below
+    text = f"{hidden} more line{'s' * (hidden > 1)} below" if hidden else "end reached"
+    return [(f"   {scroll_keys}", styles.accent), (f" {text}", styles.muted if seen else styles.warn)]
 
 
 def option_lines(
     options: Iterable[tuple[str, str, str]],
-    works: Callable[[str], bool],
+    is_enabled: Callable[[str], bool],
     key_of: Callable[[str], str],
     width: int,
     styles: TextStyles,
 ) -> list[Line]:
-    """Paint the key, effect and exact rule of each action; disabled ones are muted."""
-    rows = [(key, text, rule, works(action)) for action, text, rule in options if (key := key_of(action))]
-    label = max((len(text) for _key, text, _rule, _on in rows), default=0)
-    wide = max((len(key) for key, _text, _rule, _on in rows), default=1)
+    """Paint options (action, effect, exact rule) with their keys. Disabled ones are muted, unbound ones omitted."""
+    rows = [(key_of(action), text, rule, is_enabled(action)) for action, text, rule in options if key_of(action)]
+    key_width = max((len(row[0]) for row in rows), default=1)
+    text_width = max((len(row[1]) for row in rows), default=0)
     lines: list[Line] = []
-    for key, text, rule, on in rows:
-        head: list[Span] = [(f"{key:<{wide}}  ", styles.accent + styles.strong.without_color if on else styles.muted)]
-        style: Style = styles.text if on else styles.muted
-        spans = [(f"{text:<{label}}  ", style), (rule, styles.muted)] if rule else [(text, style)]
-        lines += hanging(head, spans, width, styles.text)
+    for key, text, rule, enabled in rows:
+        style = styles.text if enabled else styles.muted
+        key_style = styles.accent + styles.strong.without_color if enabled else styles.muted
+        spans = [(f"{text:<{text_width}}  ", style), (rule, styles.muted)] if rule else [(text, style)]
+        lines += hanging([(f"{key:<{key_width}}  ", key_style)], spans, width, styles.text)
     return lines

@@ -1,4 +1,4 @@
-"""The search bar above the composer: query, number of the current match, keys."""
+"""The search bar above the composer: query, number of matches, keys."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from textual.widgets import Input
 
 from widgets.dialog_keys import ARROWS, Keys, context_bindings
 from widgets.line_view import LinesView
-from widgets.styled_text import Line, Span, TextStyles, line, width_of
+from widgets.styled_text import Line, Span, TextStyles, justified_line, line, width_of
 from widgets.transcript import Transcript
 
 KEYS = Keys("search")
-PLACEHOLDER = "search the session"
 
 
 class SearchBar(Horizontal):
@@ -31,13 +30,13 @@ class SearchBar(Horizontal):
         super().__init__(id=id)
         self.transcript = transcript
         self.display = False
-        self._input = Input(placeholder=PLACEHOLDER, compact=True, select_on_focus=True)
+        self._input = Input(placeholder="search the session", compact=True, select_on_focus=True)
         self._status = LinesView(self._paint)
         self._previous_focus: Widget | None = None
         self._searching = False
 
     def compose(self) -> ComposeResult:
-        """Sign, field, status."""
+        """Yield sign, field and status."""
         yield LinesView(lambda width, styles: [line(("⌕ ", styles.accent))], id="search-sign")
         yield self._input
         yield self._status
@@ -53,16 +52,14 @@ class SearchBar(Horizontal):
         self._input.select_all()
 
     def action_close(self) -> None:
-        """Hide the bar without scrolling."""
-        if not self.display:
-            return
+        """Hide the bar, end the search, and restore the focus."""
         self.display = False
         self._search("")
         if self._previous_focus is not None and self._previous_focus.is_attached:
             self._previous_focus.focus()
 
     def action_step(self, direction: int) -> None:
-        """Go to another match."""
+        """Go to the next match in a direction."""
         self.transcript.find_next(direction)
         self._status.relayout()
 
@@ -83,6 +80,7 @@ class SearchBar(Horizontal):
         self._status.relayout()
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
+        """Paint the number of matches and as many key hints as fit, right-aligned."""
         finder = self.transcript.finder
         if finder is None:
             count: Span = ("", styles.muted)
@@ -91,17 +89,15 @@ class SearchBar(Horizontal):
         else:
             count = ("searching", styles.muted) if self._searching else ("no match", styles.warn)
         spans: list[Span] = [count]
-        hints = [(_key_label(name), name) for name in ("older", "newer")]
-        for key, does in [*(pair for pair in hints if pair[0]), ("esc", "close")]:
-            more: list[Span] = [("   ", styles.text), (key, styles.text), (" " + does, styles.muted)]
-            if width_of([*spans, *more]) > width:
+        for key, action in [(_key_label("older"), "older"), (_key_label("newer"), "newer"), ("esc", "close")]:
+            hint: list[Span] = [("   ", styles.text), (key, styles.text), (f" {action}", styles.muted)]
+            if key and width_of([*spans, *hint]) > width:
                 spans = spans if finder is not None and finder.total else [count]
                 break
-            spans += more
-        return [line((" " * (width - width_of(spans)), styles.text), *spans)]
+            spans += hint if key else []
+        return [justified_line([], spans, width, styles)]
 
 
 def _key_label(action: str) -> str:
-    """Return the arrow of an action that has an arrow key, otherwise the label of its first key."""
-    arrow = next((ARROWS[key] for key in KEYS.keys_for(action) if key in ARROWS), "")
-    return arrow or KEYS.label(action)
+    """Return the arrow of an action if it has an arrow key, otherwise the label of its first key."""
+    return next((ARROWS[key] for key in KEYS.keys_for(action) if key in ARROWS), KEYS.label(action))

@@ -1,22 +1,18 @@
-"""Finding a session and reopening it: a list that is searched while one types, and what is in the chosen one (S3, U4).
-
-It knows nothing of files: rows come in, and what the user wants is done by a subclass.
-"""
+"""The session picker: a searchable list of sessions with a preview of the current one (S3, U4)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.style import Style
 from textual.app import ComposeResult
-from textual.containers import Container, Horizontal, Vertical
+from textual.containers import Container, Vertical
 
 from tui_agent.text import make_visible, one_line
-from widgets.dialog_keys import Keys, key_lines
 from widgets.inputs import LineInput
 from widgets.panel import WIDE, cursor_mark
-from widgets.picker_dialog import PickerDialog, counted
+from widgets.picker_dialog import PickerDialog
 from widgets.styled_text import (
     Line,
     Span,
@@ -31,411 +27,393 @@ from widgets.styled_text import (
     wrap,
 )
 
-TALL = 18
-"""Lines from which on the preview stands below the list, where there are fewer than WIDE columns."""
-PREVIEW = 400
-"""Lines of a preview that are painted."""
-
-
-LONGEST = 300
-"""Characters of a title or a found line that are looked at."""
+MIN_PREVIEW_HEIGHT = 18
+"""Screen height from which a screen narrower than `WIDE` shows the preview, below the list."""
+MAX_PREVIEW_LINES = 400
+MAX_TEXT_LENGTH = 300
+"""Maximum characters of a title or excerpt that are processed."""
+TITLE_WIDTH = 16
+"""Cells reserved for a title beside folder and age."""
 UNTITLED = "(no messages)"
-"""In the place of a title that there is none of."""
-LOOKING = "Finding sessions …"
-TITLE = 16
-"""Cells that a title keeps beside what stands at the right."""
+LOADING = "Finding sessions …"
+RENAMING_ACTIONS = ("open", "back", "scroll_up", "scroll_down")
+"""Actions that are available while a title is edited."""
 
 
 class SessionRow(NamedTuple):
-    """A session as the picker shows it. Nothing of it is trusted text."""
+    """A session in the picker. The texts are untrusted."""
 
     id: str
     title: str
     age: str
-    """When it was used last, in words."""
-    where: str = ""
-    """Its folder, as the user knows it."""
+    """Time since its last use, in words."""
+    folder: str = ""
     facts: str = ""
-    """What else is known of it, on one line."""
-    here: bool = True
-    """It works in the folder that the user is in."""
-    mine: bool = False
-    """It is the one on the screen."""
-    running: bool = False
+    """Further facts, on one line."""
+    is_here: bool = True
+    """It works in the user's current folder."""
+    is_current: bool = False
+    """It is the session on the screen."""
+    is_running: bool = False
     problem: str = ""
-    """Why it can't be opened as it is."""
+    """Why it can't be opened; usually empty."""
 
 
-def around(text: str, needle: str, width: int) -> str:
-    """The part of a line in which the first word of `needle` stands, on one line."""
-    words = one_line(text, 10 * LONGEST)
-    first = next(iter(needle.casefold().split()), "")
-    at = words.casefold().find(first) if first else 0
-    if len(words) <= width or at <= width // 2:
-        return words
-    return "…" + words[at - width // 3 :]
+def excerpt(text: str, query: str, width: int) -> str:
+    """Return the part of a line around the first word of `query`."""
+    text = one_line(text, 10 * MAX_TEXT_LENGTH)
+    first_word = next(iter(query.casefold().split()), "")
+    start = text.casefold().find(first_word) if first_word else 0
+    if len(text) <= width or start <= width // 2:
+        return text
+    return "…" + text[start - width // 3 :]
 
 
-def highlight_words(text: str, needle: str, style: Style, styles: TextStyles) -> list[Span]:
-    """`text` with the words of `needle` standing out."""
-    lower = text.casefold()
-    words = [word for word in needle.casefold().split() if word] if len(lower) == len(text) else []
+def highlight_words(text: str, query: str, style: Style, styles: TextStyles) -> list[Span]:
+    """Return `text` with the words of `query` highlighted."""
+    folded = text.casefold()
+    words = query.casefold().split() if len(folded) == len(text) else []
     ranges: list[tuple[int, int]] = []
-    at = 0
-    while hits := [(found, -len(word)) for word in words if (found := lower.find(word, at)) >= 0]:
-        found, length = min(hits)
-        at = found - length
-        ranges.append((found, at))
+    end = 0
+    while hits := [(start, -len(word)) for word in words if (start := folded.find(word, end)) >= 0]:
+        start, length = min(hits)
+        end = start - length
+        ranges.append((start, end))
     return overlay([(text, style)], ranges, styles.link)
 
 
-def empty_text(searched: bool, everywhere: bool) -> str:
-    """What stands where there is no row."""
-    if searched:
-        return "Nothing found." if everywhere else "Nothing found in this folder. Tab searches all folders."
-    if everywhere:
+def empty_text(has_query: bool, all_folders: bool) -> str:
+    """Return the text for an empty list."""
+    if has_query:
+        return "Nothing found." if all_folders else "Nothing found in this folder. Tab searches all folders."
+    if all_folders:
         return "No sessions yet."
     return "No sessions in this folder. Tab shows all folders."
 
 
 class SessionPicker(PickerDialog[SessionRow]):
-    """The whole screen: head, search, list and preview, keys."""
+    """Head, search, list and preview, keys. Subclasses load the sessions and act on them."""
 
-    AUTO_FOCUS = "#sessions-search"
+    TITLE = "Sessions"
+    SUB_TITLE = "of this folder"
     NAME = "sessions"
-    KEYS = Keys("sessions")
     LAYOUT = ("head", "bar", "list", "facts", "body", "keys")
     PLACEHOLDER = "search titles and messages"
 
-    def __init__(self, *, text: str = "") -> None:
-        """`text` is what is searched for at first."""
-        super().__init__(query=text, empty=LOOKING, height=lambda row, width: 2 if row.id in self._matches else 1)
+    def __init__(self, *, query: str = "") -> None:
+        """`query` is the initial search."""
+        super().__init__(query=query, empty=LOADING, height=lambda row, width: 2 if row.id in self._excerpts else 1)
         self.rows: Sequence[SessionRow] | None = None
-        """None until they are known."""
-        self._more = False
-        """There are more than the rows that are known so far."""
-        self.everywhere = False
-        self._searched: dict[str, str] = {}
-        """Id → title and folder as they are searched."""
-        self._found: dict[str, str] = {}
-        """Id → a line in which the text was found."""
-        self._matches: dict[str, str] = {}
-        """The same, of the rows that are listed for it."""
-        self._left = False
-        self._asked: tuple[str, str] | None = None
-        """What the next press of the same key does without asking, and to which session."""
+        """None until they are loaded."""
+        self._is_partial = False
+        """More rows are being loaded."""
+        self.all_folders = False
+        self._matching_lines: dict[str, str] = {}
+        """Id → a line of the session that matches the query."""
+        self._excerpts: dict[str, str] = {}
+        """The matching lines that are listed, as the title does not match."""
+        self._collecting = False
+        """A session was chosen; the field collects what is typed until it is open."""
+        self._pending: tuple[str, str] | None = None
+        """Action and session that the next press of the same key confirms."""
         self._confirmed: tuple[str, str] | None = None
-        """What `_asked` was before the key that is handled now."""
-        self._renamed = ""
-        """Id of the session whose title is typed at present."""
+        """Action and session that the key being handled confirms."""
+        self._renamed_id = ""
+        """Id of the session whose title is edited."""
         self._preview: tuple[str, str] = ("", "")
-        """Id of a session and what is in it."""
+        """Id of a session and the text of its preview."""
 
-    # --- what is shown ---
+    # --- hooks ---
 
-    def compose(self) -> ComposeResult:
-        """Head, search, list and preview, keys."""
-        views = self._views
-        with Vertical(id="sessions"):
-            yield views["head"]
-            with Horizontal(id="sessions-bar", classes="picker-bar"):
-                yield views["sign"]
-                yield self.field
-            with Container(id="sessions-panes"):
-                yield self._list
-                with Vertical(id="sessions-about"):
-                    yield views["facts"]
-                    yield views["body"]
-            yield views["keys"]
-
-    def _lay_out(self) -> None:
-        """The preview stands beside the list, below it, or nowhere."""
-        wide, tall = self.size.width >= WIDE, self.size.height >= TALL
-        self.set_class(wide, "-wide")
-        self.set_class(not tall, "-low")
-        self.set_class(not wide and not tall, "-bare")
-        self.call_after_refresh(self.cursor_moved)
-
-    def _do(self, job: Callable[..., Awaitable[None]], *given: Any) -> None:
-        """Run it, with what is given, in the background."""
+    def _run_job(self, job: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a job in the background."""
         raise NotImplementedError
 
-    def _search_messages(self, text: str, among: Sequence[str]) -> None:
-        """Look for `text` in what was said in the sessions of these ids, instead of what was looked for before."""
+    def _search_messages(self, text: str, ids: Sequence[str]) -> None:
+        """Search the messages of these sessions, instead of an earlier search, and call `show_found` with matches."""
         raise NotImplementedError
 
-    def _want_preview(self, id: str) -> None:
-        """What is in this session is wanted."""
+    def _request_preview(self, id: str) -> None:
+        """Load the preview of a session and pass it to `show_preview`."""
         raise NotImplementedError
 
-    def _open_session(self, id: str, *, sure: bool) -> None:
-        """Go on with this session; `sure` when the user was told what that means."""
+    def _open_session(self, id: str, *, confirmed: bool) -> None:
+        """Open a session; `confirmed` if the user was asked first."""
         raise NotImplementedError
 
     async def _rename_session(self, id: str, title: str) -> None:
-        """Give it a title."""
         raise NotImplementedError
 
     async def _fork_session(self, id: str) -> None:
-        """Make a copy of it."""
         raise NotImplementedError
 
     async def _delete_session(self, id: str) -> None:
-        """Delete it for good; the user was asked."""
         raise NotImplementedError
 
-    def _head(self, width: int, styles: TextStyles) -> list[Line]:
-        """Where one looks, and how many there are."""
-        known = sum(row.here or self.everywhere for row in self.rows or ())
-        count = "" if self.rows is None else counted(len(self._list.rows), known)
-        left = [
-            ("Sessions ", styles.heading),
-            ("of all folders" if self.everywhere else "of this folder", styles.muted),
-        ]
-        return [justified_line(left, [(count + " …" * self._more, styles.muted)], width, styles)]
+    # --- layout and painting ---
+
+    def compose(self) -> ComposeResult:
+        """Yield head, search, list and preview, keys."""
+        with Vertical(id="sessions"):
+            yield self._views["head"]
+            yield from self.search_bar()
+            with Container(id="sessions-panes"):
+                yield self.list_view
+                with Vertical(id="sessions-about"):
+                    yield self._views["facts"]
+                    yield self._views["body"]
+            yield self._views["keys"]
+
+    def _lay_out(self) -> None:
+        """Show the preview beside the list, below it, or not at all."""
+        is_low = self.size.height < MIN_PREVIEW_HEIGHT
+        self.set_class(is_low, "-low")
+        self.set_class(is_low and self.size.width < WIDE, "-bare")
+        self.call_after_refresh(self.cursor_moved)
+
+    @property
+    def count_text(self) -> str:
+        """Number of listed sessions, with `…` while more are being loaded."""
+        return super().count_text + " …" * self._is_partial
 
     def _sign(self, width: int, styles: TextStyles) -> list[Line]:
-        """A pen while a title is typed."""
-        return [line(("✎ " if self._renamed else self.SIGN, styles.accent))]
+        return [line(("✎ " if self._renamed_id else self.SIGN, styles.accent))]
 
     def row_lines(self, row: SessionRow, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         mark: Span = ("  ", styles.text)
-        if row.mine or row.running:
+        if row.is_current or row.is_running:
             mark = ("● ", styles.ok)
         elif row.problem:
             mark = ("! ", styles.warn)
         head = [cursor_mark(selected, styles), mark]
-        right = self._age_spans(row, width - width_of(head), styles)
+        right = self._folder_and_age(row, width - width_of(head), styles)
         room = max(1, width - width_of([*head, *right]) - 2)
-        title = fit(one_line(row.title, LONGEST) or UNTITLED, room)
+        title = fit(one_line(row.title, MAX_TEXT_LENGTH) or UNTITLED, room)
         style = styles.strong if selected else styles.text if row.title else styles.muted
-        spans = [*head, *highlight_words(title, self.query_text, style, styles)]
-        lines = [line(*spans, (" " * (width - width_of([*spans, *right])), styles.text), *right)]
-        if row.id in self._matches:
-            words = fit(around(self._matches[row.id], self.query_text, max(8, width - 6)), width - 6)
-            found = highlight_words(words, self.query_text, styles.muted, styles)
-            lines.append(line(("      ", styles.text), *found))
+        left = [*head, *highlight_words(title, self.query_text, style, styles)]
+        lines = [justified_line(left, right, width, styles)]
+        if row.id in self._excerpts:
+            text = fit(excerpt(self._excerpts[row.id], self.query_text, max(8, width - 6)), width - 6)
+            highlighted = highlight_words(text, self.query_text, styles.muted, styles)
+            lines.append(line(("      ", styles.text), *highlighted))
         return lines
 
-    def _age_spans(self, row: SessionRow, width: int, styles: TextStyles) -> list[Span]:
-        """The folder where it matters, then the age, as far as there is room beside a title."""
-        spans: list[Span] = [("this one" if row.mine else row.age, styles.muted)]
-        room = width - TITLE - width_of(spans) - 3
-        if self.everywhere and not row.here and room > 6:
-            where = one_line(row.where, LONGEST)
-            short = where if len(where) <= min(room, 30) else "…" + where[1 - min(room, 30) :]
+    def _folder_and_age(self, row: SessionRow, width: int, styles: TextStyles) -> list[Span]:
+        """Return the folder if it matters, and the age, as far as there is room beside the title."""
+        spans: list[Span] = [("this one" if row.is_current else row.age, styles.muted)]
+        room = width - TITLE_WIDTH - width_of(spans) - 3
+        if self.all_folders and not row.is_here and room > 6:
+            folder = one_line(row.folder, MAX_TEXT_LENGTH)
+            short = folder if len(folder) <= min(room, 30) else "…" + folder[1 - min(room, 30) :]
             spans = [(fit(short, room), styles.muted), (" · ", styles.faint), *spans]
-        return spans if width - TITLE - width_of(spans) > 0 else []
+        return spans if width - TITLE_WIDTH - width_of(spans) > 0 else []
 
     def _facts(self, width: int, styles: TextStyles) -> list[Line]:
-        """Which session is the chosen one."""
-        row = self.chosen
-        if row is None:
+        """Paint the facts about the current session."""
+        if (row := self.current) is None:
             return []
         lines: list[Line] = []
-        facts = (row.where, row.facts)
+        facts = [row.folder, row.facts]
         if self.has_class("-wide"):
-            lines += wrap([(one_line(row.title, LONGEST) or UNTITLED, styles.strong)], width)[:2]
-        else:  # the title stands above, and lines are few
-            facts = (fit(" · ".join(fact for fact in facts if fact), width), "")
-        state = "open on this screen" if row.mine else "open in another process" if row.running else ""
-        told = [*((text, styles.muted) for text in facts), (state, styles.ok), (row.problem, styles.warn)]
-        for text, style in told:
-            lines += wrap([(make_visible(one_line(text, LONGEST)), style)], width) if text else []
+            lines += wrap([(one_line(row.title, MAX_TEXT_LENGTH) or UNTITLED, styles.strong)], width)[:2]
+        else:  # the title is in the list right above, and there are few lines
+            facts = [fit(" · ".join(filter(None, facts)), width)]
+        state = "open on this screen" if row.is_current else "open in another process" if row.is_running else ""
+        texts = [*((fact, styles.muted) for fact in facts), (state, styles.ok), (row.problem, styles.warn)]
+        for text, style in texts:
+            lines += wrap([(make_visible(one_line(text, MAX_TEXT_LENGTH)), style)], width) if text else []
         return lines
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
-        """The end of the conversation of the chosen session."""
+        """Paint the end of the conversation of the current session."""
         lines: list[Line] = []
-        if self.chosen is None or self._preview[0] != self.chosen.id:
+        if self.current is None or self._preview[0] != self.current.id:
             return lines
-        for text in self._preview[1].split("\n")[-PREVIEW:]:
-            mark, words = text[:2], make_visible(text, lookalikes=False)
+        for text in self._preview[1].split("\n")[-MAX_PREVIEW_LINES:]:
+            mark, visible = text[:2], make_visible(text, lookalikes=False)
             if mark == "› ":
                 lines += [Line([])] if lines and self.has_class("-wide") else []
-                lines += hanging([("› ", styles.accent)], [(words[2:], styles.strong)], width, styles.text)
+                lines += hanging([("› ", styles.accent)], [(visible[2:], styles.strong)], width, styles.text)
             else:
-                lines += wrap([(words, styles.muted if mark == "· " else styles.text)], width)
+                lines += wrap([(visible, styles.muted if mark == "· " else styles.text)], width)
         return lines
 
-    def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """What can be done with the chosen session, or the message."""
-        if self.message:
-            return wrap([(make_visible(self.message, lookalikes=False), styles.warn)], width)[:2]
-        if self._renamed:
-            pairs = [*self.KEYS.hints([("open", "save the title")]), ("esc", "cancel")]
-            return key_lines(pairs, width, styles)
-        offered = [(name, name) for name in ("open", "rename", "fork", "delete") if self.chosen]
-        offered.append(("folders", "this folder" if self.everywhere else "all folders"))
-        return key_lines([*self.KEYS.hints(offered), ("esc", "back")], width, styles)
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return the keys for the current session."""
+        if self._renamed_id:
+            return [*self.keys.hints([("open", "save the title")]), ("esc", "cancel")]
+        hints = [(name, name) for name in ("open", "rename", "fork", "delete") if self.current]
+        hints.append(("folders", "this folder" if self.all_folders else "all folders"))
+        return [*self.keys.hints(hints), ("esc", "back")]
 
-    def show_rows(self, rows: Sequence[SessionRow], choose: str = "", *, more: bool = False) -> None:
-        """All sessions, the newest first; `choose` is the id of one that is to be chosen. With `more` they are only
-        the newest ones, and the others follow; what is said in them is searched when all are known."""
+    # --- content ---
+
+    def show_rows(self, rows: Sequence[SessionRow], selected: str = "", *, more: bool = False) -> None:
+        """Show the sessions, newest first, and select the one with the id `selected`.
+
+        `more` means that others follow; messages are searched when all are loaded.
+        """
         if not self.is_attached:
             return
-        first = self.rows is None
-        self.rows, self._more = rows, more
-        self._searched = {row.id: f"{row.title}\n{row.where}".casefold() for row in rows}
-        if first and not any(row.here and not row.mine for row in rows):
-            self.everywhere = True
-        self._filter(choose or self._chosen_id)
+        is_first = self.rows is None
+        self.rows, self._is_partial = rows, more
+        if is_first and not any(row.is_here and not row.is_current for row in rows):
+            self.all_folders = True
+        self._filter(selected or self._current_id)
         if not more:
-            self._ask_search()
+            self._start_search()
 
-    def show_found(self, text: str, found: Mapping[str, str]) -> None:
-        """Lines in which `text` was found, by the ids of their sessions; they join those that are shown already."""
-        if self.is_attached and found and text == self.query_text.strip():
-            self._found.update(found)
-            self._filter(self._chosen_id)
+    def show_found(self, text: str, lines: Mapping[str, str]) -> None:
+        """Add sessions by id, each with a line that matches `text`."""
+        if self.is_attached and lines and text == self.query_text.strip():
+            self._matching_lines.update(lines)
+            self._filter(self._current_id)
 
     def show_preview(self, id: str, text: str) -> None:
-        """What is in a session."""
+        """Show the preview of a session, if it is still the current one."""
         self._preview = (id, text)
-        if self._chosen_id == id:
+        if self._current_id == id:
             self.repaint_parts("body")
             view = self._views["body"]
             view.call_after_refresh(view.scroll_end, animate=False)
 
-    def leave(self) -> None:
-        """The session is chosen: what is typed from now on is meant for it."""
+    def start_typeahead(self) -> None:
+        """Collect what is typed from now on: it is meant for the chosen session."""
         with self.prevent(LineInput.Changed):
             self.field.value = ""
-        self._left = True
+        self._collecting = True
 
     @property
     def typed_ahead(self) -> str:
-        """What was typed since."""
-        return self.field.value if self._left else ""
+        """Text typed since a session was chosen."""
+        return self.field.value if self._collecting else ""
 
-    def ask_again(self, text: str, action: str, id: str) -> None:
-        """Say `text`; the same key then does `action` (`open`, `delete`) with the session `id`."""
+    def confirm(self, text: str, action: str, id: str) -> None:
+        """Show `text`; the same key again confirms the action (`open`, `delete`) on the session."""
         self.show_message(text)
-        self._asked = (action, id)
+        self._pending = (action, id)
 
-    # --- what is chosen ---
+    # --- filter ---
 
     @property
-    def _chosen_id(self) -> str:
-        return self.chosen.id if self.chosen is not None else ""
+    def _current_id(self) -> str:
+        return self.current.id if self.current is not None else ""
 
     @property
     def searching(self) -> bool:
-        """Unless a title is typed, or the session was chosen."""
-        return not self._left and not self._renamed
+        """Whether the field filters the list, rather than editing a title or collecting text."""
+        return not self._collecting and not self._renamed_id
 
     def filter_rows(self) -> None:
-        """Titles at once; what was said in the sessions is searched meanwhile."""
+        """Filter by title and folder now, and start a search of the messages."""
         self.show_message("")
-        self._found.clear()
+        self._matching_lines.clear()
         self._filter("")
-        self._ask_search()
+        self._start_search()
 
-    def _filter(self, choose: str) -> None:
-        """Titles that hold all words first, then sessions in which the text was found."""
-        words = self.query_text.casefold().split()
-        offered = [row for row in self.rows or () if self.everywhere or row.here]
-        titled = [row for row in offered if all(word in self._searched[row.id] for word in words)]
-        ids = {row.id for row in titled}
-        other = [row for row in offered if row.id in self._found and row.id not in ids]
-        rows = [*titled, *other]
-        self._matches = {row.id: self._found[row.id] for row in other}
-        near = self._list.cursor if choose else 0
-        self._list.empty = LOOKING if self._more else empty_text(bool(words), self.everywhere)
-        self._list.set_rows(rows, next((index for index, row in enumerate(rows) if row.id == choose), near))
+    def _filter(self, selected: str) -> None:
+        """Show sessions whose title or folder has all words, then those with matching messages."""
+        candidates = [row for row in self.rows or () if self.all_folders or row.is_here]
+        by_title = [row for row in candidates if self.matches(f"{row.title}\n{row.folder}")]
+        ids = {row.id for row in by_title}
+        by_message = [row for row in candidates if row.id in self._matching_lines and row.id not in ids]
+        rows = [*by_title, *by_message]
+        self._excerpts = {row.id: self._matching_lines[row.id] for row in by_message}
+        self.sub_title = "of all folders" if self.all_folders else self.SUB_TITLE
+        self.total = None if self.rows is None else len(candidates)
+        self.list_view.empty = (
+            LOADING if self._is_partial else empty_text(bool(self.query_text.strip()), self.all_folders)
+        )
+        fallback = self.list_view.cursor if selected else 0
+        self.list_view.set_rows(rows, next((i for i, row in enumerate(rows) if row.id == selected), fallback))
         self.repaint_parts("head", "keys")
         self.cursor_moved()
 
-    def _ask_search(self) -> None:
+    def _start_search(self) -> None:
+        """Search the messages of the sessions that are not listed, those of this folder first."""
         text = self.query_text.strip()
-        shown = {row.id for row in self._list.rows}
-        among = [row for row in self.rows or () if text and row.id not in shown]
-        self._search_messages(text, [row.id for row in sorted(among, key=lambda row: not row.here)])
+        listed = {row.id for row in self.list_view.rows}
+        others = [row for row in self.rows or () if text and row.id not in listed]
+        self._search_messages(text, [row.id for row in sorted(others, key=lambda row: not row.is_here)])
 
     def cursor_moved(self) -> None:
-        """Show what is in the chosen session, and ask for it unless it is known."""
+        """Show the facts and the preview of the current session."""
         self.repaint_parts("facts", "body")
-        about = self._views["facts"].parent
-        visible = isinstance(about, Vertical) and about.display
-        if self.chosen is not None and visible and self._preview[0] != self.chosen.id:
-            self._want_preview(self.chosen.id)
+        pane = self._views["facts"].parent
+        is_visible = isinstance(pane, Vertical) and pane.display
+        if self.current is not None and is_visible and self._preview[0] != self.current.id:
+            self._request_preview(self.current.id)
 
-    # --- what is done ---
+    # --- actions ---
 
     def process_key(self, key: str) -> bool:
-        """A confirmation holds for the next key only."""
-        self._confirmed, self._asked = self._asked, None
+        """Handle a key; a confirmation is only valid for the next key."""
+        self._confirmed, self._pending = self._pending, None
         return super().process_key(key)
 
-    @property
-    def actions(self) -> Mapping[str, Callable[..., object]]:
-        """None once the session is chosen; two while a title is typed."""
-        if self._left:
-            return dict.fromkeys(self.ACTIONS, lambda picker: None)
-        if self._renamed:
-            nothing = dict.fromkeys(self.ACTIONS, lambda picker: None)
-            scrolls = {name: self.ACTIONS[name] for name in ("scroll_up", "scroll_down")}
-            return {**nothing, **scrolls, "open": SessionPicker._save_title, "back": SessionPicker._end_renaming}
-        return self.ACTIONS
+    def can_run(self, action: str) -> bool:
+        """Return whether an action is available: none after a choice, some while a title is edited."""
+        return not self._collecting and (not self._renamed_id or action in RENAMING_ACTIONS)
 
-    def _scroll_preview(self, by: int) -> None:
+    def _action_scroll_up(self, lines: int = -1) -> None:
         view = self._views["body"]
-        view.scroll_to(y=view.scroll_offset.y + by, animate=False)
+        view.scroll_to(y=view.scroll_offset.y + lines, animate=False)
 
-    def _toggle_folders(self) -> None:
-        """This folder, or all."""
+    def _action_scroll_down(self) -> None:
+        self._action_scroll_up(1)
+
+    def _action_folders(self) -> None:
         if self.rows is not None:
-            self.everywhere = not self.everywhere
-            self._filter(self._chosen_id)
+            self.all_folders = not self.all_folders
+            self._filter(self._current_id)
 
     def activate(self) -> None:
-        """Open the chosen session."""
-        if self.chosen is not None:
-            self._open_session(self.chosen.id, sure=self._confirmed == ("open", self.chosen.id))
+        """Open the current session."""
+        if self.current is not None:
+            self._open_session(self.current.id, confirmed=self._confirmed == ("open", self.current.id))
 
-    def _rename(self) -> None:
-        """Type a title in the place of the search."""
-        if self.chosen is not None:
-            self._renamed = self.chosen.id
-            self.set_text(one_line(self.chosen.title, LONGEST))
+    def _action_open(self) -> None:
+        if self._renamed_id:
+            self._save_title()
+        else:
+            self.activate()
+
+    def _action_back(self) -> None:
+        if self._renamed_id:
+            self._end_renaming()
+        else:
+            super()._action_back()
+
+    def _action_rename(self) -> None:
+        if self.current is not None:
+            self._renamed_id = self.current.id
+            self.set_text(one_line(self.current.title, MAX_TEXT_LENGTH))
             self.repaint_parts("keys", "sign")
 
     def _save_title(self) -> None:
-        id, title = self._renamed, " ".join(strip_untypable(self.field.value).split())
+        id, title = self._renamed_id, " ".join(strip_untypable(self.field.value).split())
         self._end_renaming()
         if title:
-            self._do(self._rename_session, id, title)
+            self._run_job(self._rename_session, id, title)
 
     def _end_renaming(self) -> None:
         with self.prevent(LineInput.Changed):
             self.set_text(self.query_text)
-        self._renamed = ""
+        self._renamed_id = ""
         self.repaint_parts("keys", "sign")
 
-    def _fork(self) -> None:
-        if self.chosen is not None:
-            self._do(self._fork_session, self.chosen.id)
+    def _action_fork(self) -> None:
+        if self.current is not None:
+            self._run_job(self._fork_session, self.current.id)
 
-    def _delete(self) -> None:
-        """Ask; the second press deletes."""
-        row = self.chosen
-        if row is None:
+    def _action_delete(self) -> None:
+        """Delete the current session at the second press."""
+        if (row := self.current) is None:
             return
-        if row.mine or row.running:
+        if row.is_current or row.is_running:
             self.show_message("A session that is open can't be deleted.")
         elif self._confirmed == ("delete", row.id):
-            self._do(self._delete_session, row.id)
+            self._run_job(self._delete_session, row.id)
         else:
-            name = fit(one_line(row.title, LONGEST) or row.id, max(8, self.size.width - 40))
-            self.ask_again(f"{self.KEYS.label('delete')} again deletes “{name}” permanently.", "delete", row.id)
-
-    ACTIONS: ClassVar[Mapping[str, Callable[..., object]]] = {
-        "open": activate,
-        "scroll_up": lambda picker: picker._scroll_preview(-1),
-        "scroll_down": lambda picker: picker._scroll_preview(1),
-        "folders": _toggle_folders,
-        "rename": _rename,
-        "fork": _fork,
-        "delete": _delete,
-        "back": lambda picker: picker.dismiss(),
-    }
+            name = fit(one_line(row.title, MAX_TEXT_LENGTH) or row.id, max(8, self.size.width - 40))
+            self.confirm(f"{self.keys.label('delete')} again deletes “{name}” permanently.", "delete", row.id)

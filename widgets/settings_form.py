@@ -1,209 +1,183 @@
-"""All settings on one screen: searched while one types, each with its value and where that comes from, and changed in
-place (U4). It knows of no file: rows come in, and what the user wants is done by a subclass."""
+"""All settings on one screen: searchable, each with its value and source, and editable in place (U4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
 
-from widgets.dialog_keys import Keys, key_lines
-from widgets.panel import WIDE, cursor_mark
-from widgets.picker_dialog import PickerDialog, counted
+from widgets.dialog_keys import Keys
+from widgets.panel import cursor_mark
+from widgets.picker_dialog import PickerDialog
 from widgets.styled_text import Line, Span, TextStyles, fit, justified_line, line, width_of, wrap
 
-NAME = 30
-"""Cells of a setting's name."""
-SOURCE = 24
-"""Cells that a value leaves to its source, where there is room for both."""
-
-CHANGING = Keys("setting")
+NAME_WIDTH = 30
+"""Maximum cells of a setting's name."""
+SOURCE_WIDTH = 24
+"""Maximum cells reserved for the source beside the value."""
+EDITING_KEYS = Keys("setting")
 
 
 class SettingRow(NamedTuple):
-    """A setting as the screen shows it."""
+    """A setting on the screen."""
 
     name: str
     value: str
     """On one line, without secrets."""
     source: str
-    """Where the value comes from, in a few words; empty for a built-in one."""
-    says: str
-    """What it is."""
+    """Where the value comes from; empty for the built-in one."""
+    description: str
     kind: str
-    """What it may be."""
+    """The values it accepts, in words."""
     default: str
-    words: tuple[str, ...] = ()
-    """All values that there are, where they can be counted."""
-    typed: str = ""
-    """What stands in the field when it is changed."""
-    own: bool = False
-    """It is set in the user's own file, so that it can be removed there."""
+    choices: tuple[str, ...] = ()
+    """All values it accepts, if they can be listed."""
+    text: str = ""
+    """The value as the user edits it; empty if it contains secrets."""
+    in_user_file: bool = False
+    """The user's own file sets it, so that it can be reset."""
 
 
 class SettingsForm(PickerDialog[SettingRow]):
-    """A field, the list, what the chosen one is, keys."""
+    """Head, search, list, description of the current setting, keys. Subclasses save the changes."""
 
-    AUTO_FOCUS = "#settings-search"
     OWN_ACTIONS: ClassVar[tuple[str, ...]] = ("cancel", "help")
+    TITLE = "Settings"
     NAME = "settings"
-    KEYS = Keys("settings")
     LAYOUT = ("head", "bar", "list", "about", "keys")
-    LOW = (24, 9, 14)
+    HEIGHTS = (24, 9, 14)
     PLACEHOLDER = "search settings"
 
     def __init__(self, rows: Sequence[SettingRow], *, file: str) -> None:
-        """`file` is where changes are written."""
+        """`file` is the path of the file that changes are written to."""
         super().__init__(empty="no setting matches")
+        self.sub_title = f"changes are saved in {file}"
         self.rows = rows
-        self.file = file
         self.editing: SettingRow | None = None
         """The setting whose value is in the field; None while the field searches."""
+        self.set_total(len(rows))
 
     def save(self, name: str, text: str) -> None:
-        """Write this value into the user's own file; the result is shown later."""
+        """Write a value to the user's own file; `show_rows` shows the result."""
         raise NotImplementedError
 
     def reset(self, name: str) -> None:
-        """Remove the setting from the user's own file."""
+        """Remove a setting from the user's own file."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
         """Show all settings."""
-        self._list.styles.min_height = len(self.rows)  # it does not jump while one types
-        self._list.set_rows(self.rows)
+        self.filter_rows()
 
-    def on_resize(self) -> None:
-        """Wide where there is room."""
-        self.set_class(self.size.width >= WIDE, "-wide")
-
-    # --- what is shown ---
-
-    def _head(self, width: int, styles: TextStyles) -> list[Line]:
-        """What it is, and where changes go."""
-        where = fit(self.file, max(1, width - 30))
-        left = [("Settings ", styles.heading), (f"changes are saved in {where}", styles.muted)]
-        count = counted(len(self._list.rows), len(self.rows))
-        return [justified_line(left, [(count, styles.muted)], width, styles)]
+    # --- painting ---
 
     def row_lines(self, row: SettingRow, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         width -= 1  # beside the scroll bar
-        names = min(NAME, width // 2)
-        spans = [cursor_mark(selected, styles), (fit(row.name, names), styles.strong if selected else styles.text)]
-        spans.append((" " * (names + 4 - width_of(spans)), styles.text))
-        room = width - width_of(spans)
-        reserved = min(SOURCE, cell_len(row.source) + 2) if room >= 2 * SOURCE else 0
-        spans.append((fit(row.value, max(1, room - reserved)), styles.accent if row.source else styles.muted))
-        left = width - width_of(spans) - 2
-        source = fit(row.source, left) if left >= min(SOURCE // 2, cell_len(row.source)) else ""
-        gap = left + 2 - cell_len(source)
-        return [line(*spans, (" " * max(0, gap), styles.text), (source, styles.muted))]
+        name_width = min(NAME_WIDTH, width // 2)
+        name = fit(row.name, name_width)
+        left = [cursor_mark(selected, styles), (name, styles.strong if selected else styles.text)]
+        left.append((" " * (name_width + 4 - width_of(left)), styles.text))
+        room = width - width_of(left)
+        reserved = min(SOURCE_WIDTH, cell_len(row.source) + 2) if room >= 2 * SOURCE_WIDTH else 0
+        left.append((fit(row.value, max(1, room - reserved)), styles.accent if row.source else styles.muted))
+        room = width - width_of(left) - 2
+        is_readable = room >= min(SOURCE_WIDTH // 2, cell_len(row.source))
+        right: list[Span] = [(fit(row.source, room), styles.muted)] if row.source and is_readable else []
+        return [justified_line(left, right, width, styles)]
 
     def _sign(self, width: int, styles: TextStyles) -> list[Line]:
-        """Another one while a value is changed."""
         return [line(("= " if self.editing else self.SIGN, styles.accent))]
 
     def _about(self, width: int, styles: TextStyles) -> list[Line]:
-        """What the chosen one is, what it may be, and where its value comes from."""
-        row = self.chosen
-        if row is None:
+        """Paint the description of the current setting, the values it accepts, its default and its source."""
+        if (row := self.current) is None:
             return [Line([])] * 3
-        lines = wrap([(row.says, styles.text)], width)[:2]
+        lines = wrap([(row.description, styles.text)], width)[:2]
         facts: list[Span] = []
         for label, text in (("may be ", row.kind), (" · built in: ", row.default), (" · now from: ", row.source)):
             facts += [(label, styles.muted), (text or "built in", styles.text)]
-        lines += wrap(facts, width)
-        return [*lines, *[Line([])] * 4][:4]
+        return [*lines, *wrap(facts, width), *[Line([])] * 4][:4]
 
-    def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        """What can be done, or the message."""
-        if self.message:
-            return self._message_lines(width, styles)
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return the keys for the current setting."""
         if self.editing is not None:
-            turns = CHANGING.labels("previous_word", "next_word").replace(" ", "  ")
-            more = [(turns, "next choice")] if self.editing.words else []
-            pairs = [*CHANGING.hints([("keep", "save")]), *more, ("esc", "cancel")]
-            return key_lines(pairs, width, styles)
-        moves = self.KEYS.labels("up", "down").replace(" ", "  ")
-        pairs = [*self.KEYS.hints([("change", "change")]), (moves, "choose")]
-        pairs += self.KEYS.hints([("reset", "reset to default")]) if self.chosen is not None and self.chosen.own else []
-        return key_lines([*pairs, ("esc", "back")], width, styles)
+            choices = EDITING_KEYS.labels("previous_word", "next_word", separator="  ") if self.editing.choices else ""
+            return [*EDITING_KEYS.hints([("keep", "save")]), (choices, "next choice"), ("esc", "cancel")]
+        moves = self.keys.labels("up", "down", separator="  ")
+        resets = self.keys.hints([("reset", "reset to default")]) if self._can_reset() else []
+        return [*self.keys.hints([("change", "change")]), (moves, "choose"), *resets, ("esc", "back")]
 
     def show_rows(self, rows: Sequence[SettingRow], message: str) -> None:
-        """The settings after a change; `message` says what was done."""
+        """Show the settings after a change, and its result as a message."""
         self.rows = rows
         self._stop_editing()
         self.show_message(message)
 
-    # --- what is done ---
-
     @property
     def searching(self) -> bool:
-        """While no value is changed."""
+        """Whether the field filters the list, rather than editing a value."""
         return self.editing is None
 
     def filter_rows(self) -> None:
-        """The settings that have all the words; the cursor stays at its setting."""
-        name = self.chosen.name if self.chosen else ""
-        self.show_matching(self.rows, lambda row: f"{row.name} {row.says} {row.value} {row.source}", name)
+        """Show the settings that match the query; the cursor stays at its setting."""
+        name = self.current.name if self.current else ""
+        self.show_matching(self.rows, lambda row: f"{row.name} {row.description} {row.value} {row.source}", name)
         self.repaint_parts("head", "about", "keys")
 
     def cursor_moved(self) -> None:
-        """Another setting is described."""
+        """Describe the other setting."""
         self.repaint_parts("about", "keys")
 
-    def action_of(self, key: str) -> str:
-        """Other keys while a value is changed. Reset is a key of the field's while there is nothing to reset."""
-        if self.editing is not None and key not in ("escape", "ctrl+c"):
-            return CHANGING.action_for_key(key)
-        action = super().action_of(key)
-        resets = action == "reset" and (self.field.value or self.chosen is None or not self.chosen.own)
-        return "" if resets else action
+    # --- actions ---
 
-    @property
-    def actions(self) -> Mapping[str, Callable[..., object]]:
-        """While one searches, and while a value is changed."""
-        return self.ACTIONS if self.editing is None else self.EDITING
+    def action_of(self, key: str) -> str:
+        """Return the action of a key. The field gets the reset key if there is text in it or nothing to reset."""
+        if self.editing is not None and key not in ("escape", "ctrl+c"):
+            return EDITING_KEYS.action_for_key(key)
+        action = super().action_of(key)
+        return "" if action == "reset" and (self.field.value or not self._can_reset()) else action
+
+    def _can_reset(self) -> bool:
+        return self.current is not None and self.current.in_user_file
 
     def activate(self) -> None:
-        """Put the value into the field."""
-        if (row := self.chosen) is not None:
+        """Edit the value of the current setting in the field."""
+        if (row := self.current) is not None:
             self.editing = row
-            self.set_text(row.typed)
+            self.set_text(row.text)
             self.repaint_parts("sign", "keys")
 
-    def _turn(self, by: int) -> None:
-        """The next of the words that it may be."""
-        words = self.editing.words if self.editing else ()
-        if words:
-            value = self.field.value
-            self.set_text(words[(words.index(value) + by) % len(words) if value in words else 0])
+    _action_change = activate
 
-    def _save(self) -> None:
-        if self.editing is not None and self.field.value == self.editing.typed:
-            self._stop_editing()  # also a hidden value, of which nothing was in the field
+    def _action_next_word(self, step: int = 1) -> None:
+        """Put another choice into the field."""
+        choices = self.editing.choices if self.editing else ()
+        if choices:
+            value = self.field.value
+            self.set_text(choices[(choices.index(value) + step) % len(choices) if value in choices else 0])
+
+    def _action_previous_word(self) -> None:
+        self._action_next_word(-1)
+
+    def _action_keep(self) -> None:
+        if self.editing is not None and self.field.value == self.editing.text:
+            self._stop_editing()  # unchanged, or a secret that was not put into the field
         elif self.editing is not None:
             self.save(self.editing.name, self.field.value)
 
-    def _reset(self) -> None:
-        if self.chosen is not None:
-            self.reset(self.chosen.name)
+    def _action_reset(self) -> None:
+        if self.current is not None:
+            self.reset(self.current.name)
+
+    def _action_back(self) -> None:
+        if self.editing is not None:
+            self._stop_editing()
+        else:
+            super()._action_back()
 
     def _stop_editing(self) -> None:
         self.editing = None
         self.set_text(self.query_text)
         self.repaint_parts("sign")
         self.filter_rows()
-
-    ACTIONS: ClassVar[Mapping[str, Callable[..., object]]] = {
-        "change": activate,
-        "reset": _reset,
-        "back": lambda form: form.dismiss(),
-    }
-    EDITING: ClassVar[Mapping[str, Callable[..., object]]] = {
-        "keep": _save,
-        "previous_word": lambda form: form._turn(-1),
-        "next_word": lambda form: form._turn(1),
-        "back": _stop_editing,
-    }

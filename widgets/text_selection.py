@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import sleep
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from rich.cells import cell_len
 
@@ -73,20 +73,14 @@ class JoinedText:
             if stop < begin or start >= end:
                 continue
             source = self._lines[first].source
-            is_complete = begin <= start + self._leading_blanks(first) and end >= start + len(
-                self.text[start:stop].rstrip()
-            )
-            if source is not None and is_complete:
-                only = alone and begin >= start - 2 and end <= stop + 2
-                parts += (glue, source.inner if only else source.text)
+            outside = self.text[start : max(start, begin)] + self.text[min(stop, end) : stop]
+            if source is not None and not outside.strip():
+                is_only = alone and begin >= start - 2 and end <= stop + 2
+                parts += (glue, source.inner if is_only else source.text)
             else:
                 parts += (glue, self._copied_lines(first, last, begin, end))
             glue = self._lines[last].glue
         return "".join(parts)
-
-    def _leading_blanks(self, line: int) -> int:
-        content = self._contents[line]
-        return len(content) - len(content.lstrip())
 
     def _source_runs(self) -> Iterator[tuple[int, int]]:
         """Yield the first and last line of each run with the same source; a line without source is its own run."""
@@ -98,29 +92,24 @@ class JoinedText:
                 first = number
 
     def _copied_lines(self, first: int, last: int, begin: int, end: int) -> str:
+        """Return the text of painted lines, with their prefixes for copying and without line wraps."""
         parts: list[str] = []
-        fresh = first == 0 or self._lines[first - 1].glue == "\n"
+        starts_line = first == 0 or self._lines[first - 1].glue == "\n"
         for number in range(first, last + 1):
             painted_line, start, content = self._lines[number], self._starts[number], self._contents[number]
             low, high = max(begin - start, 0), min(end - start, len(content))
             if low <= high and end > start:
-                if fresh and low == 0:
+                if starts_line and low == 0:
                     parts.append(painted_line.prefix)
                 piece = content[low:high]
-                wraps = painted_line.glue != "\n"
-                parts.append(piece if wraps else piece.rstrip())
+                parts.append(piece.rstrip() if painted_line.glue == "\n" else piece)
                 if number < last and end > start + len(content):
                     parts.append(painted_line.glue)
-            fresh = painted_line.glue == "\n"
+            starts_line = painted_line.glue == "\n"
         return "".join(parts)
 
 
-TextPosition: TypeAlias = tuple[int, int]
-"""(block, offset in its text)"""
-
-
-@dataclass(frozen=True, slots=True)
-class CharacterSpan:
+class CharacterSpan(NamedTuple):
     """The character under the pointer: its block and its range of offsets."""
 
     block: int
@@ -128,21 +117,20 @@ class CharacterSpan:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextSelection:
+class TextSelection(NamedTuple):
     """A selection between two characters, both included."""
 
     anchor: CharacterSpan
     head: CharacterSpan
 
     @property
-    def start(self) -> TextPosition:
-        """First selected position."""
+    def start(self) -> tuple[int, int]:
+        """First selected position, as (block, offset)."""
         return min((self.anchor.block, self.anchor.begin), (self.head.block, self.head.begin))
 
     @property
-    def stop(self) -> TextPosition:
-        """Position after the last selected one."""
+    def stop(self) -> tuple[int, int]:
+        """Position after the last selected one, as (block, offset)."""
         return max((self.anchor.block, self.anchor.end), (self.head.block, self.head.end))
 
     def within(self, block: int, size: int) -> tuple[int, int] | None:
@@ -157,14 +145,13 @@ class TextSelection:
         first, last = self.start[0], self.stop[0]
         parts = []
         for block in range(first, last + 1):
-            joined_text = joined(block)
-            selected = self.within(block, len(joined_text.text))
-            if selected is not None:
-                parts.append(joined_text.copy(*selected, alone=first == last).strip("\n"))
+            block_text = joined(block)
+            if (selected := self.within(block, len(block_text.text))) is not None:
+                parts.append(block_text.copy(*selected, alone=first == last).strip("\n"))
         return "\n\n".join(part for part in parts if part.strip())
 
 
-COUNT_SECONDS = 0.004
+MAX_COUNT_SECONDS = 0.004
 """Seconds of counting before yielding to the event loop."""
 
 
@@ -182,11 +169,8 @@ def lower(text: str) -> str:
 
 
 def find_all(text: str, query: str) -> Iterator[tuple[int, int]]:
-    """Yield the range of each non-overlapping match of `query`."""
-    offset = text.find(query) if query else -1
-    while offset >= 0:
-        yield offset, offset + len(query)
-        offset = text.find(query, offset + len(query))
+    """Return the range of each non-overlapping match of `query`."""
+    return (match.span() for match in re.finditer(re.escape(query), text)) if query else iter(())
 
 
 class TextSearch:
@@ -206,7 +190,7 @@ class TextSearch:
     def _fold(self, text: str) -> str:
         return lower(text) if self._ignore_case else text
 
-    def count(self, block: int, matches: int) -> None:
+    def set_count(self, block: int, matches: int) -> None:
         """Set the number of matches of a block that was already counted."""
         if block < len(self.counts):
             self.total += matches - self.counts[block]
@@ -215,18 +199,18 @@ class TextSearch:
     def recount(self, block: int, source: Searchable) -> None:
         """Count the matches of a changed block again."""
         if block < len(self.counts):
-            self.count(block, self._fold(source.plain_text()).count(self.query))
+            self.set_count(block, self._fold(source.plain_text()).count(self.query))
             self._spans.pop(block, None)
 
     async def scan(self, blocks: Sequence[Searchable]) -> None:
         """Count the matches of all blocks."""
-        began = perf_counter()
+        started = perf_counter()
         while self.query and len(self.counts) < len(blocks):
             self.counts.append(0)
             self.recount(len(self.counts) - 1, blocks[len(self.counts) - 1])
-            if perf_counter() - began > COUNT_SECONDS:
+            if perf_counter() - started > MAX_COUNT_SECONDS:
                 await sleep(0)
-                began = perf_counter()
+                started = perf_counter()
         await sleep(0)
         self.done = True
 
@@ -242,9 +226,8 @@ class TextSearch:
     def next_block(self, block: int, direction: int) -> int | None:
         """Return the next block with matches in a direction, wrapping around and trying `block` itself last."""
         size = len(self.counts)
-        return next(
-            (offset for step in range(1, size + 1) if self.counts[offset := (block + direction * step) % size]), None
-        )
+        candidates = ((block + direction * step) % size for step in range(1, size + 1))
+        return next((index for index in candidates if self.counts[index]), None)
 
     @property
     def number(self) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
+from itertools import takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,7 +54,13 @@ else:
 
 MISSING: Final[set[str]] = set()
 """Names to treat as missing, for tests."""
-COMPOSITOR: Final = ("_dirty_regions", "_get_renders", "visible_widgets", "render_partial_update", "render_full_update")
+COMPOSITOR_NAMES: Final = (
+    "_dirty_regions",
+    "_get_renders",
+    "visible_widgets",
+    "render_partial_update",
+    "render_full_update",
+)
 
 
 def has(owner: object, *names: str) -> bool:
@@ -70,7 +77,7 @@ def driver_of(app: App[Any]) -> Driver | None:
 
 
 def drop_colors(app: App[Any]) -> None:
-    """Paint with attributes such as bold instead of shades of gray."""
+    """Use text attributes such as bold instead of shades of gray."""
     if has(app, "_filters"):
         app._filters = [NoColor() if isinstance(active, Monochrome) else active for active in app._filters]
 
@@ -91,7 +98,7 @@ def field_bindings(widget: Widget, key: str) -> Iterable[Binding]:
 
 
 def keys_waiting(pump: MessagePump) -> bool:
-    """Return whether messages, such as keys, are waiting for `pump`."""
+    """Return whether `pump` has unhandled messages, such as keys."""
     return pump.message_queue_size > 0 or (has(pump, "_pending_message") and pump._pending_message is not None)
 
 
@@ -111,8 +118,8 @@ def forward_key(widget: Widget, event: events.Key) -> None:
 def replace_selection(area: TextArea, text: str) -> None:
     """Replace the selection by `text` and move the cursor after it."""
     if has(area, "_replace_via_keyboard"):
-        if (done := area._replace_via_keyboard(text, *area.selection)) is not None:
-            area.move_cursor(done.end_location)
+        if (edit := area._replace_via_keyboard(text, *area.selection)) is not None:
+            area.move_cursor(edit.end_location)
     elif not area.read_only:
         area.move_cursor(area.replace(text, *area.selection, maintain_selection_offset=False).end_location)
 
@@ -144,13 +151,13 @@ def compositor_fits() -> bool:
     """Return whether Textual's compositor has the interface that `DiffingCompositor` extends."""
     return (
         Compositor is not object
-        and has(Compositor(), *COMPOSITOR, "render_strips")
+        and has(Compositor(), *COMPOSITOR_NAMES, "render_strips")
         and has(Screen, "_compositor_refresh", "_screen_resized")
         and [*signature(ChopsUpdate).parameters] == ["chops", "spans", "chop_ends"]
     )
 
 
-FIRST_UNSURE_CHARACTER = "\u2600"
+FIRST_UNCERTAIN_CHARACTER = "\u2600"
 """First character whose width may differ between Rich and terminals."""
 
 Chops = Sequence[Mapping[int, Strip | None]]
@@ -186,7 +193,7 @@ class ChangedCells(ChopsUpdate):
 
     def render_segments(self, console: Console) -> str:
         """Return the output for the terminal."""
-        written: list[str] = []
+        output: list[str] = []
         for y, left, right in self.spans:
             ends = self.chop_ends[y]
             row = self._painted.row(y, ends)
@@ -198,10 +205,10 @@ class ChangedCells(ChopsUpdate):
                     continue
                 row[x] = strip
                 if before is None:
-                    written.append(f"\x1b[{y + 1};{x + 1}H{strip.render(console)}")
+                    output.append(f"\x1b[{y + 1};{x + 1}H{strip.render(console)}")
                 elif change := _changed_cells(before, strip):
-                    written.append(f"\x1b[{y + 1};{x + 1 + change[0]}H{change[1].render(console)}")
-        return "".join(written)
+                    output.append(f"\x1b[{y + 1};{x + 1 + change[0]}H{change[1].render(console)}")
+        return "".join(output)
 
 
 def _changed_cells(old: Strip, new: Strip) -> tuple[int, Strip] | None:
@@ -218,14 +225,14 @@ def _changed_cells(old: Strip, new: Strip) -> tuple[int, Strip] | None:
     while last < limit - first and before[-1 - last] == after[-1 - last]:
         last += 1
     index = sum(segment.cell_length for segment in after[:first])
-    was, middle = before[first : len(before) - last], after[first : len(after) - last]
-    if was and middle:
-        same = _common_cells(was[0], middle[0])
-        was[0], middle[0] = _slice_segment(was[0], same, None), _slice_segment(middle[0], same, None)
-        index += same
-        if same := _common_cells(was[-1], middle[-1], -1):
-            middle[-1] = _slice_segment(middle[-1], 0, -same)
-    return index, Strip(segment for segment in middle if segment.text)
+    removed, added = before[first : len(before) - last], after[first : len(after) - last]
+    if removed and added:
+        common = _common_cells(removed[0], added[0])
+        removed[0], added[0] = (Segment(part.text[common:], part.style) for part in (removed[0], added[0]))
+        index += common
+        if common := _common_cells(removed[-1], added[-1], -1):
+            added[-1] = Segment(added[-1].text[:-common], added[-1].style)
+    return index, Strip(segment for segment in added if segment.text)
 
 
 def _has_certain_width(text: str) -> bool:
@@ -233,11 +240,7 @@ def _has_certain_width(text: str) -> bool:
 
     Terminals disagree about emoji and combining marks; such lines must be written completely.
     """
-    return text.isascii() or (max(text) < FIRST_UNSURE_CHARACTER and cell_len(text) == len(text))
-
-
-def _slice_segment(segment: Segment, first: int, last: int | None) -> Segment:
-    return Segment(segment.text[first:last], segment.style)
+    return text.isascii() or (max(text) < FIRST_UNCERTAIN_CHARACTER and cell_len(text) == len(text))
 
 
 def _common_cells(old: Segment, new: Segment, step: int = 1) -> int:
@@ -245,9 +248,7 @@ def _common_cells(old: Segment, new: Segment, step: int = 1) -> int:
     if old.style != new.style or not (old.text.isascii() and new.text.isascii()):
         return 0
     pairs = zip(old.text[::step], new.text[::step], strict=False)
-    return next(
-        (index for index, (before, after) in enumerate(pairs) if before != after), min(len(old.text), len(new.text))
-    )
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class DiffingCompositor(Compositor):
@@ -281,14 +282,14 @@ class DiffingCompositor(Compositor):
             yield from super()._get_renders(crop)
             return
         for widget, (region, clip) in self.visible_widgets.items():
-            seen = region.intersection(clip)
-            touched = [both for region in dirty if (both := seen.intersection(region))]
-            if not touched:
+            visible = region.intersection(clip)
+            changed = [part for dirty_region in dirty if (part := visible.intersection(dirty_region))]
+            if not changed:
                 continue
-            top, bottom = min(region.y for region in touched), max(region.bottom for region in touched)
-            rows = Region(seen.x, top, seen.width, bottom - top)
+            top, bottom = min(part.y for part in changed), max(part.bottom for part in changed)
+            rows = Region(visible.x, top, visible.width, bottom - top)
             yield region, rows, widget.render_lines(rows.translate(-region.offset))
-            dirty = [region for region in dirty if not seen.contains_region(region)]
+            dirty = [dirty_region for dirty_region in dirty if not visible.contains_region(dirty_region)]
             if not dirty:
                 return
 
@@ -302,16 +303,16 @@ class DiffingScreen(Screen[None]):
         super().__init__(id=id)
         self._painted = PaintedRows()
         self.cost = 0.0
-        """Duration of the last paint in seconds."""
+        """Seconds that the last paint took."""
         if has(self, "_compositor") and compositor_fits():
             self._compositor = DiffingCompositor(self._painted)
 
     def _compositor_refresh(self) -> None:
         if self is not self.app.screen:
             self._painted.forget()
-        began = monotonic()
+        started = monotonic()
         super()._compositor_refresh()
-        self.cost = monotonic() - began
+        self.cost = monotonic() - started
 
     def _screen_resized(self, size: Size) -> None:
         self._painted.forget()  # terminals reflow text on a resize
@@ -320,9 +321,7 @@ class DiffingScreen(Screen[None]):
         super()._screen_resized(size)
 
     def on_screen_suspend(self) -> None:
-        """Forget the contents, as another screen paints now."""
+        """Forget the terminal's contents, which another screen paints over."""
         self._painted.forget()
 
-    def on_screen_resume(self) -> None:
-        """Forget the contents, as another screen painted."""
-        self._painted.forget()
+    on_screen_resume = on_screen_suspend

@@ -329,7 +329,7 @@ class Transcript(BlockView):
             self.blocks[index].toggle()
             self._measure(index)
             spans = finder.spans(index, self.joined(index))
-        finder.count(index, len(spans) or 1)
+        finder.set_count(index, len(spans) or 1)
         finder.current = (index, 0 if direction > 0 or not spans else len(spans) - 1)
         self._reveal_match(finder)
 

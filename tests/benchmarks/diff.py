@@ -28,7 +28,7 @@ async def timed(pilot: Pilot[int], key: str) -> float:
     """Milliseconds from a key to the screen that shows it; no waiting for the frame clock."""
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    view, frames = dialog(app).view, 0
+    view, frames = dialog(app).body, 0
 
     def count() -> None:
         nonlocal frames
@@ -68,13 +68,13 @@ async def measure(split: bool, size: tuple[int, int]) -> dict[str, float]:
         modal = dialog(app)
         if split:
             began = perf_counter()
-            modal.view.split = True
+            modal.body.split = True
             app.screen._on_timer_update()
             turned = (perf_counter() - began) * 1000
             await still(pilot)
-            assert modal.view.side_by_side
+            assert modal.body.side_by_side
         began = perf_counter()
-        modal.view.show(modal.diff)
+        modal.body.show(modal.diff)
         app.screen._on_timer_update()
         laid = (perf_counter() - began) * 1000
         await still(pilot)

@@ -515,7 +515,7 @@ def order(app: TuiAgentApp) -> list[str]:
 def text_of(app: TuiAgentApp, kind: type[QueuePanel]) -> str:
     panel = app.screen
     assert isinstance(panel, kind)
-    return "\n".join(one.text for one in panel.list.rows)
+    return "\n".join(one.text for one in panel.list_view.rows)
 
 
 def queued(session: FakeSession) -> Callable[..., Coroutine[object, object, str]]:

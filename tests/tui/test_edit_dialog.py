@@ -86,7 +86,7 @@ async def test_the_keys_are_for_a_hunk_in_view() -> None:
     async with running(app, (80, 24)) as pilot:
         await pilot.press("end")
         await pilot.pause()
-        view = dialog(app).view
+        view = dialog(app).body
         assert dialog(app).current in view.visible_hunks()
         assert "▸" in screen_text(app)
         await pilot.press("home")
@@ -101,7 +101,7 @@ async def test_v_puts_the_sides_beside_each_other_and_back() -> None:
         await pilot.pause()
         row = next(row for row in screen_text(app).split("\n") if "print(export(rows))" in row)
         assert "print(export(rows, options.fmt))" in row
-        assert dialog(app).view.side_by_side
+        assert dialog(app).body.side_by_side
         await pilot.press("v")
         await pilot.pause()
         row = next(row for row in screen_text(app).split("\n") if "print(export(rows))" in row)
@@ -115,11 +115,11 @@ async def test_below_a_hundred_columns_there_is_one_column() -> None:
         await pilot.press("v")
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
-        assert not dialog(app).view.side_by_side
+        assert not dialog(app).body.side_by_side
         assert "side by side" not in screen_text(app) and "one column" not in screen_text(app)
         await pilot.resize_terminal(120, 40)
         await pilot.pause()
-        assert dialog(app).view.side_by_side
+        assert dialog(app).body.side_by_side
 
 
 @pytest.mark.parametrize("size", [(60, 20), (120, 40)])
@@ -137,7 +137,7 @@ async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[in
         if split:
             await pilot.press("v")
             await pilot.pause()
-        assert dialog(app).view.side_by_side is (split and size[0] >= 100)
+        assert dialog(app).body.side_by_side is (split and size[0] >= 100)
         await pilot.press("a")
         assert session.answers == []
         look()
@@ -233,7 +233,7 @@ async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
         assert session.answers == [] and app.prompt.text == typed
         modal = dialog(app)
         assert modal.choice.selects_all(EDIT.diff) and not modal.editing and not modal.typing_reason
-        assert modal.current == 0 and not modal.view.split
+        assert modal.current == 0 and not modal.body.split
 
 
 @pytest.mark.parametrize("key", ["space", "enter", "y", "tab", "ctrl+s", "f1"])

@@ -95,7 +95,7 @@ def picker(app: TuiAgentApp) -> ModelPicker:
 
 
 def chosen(app: TuiAgentApp) -> str:
-    row = picker(app).chosen
+    row = picker(app).current
     return row.name if row is not None else ""
 
 
@@ -146,7 +146,8 @@ async def test_a_role_gets_a_model_and_loses_it_again() -> None:
         assert models.chosen[1:] == [("planning", "gpt-oss:20b"), ("planning", "")]
         await pilot.press("shift+tab", "shift+tab", "ctrl+u", *"zzz")
         await told(pilot, "No model matches.")
-        assert picker(app).role_rows[picker(app).role].role == "explorer"
+        role = picker(app).role
+        assert role is not None and role.role == "explorer"
         await pilot.press("enter", "f8", "escape")
         await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert len(models.chosen) == 3

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.binding import Binding
@@ -34,6 +35,7 @@ from widgets.line_view import MOVES
 from widgets.model_picker import ModelPicker
 from widgets.output_pager import OutputPager
 from widgets.palette import Palette
+from widgets.picker_dialog import PickerDialog
 from widgets.plan_list import PlanList
 from widgets.plan_review import PlanReview
 from widgets.queue_panel import QueuePanel
@@ -60,23 +62,28 @@ async def docked(pilot: Pilot[int], app: TuiAgentApp) -> PlanReview | SummaryEdi
     return found.panel
 
 
+def handled_actions(picker: type[PickerDialog[Any]]) -> set[str]:
+    return {name.removeprefix("_action_") for name in dir(picker) if name.startswith("_action_")} - {"back"}
+
+
 def test_tables_and_widgets_know_the_same_actions() -> None:
+    table = {place.name: {one.name for one in place.actions} for place in CONTEXTS.values()}
     does = {
-        "sessions": {*SessionPicker.ACTIONS, *MOVES} - {"back"},
-        "models": {*ModelPicker.ACTIONS, *MOVES} - {"back"},
+        "sessions": {*handled_actions(SessionPicker), *MOVES},
+        "models": {*handled_actions(ModelPicker), *MOVES},
+        "palette": {*handled_actions(Palette), *MOVES},
         "pager": set(output_pager.ACTIONS),
-        "settings": {*SettingsForm.ACTIONS, *MOVES} - {"back"},
-        "setting": set(SettingsForm.EDITING) - {"back"},
-        "checkpoints": {*checkpoints.ACTS, "up", "down"},
+        "settings": {*handled_actions(SettingsForm), *MOVES} - table["setting"],
+        "setting": handled_actions(SettingsForm) & table["setting"],
+        "checkpoints": {*checkpoints.COMMANDS, "up", "down"},
         "approval": {*DECISIONS, *MOVES, "next_hunk", "previous_hunk", "leave_out", "edit", "sides", "secrets"},
     }
-    table = {place.name: {one.name for one in place.actions} for place in CONTEXTS.values()}
     assert {place: table[place] for place in does} == does
     bound = [one for kind in (Input, TextArea) for one in kind.BINDINGS if isinstance(one, Binding)]
     in_fields = {key.strip() for one in bound for key in one.key.split(",")}
     assert in_fields <= EDITING_KEYS
     assert {character: _character_to_key(character) for character in PUNCTUATION_NAMES} == PUNCTUATION_NAMES
-    assert all(row.does for row in commands.palette_rows())
+    assert all(row.description for row in commands.palette_rows())
 
 
 async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own() -> None:
@@ -270,13 +277,13 @@ async def test_sessions_are_found_and_deleted_with_them() -> None:
         picker = app.screen
         assert isinstance(picker, SessionPicker)
         await pilot.press("tab", "f5")
-        await until(pilot, lambda: picker.everywhere)
-        chosen = picker.chosen
+        await until(pilot, lambda: picker.all_folders)
+        chosen = picker.current
         await pilot.press("ctrl+n")
-        await until(pilot, lambda: picker.chosen != chosen)
+        await until(pilot, lambda: picker.current != chosen)
         count = len(picker.rows or ())
         await pilot.press(*"landing")
-        await until(pilot, lambda: len(picker._list.rows) == 1)
+        await until(pilot, lambda: len(picker.list_view.rows) == 1)
         await pilot.press("f8", "f9")
         await until(pilot, lambda: "F9 again deletes" in screen_text(app))
         await pilot.press("f9")

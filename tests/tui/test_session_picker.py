@@ -32,7 +32,7 @@ def titles(app: TuiAgentApp) -> list[str]:
 
 
 def chosen(app: TuiAgentApp) -> str:
-    row = picker(app).chosen
+    row = picker(app).current
     return row.id if row is not None else ""
 
 

@@ -157,7 +157,7 @@ def fresh_classes() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh_classes")
-@pytest.mark.parametrize("name", [*NAMES, *textual_private.COMPOSITOR])
+@pytest.mark.parametrize("name", [*NAMES, *textual_private.COMPOSITOR_NAMES])
 async def test_without_a_private_name_the_app_still_works(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual_private, "MISSING", {name})
     monkeypatch.setattr(LineView, "COMPONENT_CLASSES", textual_private.component_classes(ROLES))

@@ -68,7 +68,7 @@ class ModelDialog(ModelPicker):
     """The model picker, filled with the roles of the session and the models of its server."""
 
     def __init__(self, app: BaseApp, choice: ModelChoice) -> None:
-        super().__init__(where=choice.endpoint)
+        super().__init__(endpoint=choice.endpoint)
         self._base = app
         self._choice = choice
         self._candidates: dict[str, Candidate] = {}
@@ -173,4 +173,4 @@ def _row(model: Candidate) -> ModelRow:
     abilities = {"tools": model.tools, "thinking": model.thinks, "vision": model.sees}
     text = "not reported" if model.tools is None else " ".join(name for name, present in abilities.items() if present)
     window = "" if model.window is None else format_tokens(model.window)
-    return ModelRow(model.name, model.label, text, window, model.build, model.loaded)
+    return ModelRow(model.name, model.label, text, window, model.build)

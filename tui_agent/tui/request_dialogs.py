@@ -79,9 +79,9 @@ class RequestDock:
             clock=self._clock,
             stillness=self._stillness,
             draft=draft,
-            keep=partial(self._save_draft, session.id, request),
+            on_draft=partial(self._save_draft, session.id, request),
         )
-        panel.decide = session.answer
+        panel.on_answer = session.answer
         self.container.display = True
         await self.container.mount(panel)
 
@@ -178,7 +178,7 @@ class RequestDialogs:
             self.close_first_run()
             app.transcript.catch_up()
             modal = _modal_class(unanswered[0])(unanswered[0], clock=self._clock, stillness=self._stillness)
-            modal.decide = self.answer
+            modal.on_answer = self.answer
             app.push_screen(modal)
         elif self._missing_server and not app.view.busy:
             text, self._missing_server = self._missing_server, ""

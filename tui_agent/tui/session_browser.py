@@ -63,10 +63,10 @@ class SessionBrowser(SessionPicker):
         here: str,
         on_chosen: Callable[[SessionEntry], None],
         on_cancelled: Callable[[], None] = lambda: None,
-        text: str = "",
+        query: str = "",
     ) -> None:
-        """Start with sessions of the folder `here` and a search for `text`."""
-        super().__init__(text=text)
+        """Start with sessions of the folder `here` and a search for `query`."""
+        super().__init__(query=query)
         self._base = app
         self._here = _real_path(here)
         self._on_chosen, self._on_cancelled = on_chosen, on_cancelled
@@ -88,7 +88,7 @@ class SessionBrowser(SessionPicker):
             await self._base.push_screen(self, self._on_dismissed)
             await self._refill()
 
-        self._do(open_and_fill)
+        self._run_job(open_and_fill)
 
     def _on_dismissed(self, _: None) -> None:
         if not self._is_done:
@@ -98,7 +98,7 @@ class SessionBrowser(SessionPicker):
     def _own_id(self) -> str:
         return self._base.session.id if self._base.session is not None else ""
 
-    def _do(self, job: Callable[..., Awaitable[None]], *args: Any) -> None:
+    def _run_job(self, job: Callable[..., Awaitable[None]], *args: Any) -> None:
         self._base.work(job, *args, expected=EXPECTED, on_error=self.show_message)
 
     async def _refill(self, selected: str = "") -> None:
@@ -145,23 +145,23 @@ class SessionBrowser(SessionPicker):
             id=entry.id,
             title=mask.mask(entry.title),
             age=age,
-            where=_home_as_tilde(entry.workspace),
+            folder=_home_as_tilde(entry.workspace),
             facts=" · ".join(facts),
-            here=entry.workspace == self._here,
-            mine=entry.id == self._own_id,
-            running=entry.running,
+            is_here=entry.workspace == self._here,
+            is_current=entry.id == self._own_id,
+            is_running=entry.running,
             problem=entry.problem,
         )
 
     # --- the picker's hooks ---
 
-    def _search_messages(self, text: str, among: Sequence[str]) -> None:
-        """Search the messages of the sessions `among`; a running search is stopped."""
+    def _search_messages(self, text: str, ids: Sequence[str]) -> None:
+        """Search the messages of the sessions `ids`; a running search is stopped."""
         self._stop_search.set()
         self._stop_search = stop = threading.Event()
-        if among and len(text) >= MIN_SEARCH_LENGTH:
-            entries = [self._entries[id] for id in among if id in self._entries]
-            self._do(self._search, text, entries, stop)
+        if ids and len(text) >= MIN_SEARCH_LENGTH:
+            entries = [self._entries[id] for id in ids if id in self._entries]
+            self._run_job(self._search, text, entries, stop)
 
     async def _search(self, text: str, entries: list[SessionEntry], stop: threading.Event) -> None:
         await asyncio.sleep(SEARCH_DELAY)
@@ -200,13 +200,13 @@ class SessionBrowser(SessionPicker):
         if batch:
             on_batch(batch)
 
-    def _want_preview(self, id: str) -> None:
+    def _request_preview(self, id: str) -> None:
         """Show the preview of a session, unless another one is wanted by then."""
         self._preview_id = id
         if id in self._previews:
             self.show_preview(id, self._previews[id])
         elif id in self._entries:
-            self._do(self._load_preview, self._entries[id])
+            self._run_job(self._load_preview, self._entries[id])
 
     async def _load_preview(self, entry: SessionEntry) -> None:
         from tui_agent.storage import catalog
@@ -221,8 +221,8 @@ class SessionBrowser(SessionPicker):
         if entry.id == self._preview_id:
             self.show_preview(entry.id, text)
 
-    def _open_session(self, id: str, *, sure: bool) -> None:
-        """Choose a session, or report why it can't be opened; a run here is stopped only if the user is `sure`."""
+    def _open_session(self, id: str, *, confirmed: bool) -> None:
+        """Choose a session, or report why it can't be opened; a run here is only stopped if `confirmed`."""
         entry = self._entries[id]
         if id == self._own_id:
             self.dismiss()
@@ -236,13 +236,13 @@ class SessionBrowser(SessionPicker):
             self.show_message(
                 f"Its folder is gone: {folder}. tui-agent --resume {id} -C DIR opens it in another folder."
             )
-        elif self._own_id and self._base.view.busy and not sure:
+        elif self._own_id and self._base.view.busy and not confirmed:
             key = KEYS.label("open").capitalize()
             text = f"A run is in progress here. {key} again stops it and opens the other session."
-            self.ask_again(text, "open", id)
+            self.confirm(text, "open", id)
         elif not self._is_done:
             self._is_done = True
-            self.leave()
+            self.start_typeahead()
             self._on_chosen(entry)
 
     async def _rename_session(self, id: str, title: str) -> None:
@@ -327,7 +327,7 @@ def show_sessions(app: BaseApp, query: str) -> None:
     """Open the session picker, with an initial search for `query`."""
     if app.session is not None:
         browser = SessionBrowser(
-            app, here=app.view.workspace, on_chosen=lambda entry: _switch_to(app, entry, browser), text=query
+            app, here=app.view.workspace, on_chosen=lambda entry: _switch_to(app, entry, browser), query=query
         )
         browser.begin()
 

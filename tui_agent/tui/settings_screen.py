@@ -68,12 +68,12 @@ class SettingsScreen(SettingsForm):
             name=name,
             value=_unquoted(masked) or "not set",
             source=one_line(source.removeprefix(f"{self.path}, ").replace(str(self.path), "your file"), 200),
-            says=field.description or "",
+            description=field.description or "",
             kind=kind,
             default="not set" if default is None else _unquoted(document.yaml_literal(default)),
-            words=choices,
-            typed=_unquoted(literal) if masked == literal else "",
-            own=source.startswith(str(self.path)),
+            choices=choices,
+            text=_unquoted(literal) if masked == literal else "",
+            in_user_file=source.startswith(str(self.path)),
         )
 
     def _masked(self, text: str) -> str:
