@@ -32,7 +32,7 @@ from widgets.diff_lines import MIN_SPLIT_COLUMNS
 from widgets.diff_view import DiffView
 from widgets.inputs import EditField, LineInput
 from widgets.line_view import LinesView
-from widgets.request_view import FittedModal, hidden_hint, option_lines
+from widgets.request_view import RequestModal, hidden_hint, option_lines
 from widgets.styled_text import NOT_TYPABLE, Line, Span, TextStyles, chop, fit, hanging, justified_line, line, wrap
 from widgets.textual_private import keys_waiting
 
@@ -47,7 +47,7 @@ MAX_RULE_CHARACTERS = 160
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
 
-class ApprovalModal(FittedModal):
+class ApprovalModal(RequestModal):
     """Approves once, for the session, always, or rejects with a reason. Space and Enter never approve."""
 
     body: LinesView | DiffView
@@ -59,7 +59,7 @@ class ApprovalModal(FittedModal):
         self.body = LinesView(self._action_lines, id="body")
         self.end_seen = False
         """Whether the end of the action was visible at least once."""
-        self._void_shown = self._slow_save = False
+        self._void_shown = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
         """Edits the text of a hunk; None if the action has no hunks."""
@@ -88,11 +88,6 @@ class ApprovalModal(FittedModal):
         if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
             self.end_seen = True
         super().fit()
-
-    def on_slow_save(self) -> None:
-        """Replace the key hints by a notice."""
-        self._slow_save = self.saving
-        self.repaint_keys()
 
     def request_updated(self) -> None:
         """Show at once that the request became void, and restart the quiet period (A9)."""
@@ -172,7 +167,7 @@ class ApprovalModal(FittedModal):
                 return []
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        if self._slow_save:
+        if self.save_is_slow:
             notice = key_spans([("saving", "your answer to disk before acting on it")], styles)
             return [*wrap(notice, width), Line([]), *wrap(key_spans([("esc", "stops the run")], styles), width)]
         if self.typing_reason:

@@ -14,19 +14,21 @@ from widgets.styled_text import Line, TextStyles, add_below, hanging, line, wrap
 
 MAX_FILES = 6
 """Maximum files shown for a run, except for the current one."""
-COMMANDS = {
-    "undo": "undo",
-    "rewind": "both",
-    "files": "code",
-    "conversation": "conversation",
-    "keep": "keep",
-    "diff": "diff",
-}
-"""Key action → command for the run: `undo`, `keep`, `diff`, or the scope of a rewind."""
+ACTIONS = (
+    ("diff", "diff"),
+    ("undo", "undo this run"),
+    ("rewind", "rewind to before it"),
+    ("files", "files only"),
+    ("conversation", "conversation only"),
+    ("keep", "keep"),
+)
+"""Key actions and their descriptions."""
+REWIND_SCOPES = {"rewind": "both", "files": "code"}
+"""Key actions whose rewind scope has another name."""
 
 
 class CheckpointsPanel(ListPanel[Checkpoint]):
-    """Lists the runs, newest first; `on_chosen` gets a command (a value of `COMMANDS`) and the id of a run."""
+    """Lists the runs, newest first; `on_chosen` gets `diff`, `undo`, `keep` or a rewind scope, and a run id."""
 
     TITLE = "File changes by the agent"
     KEYS = Keys("checkpoints")
@@ -59,20 +61,12 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
 
     def row_keys(self, row: Checkpoint) -> list[tuple[str, str]]:
         """Return the keys for a run."""
-        hints = [
-            ("diff", "diff"),
-            ("undo", "undo this run"),
-            ("rewind", "rewind to before it"),
-            ("files", "files only"),
-            ("conversation", "conversation only"),
-            ("keep", "keep"),
-        ]
-        return [(self.KEYS.arrow_labels("up", "down", separator=""), "choose"), *self.KEYS.hints(hints)]
+        return [(self.KEYS.arrow_labels("up", "down", separator=""), "choose"), *self.KEYS.hints(ACTIONS)]
 
     def do(self, action: str, row: Checkpoint) -> None:
-        """Close the panel and report the command."""
+        """Close the panel and report the action."""
         self.dismiss()
-        self._on_chosen(COMMANDS[action], row.run)
+        self._on_chosen(REWIND_SCOPES.get(action, action), row.run)
 
 
 def _file_line(file: CheckpointFile, width: int, styles: TextStyles) -> Line:

@@ -51,6 +51,8 @@ class OverlayScreen(ModalScreen[None]):
     Looks like Textual's `ModalScreen`, but dims much faster, as the screen below is repainted after every key press.
     """
 
+    AUTO_FOCUS = ""
+
     def render(self) -> VisualType:  # type: ignore[override]  # the return type of Screen is narrower than Widget's
         """Return the dimmed screen below."""
         background = super().render()

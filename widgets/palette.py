@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
+
+from textual.fuzzy import FuzzySearch
 
 from widgets.dialog_keys import key_lines
 from widgets.panel import cursor_mark
@@ -13,44 +15,7 @@ from widgets.styled_text import Line, Span, TextStyles, fit, justified_line, ove
 TITLE_WIDTH = 24
 """Cells reserved for a title beside its description."""
 MIN_DESCRIPTION_WIDTH = 9
-
-FuzzyMatch: TypeAlias = tuple[int, frozenset[int]]
-"""(cost, positions of the matched letters); lower costs are better."""
-
-
-def fuzzy_match(name: str, query: str) -> FuzzyMatch | None:
-    """Match the letters of `query` in order anywhere in `name`; None if some are missing.
-
-    Contiguous letters cost least, then letters at the start of words.
-    """
-    name, query = name.casefold(), "".join(query.casefold().split())
-    start = name.find(query)
-    if start >= 0:
-        starts_word = start == 0 or not name[start - 1].isalnum()
-        return 0 if start == 0 else 20 if starts_word else 40, frozenset(range(start, start + len(query)))
-    if positions := _letter_positions(name, query, at_words=True):
-        return 60 + positions[-1], frozenset(positions)
-    if positions := _letter_positions(name, query, at_words=False):
-        return 100 + positions[-1] - positions[0], frozenset(positions)
-    return None
-
-
-def _letter_positions(name: str, query: str, *, at_words: bool) -> list[int]:
-    """Return the position of each letter of `query` in `name`; empty if some are missing.
-
-    With `at_words`, a letter that does not follow the previous one must start a word, if there is such a place.
-    """
-    positions: list[int] = []
-    for letter in query:
-        start = positions[-1] + 1 if positions else 0
-        position = name.find(letter, start)
-        if at_words and positions and position != start:
-            word_starts = (i for i in range(start, len(name)) if name[i] == letter and not name[i - 1].isalnum())
-            position = next(word_starts, position)
-        if position < 0:
-            return []
-        positions.append(position)
-    return positions
+FUZZY_SEARCH = FuzzySearch()
 
 
 class PaletteRow(NamedTuple):
@@ -68,21 +33,22 @@ class PaletteMatch(NamedTuple):
     """A row, and the positions of the matched letters in its title."""
 
     row: PaletteRow
-    positions: frozenset[int]
+    positions: Sequence[int]
 
 
 def find_rows(rows: Sequence[PaletteRow], query: str) -> list[PaletteMatch]:
-    """Return the matching rows, best first; all of them in their order if the query is empty."""
-    query = query.strip()
-    if not query:
-        return [PaletteMatch(row, frozenset()) for row in rows]
+    """Return the rows whose title or description matches, best first; all in their order if the query is empty."""
+    letters = "".join(query.split())
+    if not letters:
+        return [PaletteMatch(row, ()) for row in rows]
     ranked = []
     for row in rows:
-        if (match := fuzzy_match(row.title, query)) is not None:
-            ranked.append((match[0], PaletteMatch(row, match[1])))
-        elif query.casefold() in f"{row.description} {row.key}".casefold():
-            ranked.append((1000, PaletteMatch(row, frozenset())))
-    return [match for _cost, match in sorted(ranked, key=lambda entry: entry[0])]
+        score, positions = FUZZY_SEARCH.match(letters, row.title)
+        if score:
+            ranked.append((-score, positions[0], PaletteMatch(row, positions)))
+        elif query.strip().casefold() in f"{row.description} {row.key}".casefold():
+            ranked.append((0, 0, PaletteMatch(row, ())))
+    return [match for *_rank, match in sorted(ranked, key=lambda entry: entry[:2])]
 
 
 class Palette(PickerDialog[PaletteMatch]):

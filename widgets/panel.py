@@ -28,8 +28,6 @@ def cursor_mark(selected: bool, styles: TextStyles) -> Span:
 class Sheet(OverlayScreen):
     """A screen over the session until it is closed or a request needs the user."""
 
-    AUTO_FOCUS = ""
-
     def _set_wide(self) -> None:
         self.set_class(self.app.size.width >= WIDE, "-wide")
 

@@ -9,7 +9,7 @@ from tui_agent.events import PlanDocConflict
 from tui_agent.text import make_visible
 from widgets.blocks.notice import plan_place_name
 from widgets.dialog_keys import Keys, key_spans
-from widgets.request_view import FittedModal, option_lines
+from widgets.request_view import RequestModal, option_lines
 from widgets.styled_text import Line, TextStyles, beside, line, wrap
 
 KEYS = Keys("conflict")
@@ -23,7 +23,7 @@ SIDE_BY_SIDE_WIDTH = 84
 """Width from which the two texts are shown side by side."""
 
 
-class ConflictModal(FittedModal):
+class ConflictModal(RequestModal):
     """Asks for the agent's text, the file's text, or both. There is no default, and Enter has no function."""
 
     @property

@@ -12,14 +12,14 @@ from tui_agent.text import make_visible
 from widgets.dialog_keys import Keys, key_spans
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
-from widgets.request_view import FittedModal, hidden_hint, option_lines
+from widgets.request_view import RequestModal, hidden_hint, option_lines
 from widgets.styled_text import Line, TextStyles, add_below, hanging, wrap
 
 KEYS = Keys("question")
 SCROLLS = ("up", "down", "page_up", "page_down")
 
 
-class QuestionModal(FittedModal):
+class QuestionModal(RequestModal):
     """A number chooses an option while the field is empty; Enter sends the typed answer."""
 
     def compose(self) -> ComposeResult:
@@ -34,7 +34,6 @@ class QuestionModal(FittedModal):
     def on_mount(self) -> None:
         """Keep the focus off the field until keys are accepted."""
         self.query_one("#reply").can_focus = False
-        super().on_mount()
 
     def on_armed(self) -> None:
         """Focus the field, unless the question was answered in the meantime."""

@@ -7,7 +7,7 @@ to the draft. A panel sits between transcript and composer, both of which stay v
 from __future__ import annotations
 
 from asyncio import TimerHandle, get_running_loop
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -65,10 +65,8 @@ class KeyGuard(Mixin):
 
         text: str
 
-    def __init__(
-        self, *, clock: Callable[[], float] = monotonic, stillness: float = QUIET_SECONDS, id: str | None = None
-    ) -> None:
-        super().__init__(id=id)
+    def __init__(self, *, clock: Callable[[], float] = monotonic, stillness: float = QUIET_SECONDS) -> None:
+        super().__init__()
         self.clock = clock
         self.stillness = stillness
         self._quiet_since = inf
@@ -128,7 +126,6 @@ class KeyGuard(Mixin):
 class GuardedModal(KeyGuard, OverlayScreen):
     """A modal dialog guarded against early keys."""
 
-    AUTO_FOCUS = ""
     body: LineView
 
     def compose(self) -> ComposeResult:
@@ -208,22 +205,25 @@ class RequestView(KeyGuard):
 
 
 class RequestModal(RequestView, GuardedModal):
-    """A request shown as a modal dialog."""
+    """A request shown as a modal dialog; its body is as high as the other parts and the screen permit."""
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         """`guard` are the options of `KeyGuard`."""
         super().__init__(**guard)
         self.request = request
         self.saving = False
-        """Whether the answer is being saved."""
+        """Whether the answer is being saved; the dialog stays open until it is on disk."""
+        self.save_is_slow = False
+        """Whether to tell the user that the answer is being saved."""
 
     def save(self) -> None:
-        """Show that the answer is being saved; the dialog stays open until it is on disk."""
+        """Note that the answer is being saved; `saving` is reset when it is on disk."""
         self.saving = True
-        call_later_once(SAVING_NOTICE_DELAY, self, self.on_slow_save)
+        call_later_once(SAVING_NOTICE_DELAY, self, self._check_save)
 
-    def on_slow_save(self) -> None:
-        """Called if the answer may not be on disk yet after `SAVING_NOTICE_DELAY`."""
+    def _check_save(self) -> None:
+        self.save_is_slow = self.saving
+        self.repaint_keys()
 
     def escape(self) -> None:
         """Stop the run."""
@@ -232,13 +232,10 @@ class RequestModal(RequestView, GuardedModal):
     def request_updated(self) -> None:
         """Called when the request changed; it may have become void."""
 
-
-class FittedModal(RequestModal):
-    """A dialog whose body is as high as the other parts and the screen permit."""
+    # --- layout ---
 
     def on_mount(self) -> None:
         """Track how far the user has scrolled."""
-        super().on_mount()
         self.watch(self.body, "scroll_y", self.fit, init=False)
         self._fit_soon()
 
@@ -246,7 +243,7 @@ class FittedModal(RequestModal):
         self.call_after_refresh(self.fit)
 
     on_resize = on_line_view_resized = _fit_soon
-    """Layout of parts may finish after the resize of the screen."""
+    """The parts may be laid out after the screen, and again when their number of lines changes."""
 
     @property
     def flexible_part(self) -> Widget:
@@ -267,14 +264,6 @@ class FittedModal(RequestModal):
                 widget.styles.max_height = height
                 self._fit_soon()
         self.repaint_keys()
-
-    def repaint_keys(self) -> None:
-        """Repaint the key hints; refit the body if their number of lines changed."""
-        for keys in self.query("#keys").results(LinesView):
-            before = len(keys.lines)
-            keys.relayout()
-            if len(keys.lines) != before:
-                self._fit_soon()
 
 
 class RequestPanel(RequestView, Vertical, can_focus=True):
@@ -387,21 +376,10 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
     def escape(self) -> None:
         """Handle Esc while no field has the focus."""
 
-    def fields(self) -> Sequence[Widget]:
-        """Return the fields in Tab order."""
-        return ()
-
     def focus_field(self, direction: int) -> None:
         """Focus the next (1) or previous (-1) field: the panel before the first one, the composer after the last."""
-        visible = [field for field in self.fields() if field.display]
-        focused = self.screen.focused
-        index = visible.index(focused) + direction if focused in visible else 0 if direction > 0 else -1
-        if 0 <= index < len(visible):
-            self.screen.set_focus(visible[index])
-        elif index < 0 and visible:
-            self.focus()
-        else:
-            self.screen.query_one("#prompt").focus()
+        move = self.screen.focus_next if direction > 0 else self.screen.focus_previous
+        move("RequestPanel, RequestPanel *, #prompt")
 
     # --- the draft ---
 

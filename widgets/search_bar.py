@@ -33,7 +33,6 @@ class SearchBar(Horizontal):
         self._input = Input(placeholder="search the session", compact=True, select_on_focus=True)
         self._status = LinesView(self._paint)
         self._previous_focus: Widget | None = None
-        self._searching = False
 
     def compose(self) -> ComposeResult:
         """Yield sign, field and status."""
@@ -71,12 +70,10 @@ class SearchBar(Horizontal):
 
     def _search(self, query: str) -> None:
         self.run_worker(self._find(query), exclusive=True)
+        self.call_later(self._status.relayout)  # shows a search that takes longer
 
     async def _find(self, query: str) -> None:
-        self._searching = True
-        self._status.relayout()
         await self.transcript.find(query)
-        self._searching = False
         self._status.relayout()
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
@@ -87,7 +84,7 @@ class SearchBar(Horizontal):
         elif finder.total:
             count = (f"{finder.number} of {finder.total}", styles.text)
         else:
-            count = ("searching", styles.muted) if self._searching else ("no match", styles.warn)
+            count = ("no match", styles.warn) if finder.done else ("searching", styles.muted)
         spans: list[Span] = [count]
         for key, action in [(_key_label("older"), "older"), (_key_label("newer"), "newer"), ("esc", "close")]:
             hint: list[Span] = [("   ", styles.text), (key, styles.text), (f" {action}", styles.muted)]

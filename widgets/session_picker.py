@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ class SessionRow(NamedTuple):
     """Why it can't be opened; usually empty."""
 
 
-def excerpt(text: str, query: str, width: int) -> str:
+def text_around(text: str, query: str, width: int) -> str:
     """Return the part of a line around the first word of `query`."""
     text = one_line(text, 10 * MAX_TEXT_LENGTH)
     first_word = next(iter(query.casefold().split()), "")
@@ -72,14 +73,11 @@ def excerpt(text: str, query: str, width: int) -> str:
 def highlight_words(text: str, query: str, style: Style, styles: TextStyles) -> list[Span]:
     """Return `text` with the words of `query` highlighted."""
     folded = text.casefold()
-    words = query.casefold().split() if len(folded) == len(text) else []
-    ranges: list[tuple[int, int]] = []
-    end = 0
-    while hits := [(start, -len(word)) for word in words if (start := folded.find(word, end)) >= 0]:
-        start, length = min(hits)
-        end = start - length
-        ranges.append((start, end))
-    return overlay([(text, style)], ranges, styles.link)
+    words = sorted(query.casefold().split(), key=len, reverse=True)
+    if not words or len(folded) != len(text):
+        return [(text, style)]
+    matches = re.finditer("|".join(map(re.escape, words)), folded)
+    return overlay([(text, style)], [match.span() for match in matches], styles.link)
 
 
 def empty_text(has_query: bool, all_folders: bool) -> str:
@@ -193,7 +191,7 @@ class SessionPicker(PickerDialog[SessionRow]):
         left = [*head, *highlight_words(title, self.query_text, style, styles)]
         lines = [justified_line(left, right, width, styles)]
         if row.id in self._excerpts:
-            text = fit(excerpt(self._excerpts[row.id], self.query_text, max(8, width - 6)), width - 6)
+            text = fit(text_around(self._excerpts[row.id], self.query_text, max(8, width - 6)), width - 6)
             highlighted = highlight_words(text, self.query_text, styles.muted, styles)
             lines.append(line(("      ", styles.text), *highlighted))
         return lines
@@ -278,15 +276,10 @@ class SessionPicker(PickerDialog[SessionRow]):
             view.call_after_refresh(view.scroll_end, animate=False)
 
     def start_typeahead(self) -> None:
-        """Collect what is typed from now on: it is meant for the chosen session."""
+        """Clear the field, which collects what is typed from now on: it is meant for the chosen session."""
         with self.prevent(LineInput.Changed):
             self.field.value = ""
         self._collecting = True
-
-    @property
-    def typed_ahead(self) -> str:
-        """Text typed since a session was chosen."""
-        return self.field.value if self._collecting else ""
 
     def confirm(self, text: str, action: str, id: str) -> None:
         """Show `text`; the same key again confirms the action (`open`, `delete`) on the session."""

@@ -72,10 +72,10 @@ def test_letters_find_the_better_name_first() -> None:
         PaletteRow(name, name, does)
         for name, does in (("compact", "room"), ("model", "who"), ("mode", "how"), ("scroll mode", ""))
     ]
-    assert [one.row.name for one in find_rows(rows, "mode")] == ["model", "mode", "scroll mode"]
+    assert [one.row.name for one in find_rows(rows, "mode")] == ["mode", "model", "scroll mode"]
     assert [one.row.name for one in find_rows(rows, "cp")] == ["compact"]
     assert [one.row.name for one in find_rows(rows, "who")] == ["model"]
-    assert find_rows(rows, "sm")[0].row.name == "scroll mode" and find_rows(rows, "sm")[0].positions == {0, 7}
+    assert find_rows(rows, "sm")[0].row.name == "scroll mode" and find_rows(rows, "sm")[0].positions == [0, 7]
     assert find_rows(rows, "xyz") == []
 
 

@@ -75,7 +75,7 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
         "pager": set(output_pager.ACTIONS),
         "settings": {*handled_actions(SettingsForm), *MOVES} - table["setting"],
         "setting": handled_actions(SettingsForm) & table["setting"],
-        "checkpoints": {*checkpoints.COMMANDS, "up", "down"},
+        "checkpoints": {*dict(checkpoints.ACTIONS), "up", "down"},
         "approval": {*DECISIONS, *MOVES, "next_hunk", "previous_hunk", "leave_out", "edit", "sides", "secrets"},
     }
     assert {place: table[place] for place in does} == does

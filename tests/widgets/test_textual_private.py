@@ -36,8 +36,8 @@ NAMES = (
     "_driver",
     "_filters",
 )
-WIDTH, HEIGHT, CUT = 24, 4, 17
-STYLES = [Style.parse(one) for one in ("red on black", "bold red on black", "green on blue")]
+WIDTH, HEIGHT, SPLIT = 24, 4, 17
+STYLES = [Style.parse(name) for name in ("red on black", "bold red on black", "green on blue")]
 
 pieces = st.lists(st.tuples(st.text(alphabet="ab 漢é", min_size=1, max_size=9), st.sampled_from(STYLES)), max_size=5)
 lines = st.tuples(pieces, pieces)
@@ -62,73 +62,73 @@ class Terminal:
         self.stream = pyte.Stream(self.screen)
         self.written = ""
 
-    def take(self, shown: PaintedRows, rows: dict[int, dict[int, Strip]], ends: list[int]) -> None:
+    def update(self, painted: PaintedRows, rows: dict[int, dict[int, Strip]], ends: list[int]) -> None:
         spans = [(y, 0, WIDTH) for y in sorted(rows)]
         chops = [rows.get(y, {}) for y in range(HEIGHT)]
-        self.written = ChangedCells(chops, spans, [ends] * HEIGHT, shown).render_segments(console())
+        self.written = ChangedCells(chops, spans, [ends] * HEIGHT, painted).render_segments(console())
         self.stream.feed(self.written)
 
 
 @given(frames)
-def test_what_stands_on_the_terminal_is_what_was_painted(updates: list[dict[int, tuple[object, object]]]) -> None:
-    calm, plain, shown = Terminal(), Terminal(), PaintedRows()
+def test_partial_updates_show_the_same_as_complete_ones(updates: list[dict[int, tuple[object, object]]]) -> None:
+    partial, complete, painted = Terminal(), Terminal(), PaintedRows()
     for update in updates:
         rows = {
-            y: {0: strip(left, CUT), CUT: strip(right, WIDTH - CUT)}  # type: ignore[arg-type]  # by the strategy
+            y: {0: strip(left, SPLIT), SPLIT: strip(right, WIDTH - SPLIT)}  # type: ignore[arg-type]  # by the strategy
             for y, (left, right) in update.items()
         }
-        calm.take(shown, rows, [CUT, WIDTH])
-        plain.take(PaintedRows(), rows, [CUT, WIDTH])
-        assert cells(calm.screen) == cells(plain.screen)
+        partial.update(painted, rows, [SPLIT, WIDTH])
+        complete.update(PaintedRows(), rows, [SPLIT, WIDTH])
+        assert cells(partial.screen) == cells(complete.screen)
 
 
 def row(text: str, style: Style = STYLES[0]) -> dict[int, dict[int, Strip]]:
     return {0: {0: strip([(text, style)], WIDTH)}}
 
 
-def test_a_character_at_the_end_of_a_line_is_written_alone() -> None:
-    terminal, shown = Terminal(), PaintedRows()
-    terminal.take(shown, row("hello"), [WIDTH])
-    terminal.take(shown, row("hello!"), [WIDTH])
+def test_only_an_appended_character_is_written() -> None:
+    terminal, painted = Terminal(), PaintedRows()
+    terminal.update(painted, row("hello"), [WIDTH])
+    terminal.update(painted, row("hello!"), [WIDTH])
     assert terminal.written.startswith("\x1b[1;6H")
     assert terminal.written.count("!") == 1 and "hello" not in terminal.written
     assert terminal.screen.display[0].rstrip() == "hello!"
 
 
-def test_the_same_line_is_not_written_again() -> None:
-    terminal, shown = Terminal(), PaintedRows()
-    terminal.take(shown, row("hello"), [WIDTH])
-    terminal.take(shown, row("hello"), [WIDTH])
+def test_an_unchanged_line_is_not_written() -> None:
+    terminal, painted = Terminal(), PaintedRows()
+    terminal.update(painted, row("hello"), [WIDTH])
+    terminal.update(painted, row("hello"), [WIDTH])
     assert terminal.written == ""
 
 
-def test_a_line_in_other_colours_is_written_again() -> None:
-    terminal, shown = Terminal(), PaintedRows()
-    terminal.take(shown, row("hello"), [WIDTH])
-    terminal.take(shown, row("hello", STYLES[2]), [WIDTH])
+def test_a_line_in_other_colors_is_written() -> None:
+    terminal, painted = Terminal(), PaintedRows()
+    terminal.update(painted, row("hello"), [WIDTH])
+    terminal.update(painted, row("hello", STYLES[2]), [WIDTH])
     assert "hello" in terminal.written
 
 
-def test_after_another_division_or_another_painter_all_is_written() -> None:
-    terminal, shown = Terminal(), PaintedRows()
-    terminal.take(shown, row("hello"), [WIDTH])
-    divided = {0: {0: strip([("hello", STYLES[0])], CUT), CUT: strip([], WIDTH - CUT)}}
-    terminal.take(shown, divided, [CUT, WIDTH])
+def test_a_row_that_is_split_differently_or_was_forgotten_is_written_completely() -> None:
+    terminal, painted = Terminal(), PaintedRows()
+    terminal.update(painted, row("hello"), [WIDTH])
+    split = {0: {0: strip([("hello", STYLES[0])], SPLIT), SPLIT: strip([], WIDTH - SPLIT)}}
+    terminal.update(painted, split, [SPLIT, WIDTH])
     assert "hello" in terminal.written
-    shown.forget()
-    terminal.take(shown, divided, [CUT, WIDTH])
+    painted.forget()
+    terminal.update(painted, split, [SPLIT, WIDTH])
     assert "hello" in terminal.written
 
 
-def test_a_line_with_an_emoji_is_written_whole() -> None:
-    terminal, shown = Terminal(), PaintedRows()
-    terminal.take(shown, row("ok \u2764\ufe0f one"), [WIDTH])
-    terminal.take(shown, row("ok \u2764\ufe0f two"), [WIDTH])
+def test_a_line_with_an_emoji_is_written_completely() -> None:
+    terminal, painted = Terminal(), PaintedRows()
+    terminal.update(painted, row("ok \u2764\ufe0f one"), [WIDTH])
+    terminal.update(painted, row("ok \u2764\ufe0f two"), [WIDTH])
     assert terminal.written.startswith("\x1b[1;1H")
     assert "ok" in terminal.written
 
 
-async def test_all_private_names_that_are_listed_are_there() -> None:
+async def test_the_listed_private_names_exist() -> None:
     assert textual_private.compositor_fits()
     app: App[None] = App()
     async with app.run_test():
@@ -136,7 +136,7 @@ async def test_all_private_names_that_are_listed_are_there() -> None:
             assert any(hasattr(owner, name) for owner in (app, app.screen, TextArea())), name
 
 
-def test_no_other_module_of_the_widgets_uses_private_names_of_textual() -> None:
+def test_no_other_widget_module_uses_private_names_of_textual() -> None:
     own = re.compile(r"(?<![\w.])(?:self|cls|super\(\)|[a-z]*picker|form|pager|[A-Z]\w+)\._")
     foreign = re.compile(r"\._[a-z]\w+|from textual[\w.]*\._")
     used = re.compile("|".join(rf"\._?{name}\b" for name in NAMES))

@@ -371,7 +371,7 @@ def _switch_to(app: BaseApp, entry: SessionEntry, browser: SessionBrowser) -> No
     async def switch() -> None:
         await _hand_over_input(app, browser.field)
         same_folder = entry.workspace == app.view.workspace
-        _continue_in(app, ContinueIn(entry.id, same_folder=same_folder, typed_ahead=browser.typed_ahead))
+        _continue_in(app, ContinueIn(entry.id, same_folder=same_folder, typed_ahead=browser.field.value))
 
     app.work(switch, expected=EXPECTED)
 
@@ -412,5 +412,5 @@ async def pick_session(app: BaseApp, open_chosen: Callable[[str], Awaitable[Sess
     id = await chosen
     await _wait_for_keys(app, browser.field)
     browser.dismiss()
-    app.prompt.append_text(browser.typed_ahead)
+    app.prompt.append_text(browser.field.value)
     return await open_chosen(id)
