@@ -87,17 +87,14 @@ MAX_LINES = 2_000
 
 
 class CheckpointDiffs(Panel):
-    """The diffs of a run; `problems` are the reasons why some files can't be shown."""
+    """The diffs of a run."""
 
     def __init__(self, title: str, diffs: Sequence[Diff], problems: Sequence[str] = ()) -> None:
+        """`title` is that of the run, `problems` the reasons why some files can't be shown."""
         super().__init__()
-        self._run_title = title
+        self.title = title
         self.diffs = diffs
         self.problems = problems
-
-    def head(self, width: int, styles: TextStyles) -> list[Line]:
-        """Paint the title of the run."""
-        return [line((one_line(self._run_title, width), styles.heading))]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the diffs, then the problems."""

@@ -49,9 +49,8 @@ def context_bindings(context: str, actions: Mapping[str, str]) -> list[BindingTy
 
 def textual_keymap(effective: keymap.Keymap) -> dict[str, str]:
     """Return the keys that differ from the built-in ones, for `App.set_keymap`."""
-    built_in = {**keymap.SESSION_ACTIONS, **{name: spec for name, (_context, spec) in keymap.CONTEXT_ACTIONS.items()}}
-    changed = {name: effective.keys[name] for name, spec in built_in.items() if effective.keys[name] != spec.keys}
-    return {name: _joined(keys) for name, keys in changed.items()}
+    built_in = keymap.BUILT_IN.keys
+    return {name: _joined(keys) for name, keys in effective.keys.items() if keys != built_in[name]}
 
 
 class Keys:

@@ -96,7 +96,7 @@ class ModelPicker(PickerDialog[ModelRow]):
     def _roles(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the roles, and the model of the current one."""
         if (current := self.role) is None:
-            return [Line([]), Line([])]
+            return []
         spans: list[Span] = [("for", styles.muted)]
         for index, role in enumerate(self.role_rows):
             style = styles.link + styles.strong.without_color if role is current else styles.text
@@ -111,7 +111,7 @@ class ModelPicker(PickerDialog[ModelRow]):
     def _about(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the consequences of choosing the current model."""
         if self.current is None or self.role is None:
-            return [Line([])]
+            return []
         outlook = self.outlook(self.role.role, self.current.name)
         return wrap([(" ".join(one_line(sentence, 300) for sentence in outlook), styles.muted)], width)[:3]
 

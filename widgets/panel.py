@@ -9,6 +9,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from tui_agent.text import one_line
 from widgets.dialog_keys import Keys, key_lines, key_spans
 from widgets.line_view import LinesView, LineView, ListView
 from widgets.overlay import OverlayScreen
@@ -51,7 +52,7 @@ class Panel(Sheet):
 
     def head(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the title."""
-        return [line((self.title or "", styles.heading))]
+        return [line((one_line(self.title or "", width), styles.heading))]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the content."""

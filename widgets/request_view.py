@@ -57,7 +57,7 @@ def call_later_once(seconds: float, node: MessagePump, callback: Callable[[], ob
 
 
 class KeyGuard(Mixin):
-    """Mixin for a dialog or panel: ignores keys until none was pressed for `stillness` seconds."""
+    """Mixin for a dialog or panel: ignores keys until none was pressed for `quiet_seconds`."""
 
     @dataclass
     class TypedAhead(Message):
@@ -65,10 +65,10 @@ class KeyGuard(Mixin):
 
         text: str
 
-    def __init__(self, *, clock: Callable[[], float] = monotonic, stillness: float = QUIET_SECONDS) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic, quiet_seconds: float = QUIET_SECONDS) -> None:
         super().__init__()
         self.clock = clock
-        self.stillness = stillness
+        self.quiet_seconds = quiet_seconds
         self._quiet_since = inf
         """Infinite until the widget is on the screen."""
         self._armed = False
@@ -76,19 +76,19 @@ class KeyGuard(Mixin):
 
     @property
     def armed(self) -> bool:
-        """Whether keys are accepted: none was pressed for `stillness` seconds."""
-        if not self._armed and self.clock() - self._quiet_since >= self.stillness:
+        """Whether keys are accepted: none was pressed for `quiet_seconds`."""
+        if not self._armed and self.clock() - self._quiet_since >= self.quiet_seconds:
             self._armed = True
         return self._armed
 
     def disarm(self) -> None:
-        """Ignore keys until none was pressed for `stillness` seconds again."""
+        """Ignore keys until none was pressed for `quiet_seconds` again."""
         self._armed = False
         self._quiet_since = self.clock()
         if self._arm_timer is not None:
             self._arm_timer.cancel()
-        if self.stillness > 0:
-            self._arm_timer = call_later_once(self.stillness, self, self._arm)
+        if self.quiet_seconds > 0:
+            self._arm_timer = call_later_once(self.quiet_seconds, self, self._arm)
         else:
             self.call_after_refresh(self._arm)
         self.repaint_keys()
@@ -111,7 +111,7 @@ class KeyGuard(Mixin):
         if not self.armed:
             return False
         pressed_at = self.clock() - max(0.0, monotonic() - event.time)
-        self._armed = self.stillness <= 0 or pressed_at - self._quiet_since >= self.stillness
+        self._armed = self.quiet_seconds <= 0 or pressed_at - self._quiet_since >= self.quiet_seconds
         return self._armed
 
     def forward_to_draft(self, event: events.Key) -> None:
@@ -287,14 +287,9 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         """Whether the focus is coming back from a field of the panel."""
 
     @property
-    def is_leaving(self) -> bool:
-        """Whether the panel is being removed."""
-        return is_being_removed(self)
-
-    @property
     def is_complete(self) -> bool:
         """Whether all parts are mounted."""
-        return self.is_attached and not self.is_leaving and bool(self.query("#dock-keys"))
+        return self.is_attached and not is_being_removed(self) and bool(self.query("#dock-keys"))
 
     def answer(self, answer: Answer) -> None:
         """Send the answer, once, and hide; the panel is removed when the answer is recorded."""

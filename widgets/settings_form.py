@@ -92,12 +92,12 @@ class SettingsForm(PickerDialog[SettingRow]):
     def _about(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the description of the current setting, the values it accepts, its default and its source."""
         if (row := self.current) is None:
-            return [Line([])] * 3
+            return []
         lines = wrap([(row.description, styles.text)], width)[:2]
         facts: list[Span] = []
         for label, text in (("may be ", row.kind), (" · built in: ", row.default), (" · now from: ", row.source)):
             facts += [(label, styles.muted), (text or "built in", styles.text)]
-        return [*lines, *wrap(facts, width), *[Line([])] * 4][:4]
+        return [*lines, *wrap(facts, width)]
 
     def key_pairs(self) -> list[tuple[str, str]]:
         """Return the keys for the current setting."""

@@ -174,7 +174,7 @@ class SummaryEditor(RequestPanel):
 
     def action_discard(self) -> None:
         """Discard on the second press; a held key counts as one press."""
-        is_new_press = self.clock() - self._quiet_since >= self.stillness
+        is_new_press = self.clock() - self._quiet_since >= self.quiet_seconds
         if self._discard_pressed and is_new_press:
             self.answer(Answer(verdict="reject"))
             return

@@ -214,25 +214,19 @@ class ChangedCells(ChopsUpdate):
 def _changed_cells(old: Strip, new: Strip) -> tuple[int, Strip] | None:
     """Return the first changed cell and the strip from there to the last one; None without a change."""
     before, after = list(old), list(new)
-    if before == after:
+    first = _common_length(before, after)
+    if first == len(before) == len(after):
         return None
     if old.cell_length != new.cell_length or not (_has_certain_width(old.text) and _has_certain_width(new.text)):
         return 0, new
-    first, last = 0, 0
-    limit = min(len(before), len(after))
-    while first < limit and before[first] == after[first]:
-        first += 1
-    while last < limit - first and before[-1 - last] == after[-1 - last]:
-        last += 1
-    index = sum(segment.cell_length for segment in after[:first])
+    start = sum(segment.cell_length for segment in after[:first])
+    last = _common_length(before[first:][::-1], after[first:][::-1])
+    end = new.cell_length - sum(segment.cell_length for segment in after[len(after) - last :])
     removed, added = before[first : len(before) - last], after[first : len(after) - last]
     if removed and added:
-        common = _common_cells(removed[0], added[0])
-        removed[0], added[0] = (Segment(part.text[common:], part.style) for part in (removed[0], added[0]))
-        index += common
-        if common := _common_cells(removed[-1], added[-1], -1):
-            added[-1] = Segment(added[-1].text[:-common], added[-1].style)
-    return index, Strip(segment for segment in added if segment.text)
+        start += _common_cells(removed[0], added[0])
+        end -= _common_cells(removed[-1], added[-1], -1)
+    return start, new.crop(start, end)
 
 
 def _has_certain_width(text: str) -> bool:
@@ -247,8 +241,12 @@ def _common_cells(old: Segment, new: Segment, step: int = 1) -> int:
     """Return the number of equal ASCII cells at the start of two segments, or at the end with step -1."""
     if old.style != new.style or not (old.text.isascii() and new.text.isascii()):
         return 0
-    pairs = zip(old.text[::step], new.text[::step], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return _common_length(old.text[::step], new.text[::step])
+
+
+def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
+    """Return the number of equal items at the start of two sequences."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 class DiffingCompositor(Compositor):

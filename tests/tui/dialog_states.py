@@ -62,7 +62,7 @@ def _granted(theme: str) -> Made:
 
 STATES: dict[str, State] = {
     "hunks": State(_edit()),
-    "waits": State(lambda theme: edit_app(theme=theme, stillness=QUIET_SECONDS, clock=Clock()), armed=False),
+    "waits": State(lambda theme: edit_app(theme=theme, quiet_seconds=QUIET_SECONDS, clock=Clock()), armed=False),
     "second-hunk": State(_edit(), ("n",)),
     "left-out": State(_edit(), ("x",)),
     "all-left-out": State(_edit(), ("x", "n", "x")),

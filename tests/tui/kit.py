@@ -35,7 +35,7 @@ class Clock:
 def app_for(
     scene: str | list[Record] = "empty",
     *,
-    stillness: float = 0.0,
+    quiet_seconds: float = 0.0,
     clock: Callable[[], float] | None = None,
     theme: str = "dark",
     later: float = 2.0,
@@ -48,7 +48,7 @@ def app_for(
     async def open_session() -> FakeSession:
         return session
 
-    app = TuiAgentApp(open_session, now=lambda: now, clock=clock or time.monotonic, stillness=stillness)
+    app = TuiAgentApp(open_session, now=lambda: now, clock=clock or time.monotonic, quiet_seconds=quiet_seconds)
     app.theme = f"tui-agent-{theme}"
     return app, session
 

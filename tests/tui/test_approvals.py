@@ -90,7 +90,7 @@ async def test_no_other_key_consents(key: str, scene: str) -> None:
 
 async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draft() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("command_asked", quiet_seconds=QUIET_SECONDS, clock=clock)
     typed = "yes and sAar then\n" * 6
     async with running(app) as pilot:
         for character in typed:
@@ -104,7 +104,7 @@ async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draf
 
 async def test_the_dialog_listens_after_stillness_counted_from_the_last_key() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("command_asked", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.now += QUIET_SECONDS - 0.01
         await pilot.press("a")
@@ -283,7 +283,7 @@ async def test_a_question_can_be_declined() -> None:
 
 async def test_a_question_takes_no_key_before_it_listens() -> None:
     clock = Clock()
-    app, session = app_for("question", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("question", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await pilot.press(*"12 go", "enter")
         assert session.answers == []
@@ -333,7 +333,7 @@ LONG = "cat > f.py <<'EOF'\n" + "\n".join(f"line {n}" for n in range(60)) + "\nE
 
 @pytest.mark.parametrize("size", [(60, 16), (100, 30)])
 async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) -> None:
-    app, session = app_for("empty", stillness=0)
+    app, session = app_for("empty", quiet_seconds=0)
     async with running(app, size=size) as pilot:
         action = RunAction(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
         grants = offered_grants(action, exactly=False)
@@ -351,7 +351,7 @@ async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) ->
 
 @pytest.mark.parametrize("size", [(60, 16), (100, 30)])
 async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None:
-    app, session = app_for("empty", stillness=0)
+    app, session = app_for("empty", quiet_seconds=0)
     async with running(app, size=size) as pilot:
         asked = "\n".join(f"{n}. there is something about part {n}" for n in range(40))
         options = ("one " * 60, "two")

@@ -197,7 +197,7 @@ async def test_no_key_in_the_field_approves(keys: tuple[str, ...]) -> None:
 
 async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
+    app, session = edit_app(quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.rest()
         await edited(pilot, "x", "ctrl+s", *"aAs", "enter", "a")
@@ -211,7 +211,7 @@ async def test_keys_typed_on_after_the_field_go_to_the_draft_and_approve_nothing
 
 async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
+    app, session = edit_app(quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.rest()
         await edited(pilot, "x", "escape", "a")
@@ -224,7 +224,7 @@ async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() ->
 
 async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
+    app, session = edit_app(quiet_seconds=QUIET_SECONDS, clock=clock)
     typed = "yes x e aAsnpvuwr " * 6
     async with running(app) as pilot:
         for character in typed:
@@ -334,7 +334,7 @@ async def test_a_void_approval_can_be_rejected() -> None:
 
 async def test_a_key_on_its_way_when_it_becomes_void_goes_to_the_draft() -> None:
     clock = Clock()
-    app, session = edit_app(stillness=QUIET_SECONDS, clock=clock)
+    app, session = edit_app(quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.rest()
         await void(pilot, session)

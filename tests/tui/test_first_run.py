@@ -56,7 +56,7 @@ async def test_escape_goes_on() -> None:
 
 async def test_what_was_typed_ahead_chooses_nothing() -> None:
     clock = Clock()
-    app, session = app_for("no_server", clock=clock, stillness=QUIET_SECONDS)
+    app, session = app_for("no_server", clock=clock, quiet_seconds=QUIET_SECONDS)
     async with running(app) as pilot:
         await until(pilot, lambda: isinstance(app.screen, FirstRun))
         await pilot.press(*"drd")

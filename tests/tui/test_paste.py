@@ -418,7 +418,7 @@ def write_all(terminal: Terminal, data: bytes) -> None:
 @pytest.mark.parametrize("scene", ["empty", "command_asked"])
 async def test_spaces_of_other_kinds_and_joiners_are_typed_like_letters(scene: str) -> None:
     text = "日本\u3000語 می\u200cخواهم 👨\u200d👩\u200d👧 10\u00a0%"
-    app, session = app_for(scene, stillness=0.0 if scene == "empty" else 60.0)
+    app, session = app_for(scene, quiet_seconds=0.0 if scene == "empty" else 60.0)
     async with running(app) as pilot:
         for message in PasteGuard().feed(text):
             app.post_message(message)

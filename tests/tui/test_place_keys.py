@@ -88,7 +88,7 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
 
 async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own() -> None:
     clock = Clock()
-    app, session = edit_app(clock=clock, stillness=QUIET_SECONDS)
+    app, session = edit_app(clock=clock, quiet_seconds=QUIET_SECONDS)
     keyed(
         session,
         approval__approve_once="y",

@@ -450,7 +450,7 @@ async def test_a_conflict_is_decided(key: str, take: str) -> None:
 
 async def test_a_conflict_takes_no_key_before_it_listens() -> None:
     clock = Clock()
-    app, session = app_for("plan_conflict", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("plan_conflict", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await until(pilot, lambda: isinstance(app.screen, ConflictModal))
         await pilot.press(*"bot")

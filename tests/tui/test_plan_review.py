@@ -198,7 +198,7 @@ async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() ->
 
 async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> None:
     clock = Clock()
-    app, session = app_for("plan_waits", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("plan_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
     typed = "a rare 1\n" * 4
     async with running(app) as pilot:
         await shown(pilot, armed=False)
@@ -215,7 +215,7 @@ async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> 
 
 async def test_after_editing_it_is_still_for_a_while() -> None:
     clock = Clock()
-    app, session = app_for("plan_waits", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("plan_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await shown(pilot, armed=False)
         clock.rest()

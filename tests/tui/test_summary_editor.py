@@ -111,7 +111,7 @@ async def test_any_other_key_takes_the_question_back(key: str, first: tuple[str,
 
 async def test_a_key_that_is_held_down_does_not_discard() -> None:
     clock = Clock()
-    app, session = app_for("summary_waits", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("summary_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await shown(pilot, armed=False)
         clock.now += 1

@@ -38,7 +38,7 @@ def typed(seed: int) -> str:
 @pytest.mark.parametrize("kind", ["approval", "question"])
 async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_their_order(kind: str, seed: int) -> None:
     clock = Clock()
-    app, session = app_for("streaming", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("streaming", quiet_seconds=QUIET_SECONDS, clock=clock)
     text = typed(seed)
     dice = random.Random(seed)
 
@@ -77,7 +77,7 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
 
 async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_early() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("command_asked", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         clock.now += 2 * QUIET_SECONDS
         late = events.Key("a", "a")
@@ -93,7 +93,7 @@ async def test_a_key_that_waited_while_the_program_was_busy_was_pressed_too_earl
 @pytest.mark.parametrize("scene", ["command_asked", "plan_waits"])
 async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_at_once(scene: str) -> None:
     clock = Clock()
-    app, session = app_for(scene, stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for(scene, quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         await settled(pilot)
         clock.rest()
@@ -109,7 +109,7 @@ async def test_who_comes_back_to_the_screen_answers_nothing_with_what_is_typed_a
 
 async def test_a_key_that_is_held_down_never_answers() -> None:
     clock = Clock()
-    app, session = app_for("command_asked", stillness=QUIET_SECONDS, clock=clock)
+    app, session = app_for("command_asked", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with running(app) as pilot:
         for _repeat in range(100):
             press(app, "a")

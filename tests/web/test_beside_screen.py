@@ -26,7 +26,7 @@ async def test_the_page_of_the_running_session_and_a_second_browser_see_the_same
         async def opening() -> Session:
             return await open_session(session_options(server, tmp_path))
 
-        app = TuiAgentApp(opening, stillness=0.0)
+        app = TuiAgentApp(opening, quiet_seconds=0.0)
         async with app.run_test(size=(100, 36)) as pilot:
             await until(pilot, lambda: app.session is not None and app.view.id != "")
             await pilot.press(*"/web", "enter")

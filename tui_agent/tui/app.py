@@ -64,7 +64,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         *,
         now: Callable[[], float] = time,
         clock: Callable[[], float] = monotonic,
-        stillness: float = QUIET_SECONDS,
+        quiet_seconds: float = QUIET_SECONDS,
         draft: str = "",
         hint: str = "",
     ) -> None:
@@ -83,7 +83,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.columns = Columns(self.transcript, PlanPanel(id="plan"), tree, id="columns")
         self._menu = CommandMenu(commands.menu_entries(), id="menu")
         self.columns.home = self.prompt = PromptInput(self._menu, id="prompt")
-        self.dialogs = RequestDialogs(self, clock=clock, stillness=stillness)
+        self.dialogs = RequestDialogs(self, clock=clock, quiet_seconds=quiet_seconds)
         self.plans = PlanEdits(self)
         self.composer = Composer(self, draft=draft)
         self.notifier = Notifier(self)

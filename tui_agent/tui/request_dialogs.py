@@ -16,6 +16,7 @@ from tui_agent.view.items import RequestItem
 from widgets.first_run import FirstRun
 from widgets.panel import Sheet
 from widgets.request_view import RequestModal, RequestPanel
+from widgets.textual_private import is_being_removed
 
 NO_SERVER = "server.missing"
 """Code of the notice that no model is available."""
@@ -32,12 +33,12 @@ class RequestDock:
     The panel answers the session directly; it closes when the record of the answer arrives.
     """
 
-    def __init__(self, app: BaseApp, *, clock: Callable[[], float], stillness: float) -> None:
+    def __init__(self, app: BaseApp, *, clock: Callable[[], float], quiet_seconds: float) -> None:
         self.app = app
         self.container = Vertical(id="dock")
         self.container.display = False
         self._clock = clock
-        self._stillness = stillness
+        self._quiet_seconds = quiet_seconds
         self._drafts = EditDraftStore()
         self._request: RequestItem | None = None
         """The request that is open or about to open."""
@@ -46,7 +47,7 @@ class RequestDock:
     def panel(self) -> RequestPanel | None:
         """The open panel."""
         panels = (child for child in self.container.children if isinstance(child, RequestPanel))
-        return next((panel for panel in panels if not panel.is_leaving), None)
+        return next((panel for panel in panels if not is_being_removed(panel)), None)
 
     @property
     def has_field_focus(self) -> bool:
@@ -77,7 +78,7 @@ class RequestDock:
         panel = panel_class(
             request,
             clock=self._clock,
-            stillness=self._stillness,
+            quiet_seconds=self._quiet_seconds,
             draft=draft,
             on_draft=partial(self._save_draft, session.id, request),
         )
@@ -136,11 +137,11 @@ def _modal_class(request: RequestItem) -> type[RequestModal]:
 class RequestDialogs:
     """Shows at most one dialog at a time; an answer is bound to the request that it was shown for."""
 
-    def __init__(self, app: BaseApp, *, clock: Callable[[], float], stillness: float) -> None:
+    def __init__(self, app: BaseApp, *, clock: Callable[[], float], quiet_seconds: float) -> None:
         self.app = app
         self._clock = clock
-        self._stillness = stillness
-        self.dock = RequestDock(app, clock=clock, stillness=stillness)
+        self._quiet_seconds = quiet_seconds
+        self.dock = RequestDock(app, clock=clock, quiet_seconds=quiet_seconds)
         self._answered: set[str] = set()
         """Ids of answered requests, whose records may still be on their way."""
         self._missing_server = ""
@@ -177,12 +178,12 @@ class RequestDialogs:
         if unanswered:
             self.close_first_run()
             app.transcript.catch_up()
-            modal = _modal_class(unanswered[0])(unanswered[0], clock=self._clock, stillness=self._stillness)
+            modal = _modal_class(unanswered[0])(unanswered[0], clock=self._clock, quiet_seconds=self._quiet_seconds)
             modal.on_answer = self.answer
             app.push_screen(modal)
         elif self._missing_server and not app.view.busy:
             text, self._missing_server = self._missing_server, ""
-            app.push_screen(FirstRun(text, clock=self._clock, stillness=self._stillness))
+            app.push_screen(FirstRun(text, clock=self._clock, quiet_seconds=self._quiet_seconds))
 
     def answer(self, request: str, answer: Answer) -> None:
         """Give the answer of a dialog to the session; an approval keeps the dialog open until it is on disk.
