@@ -15,7 +15,7 @@ from tui_agent.text import pluralize
 from widgets.dialog_keys import Keys
 from widgets.line_view import LinesView
 from widgets.panel import Panel
-from widgets.styled_text import Line, Span, TextStyles, beside, fit, hanging, line, share_bar, width_of, wrap
+from widgets.styled_text import Line, Span, TextStyles, fit, hanging, line, share_bar, side_by_side, width_of, wrap
 
 KEYS = Keys("statistics")
 TWO_COLUMN_WIDTH = 92
@@ -185,7 +185,7 @@ def _sections(tally: Tally, width: int, styles: TextStyles) -> list[Line]:
     sizes = [min(len(facts), MAX_ROWS) + 2 for _name, facts in sections]
     split = min(range(len(sizes) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
     left, right = _column(sections[:split], half, styles), _column(sections[split:], half, styles)
-    return beside([left, right], [half + 4], [], styles)
+    return side_by_side([left, right], [half + 4], [], styles)
 
 
 def _column(sections: Sequence[tuple[str, list[Fact]]], width: int, styles: TextStyles) -> list[Line]:

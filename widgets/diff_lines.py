@@ -15,7 +15,7 @@ from rich.style import Style
 from tui_agent.common.domain import Diff
 from tui_agent.text import make_visible
 from widgets.highlight import highlight
-from widgets.styled_text import Line, Span, TextStyles, beside, chop, indent, overlay, width_of
+from widgets.styled_text import Line, Span, TextStyles, chop, indent, overlay, side_by_side, width_of
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """(start, end) offsets in a line."""
@@ -335,4 +335,4 @@ def paint_pair(
         row = rows[index]
         line_number = row.old if side == "old" else row.new
         sides.append(paint_side(row, f"{line_number or '':>{number}} ", room, styles, row_style(index)))
-    return beside(sides, side_widths(width)[:1], [(SEPARATOR, styles.faint)], styles)
+    return side_by_side(sides, side_widths(width)[:1], [(SEPARATOR, styles.faint)], styles)

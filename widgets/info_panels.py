@@ -9,7 +9,7 @@ from textual import events
 from tui_agent.keys.key_names import key_label, pressed_key, read_key, read_untyped_key
 from widgets.line_view import LinesView
 from widgets.panel import Panel
-from widgets.styled_text import Line, Span, TextStyles, add_below, beside, chop, hanging, line, wrap
+from widgets.styled_text import Line, Span, TextStyles, add_below, side_by_side, chop, hanging, line, wrap
 
 Group = tuple[str, Sequence[tuple[str, str]]]
 COLUMN_WIDTH, GAP = 44, 4
@@ -31,7 +31,7 @@ class HelpPanel(Panel):
         column_width = (width + GAP) // count - GAP
         groups = [_group_lines(group, column_width, styles) for group in self.groups]
         columns = balance_columns(groups, count)
-        return beside(columns, [column_width + GAP] * (len(columns) - 1), [], styles)
+        return side_by_side(columns, [column_width + GAP] * (len(columns) - 1), [], styles)
 
 
 def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[Line]]:

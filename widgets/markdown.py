@@ -20,10 +20,10 @@ from widgets.styled_text import (
     Span,
     TextStyles,
     add_below,
-    beside,
     chop,
     indent,
     line,
+    side_by_side,
     split_cells,
     width_of,
     wrap,
@@ -326,7 +326,7 @@ class _Renderer:
         for number, row in enumerate(rows):
             cells = [wrap(cell, share) for cell, share in zip(row, widths, strict=False)]
             cells += [[] for _ in widths[len(cells) :]]
-            lines += beside(cells, widths[:-1], [(" ", styles.text), ("│ ", styles.faint)], styles)
+            lines += side_by_side(cells, widths[:-1], [(" ", styles.text), ("│ ", styles.faint)], styles)
             if number == 0:
                 rule = "─┼─".join("─" * share for share in widths)
                 lines.append(line((split_cells(rule, width)[0], styles.faint)))

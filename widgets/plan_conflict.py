@@ -10,7 +10,7 @@ from tui_agent.text import make_visible
 from widgets.blocks.notice import plan_place_name
 from widgets.dialog_keys import Keys, key_spans
 from widgets.request_view import RequestModal, option_lines
-from widgets.styled_text import Line, TextStyles, beside, line, wrap
+from widgets.styled_text import Line, TextStyles, side_by_side, line, wrap
 
 KEYS = Keys("conflict")
 OPTIONS = (
@@ -39,13 +39,12 @@ class ConflictModal(RequestModal):
         return lines + wrap([(place, styles.muted)], width)
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
-        side_by_side = width >= SIDE_BY_SIDE_WIDTH
-        column_width = (width - 3) // 2 if side_by_side else width
+        column_width = (width - 3) // 2 if width >= SIDE_BY_SIDE_WIDTH else width
         ours = self._text("ours · the agent's text", self._conflict.ours, column_width, styles)
         theirs = self._text("theirs · the text in the file", self._conflict.theirs, column_width, styles)
-        if not side_by_side:
+        if column_width == width:
             return [*ours, line(), *theirs]
-        return beside([ours, theirs], [column_width], [(" ", styles.text), ("│ ", styles.faint)], styles)
+        return side_by_side([ours, theirs], [column_width], [(" ", styles.text), ("│ ", styles.faint)], styles)
 
     @staticmethod
     def _text(title: str, text: str, width: int, styles: TextStyles) -> list[Line]:

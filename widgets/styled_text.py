@@ -403,7 +403,7 @@ def overlay(spans: Iterable[Span], ranges: Iterable[tuple[int, int]], style: Sty
     return result
 
 
-def beside(
+def side_by_side(
     columns: Sequence[Sequence[Line]], widths: Iterable[int], between: Sequence[Span], styles: TextStyles
 ) -> list[Line]:
     """Lay out columns side by side. `widths` and the separator `between` are for all but the last column."""

@@ -59,13 +59,13 @@ STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
 
-def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...], wanted: str) -> None:
-    """Switch the mode (W11) or the approval mode (A4) to `wanted`, or to the next one if that is empty."""
-    wanted = wanted or (choices[(choices.index(current) + 1) % len(choices)] if current in choices else current)
-    if wanted not in choices:
+def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...], name: str) -> None:
+    """Switch the mode (W11) or the approval mode (A4) to `name`, or to the next one if that is empty."""
+    name = name or (choices[(choices.index(current) + 1) % len(choices)] if current in choices else current)
+    if name not in choices:
         app.hints.show(f"use /{command} with {', '.join(choices)}")
     elif app.session is not None:
-        app.work(partial(app.session.set_modes, **{"mode" if command == "mode" else "approval_mode": wanted}))
+        app.work(partial(app.session.set_modes, **{"mode" if command == "mode" else "approval_mode": name}))
 
 
 def _details(app: CommandApp, _: str) -> None:
@@ -139,10 +139,10 @@ def palette_rows() -> list[PaletteRow]:
         rows[command.name] = PaletteRow(
             command.name, command.name, command.description.rstrip(":;"), keys.first_label(command.name)
         )
-        for argument, does in command.arguments.items():
-            if does:
+        for argument, description in command.arguments.items():
+            if description:
                 name = f"{command.name} {argument}"
-                rows[name] = PaletteRow(name, name, does)
+                rows[name] = PaletteRow(name, name, description)
     for action in keymap.SESSION_ACTIONS.values():
         if action.name != "palette" and action.name not in rows:
             title = action.name.replace("-", " ")

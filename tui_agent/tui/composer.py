@@ -265,7 +265,7 @@ class Composer:
         return None if newest is None else await self._withdraw_to_draft(newest[0])
 
     async def _withdraw_to_draft(self, message: str) -> DraftText | None:
-        """Save a queued message as the draft, then remove it from the queue; None if it is not there any more."""
+        """Save a queued message as the draft, then remove it from the queue; None if it is not there anymore."""
         session, text = self._session, self.outbox.queue.get(message)
         if session is None or text is None:
             self.app.hints.show(ALREADY_SENT)

@@ -42,7 +42,7 @@ FORMATS: dict[str, Format] = {"html": "html", "markdown": "markdown", "md": "mar
 
 def copy_part(app: BaseApp, arguments: str) -> None:
     """Copy the last reply (again: its code), code block `N` of it, the plan, or the whole conversation."""
-    what, _, rest = arguments.partition(" ")
+    what, _, number = arguments.partition(" ")
     transcript = app.transcript
     if not what:
         if transcript.select_last():
@@ -50,13 +50,13 @@ def copy_part(app: BaseApp, arguments: str) -> None:
         else:
             app.hints.show("there is no reply to copy")
     elif what == "code":
-        _copy_code(app, transcript, rest.strip())
-    elif what == "plan" and not rest:
+        _copy_code(app, transcript, number.strip())
+    elif what == "plan" and not number:
         if app.view.plan.text.strip():
             app.work(app.copy_text, app.view.plan.text, "plan · ")
         else:
             app.hints.show("this session has no plan to copy")
-    elif what == "all" and not rest:
+    elif what == "all" and not number:
         if app.session is not None:
             app.work(_copy_all, app, app.session)
     else:
@@ -96,18 +96,18 @@ def export_to_file(app: BaseApp, arguments: str) -> None:
     """Write the session to a file, as Markdown unless `html` or the file's name says otherwise."""
     if app.session is None:
         return
-    first, _, rest = arguments.partition(" ")
+    first, _, name = arguments.partition(" ")
     format = FORMATS.get(first)
-    app.work(_export, app, app.session, format, rest.strip() if format else arguments)
+    app.work(_export, app, app.session, format, name.strip() if format else arguments)
 
 
 async def _export(app: BaseApp, session: SessionApi, format: Format | None, name: str) -> None:
     from tui_agent.export.session import ExportError, export_format, export_target, write_export
 
     def write(folder: Path) -> Path:
-        chosen = format or export_format(name) or "markdown"
-        path = export_target(name, Path(app.view.workspace), session.id, chosen)
-        write_export(folder, chosen, session.mask, path)
+        actual = format or export_format(name) or "markdown"
+        path = export_target(name, Path(app.view.workspace), session.id, actual)
+        write_export(folder, actual, session.mask, path)
         return path
 
     app.hints.show("writing the session …")

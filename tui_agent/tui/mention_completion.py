@@ -1,7 +1,7 @@
 """Completion of file mentions: an `@` at the start of a word opens a list that is filtered while typing (H7).
 
 Enter and Tab choose from the results for the current text. A key that comes before they are complete waits, and later
-keys queue behind it, so that no key is lost or misread.
+keys queue behind it, and no key is lost or misread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MentionCompletion:
         self._key_pressed = False
         """The next change comes from a key; only then the list opens."""
         self._after_space: tuple[int, int] | None = None
-        """Position behind the space that was inserted after the last name."""
+        """Position after the space that was inserted after the last name."""
         self._results_complete = asyncio.Event()
         """The list is complete for the current text."""
         app.watch(prompt, "selection", self._on_cursor_moved, init=False)

@@ -54,7 +54,7 @@ class QueuePlace(NamedTuple):
     """Position and kind of a queued message."""
 
     later_ids: tuple[str, ...] = ()
-    """Ids of the messages behind it."""
+    """Ids of the messages after it."""
     steering: bool = False
 
 
@@ -145,7 +145,7 @@ class Outbox:
         return msgspec.structs.replace(self.state(DraftText(text=text), stashed), of=message, of_text=text)
 
     def edit_queued(self, message: str, text: str, later_ids: Sequence[str] = (), steering: bool = False) -> None:
-        """Make a withdrawn message the draft. `later_ids` are the messages behind it."""
+        """Make a withdrawn message the draft. `later_ids` are the messages after it."""
         self.edited_id, self._edited_text = message, text
         self._edited_place = QueuePlace(tuple(later_ids), steering)
 

@@ -41,8 +41,8 @@ class Router:
         self.view = app.view
         self.clock = clock
         self._on_requests_changed = on_requests_changed
-        self._begins = 0
-        """Number of the first record of this process."""
+        self._replay_end = 0
+        """Number of the last record of earlier processes."""
         self._painted_at = float("-inf")
         self._next_paint: TimerHandle | None = None
         self._second_timer: Timer | None = None
@@ -64,7 +64,7 @@ class Router:
 
     async def open(self, session: SessionApi) -> None:
         """Prepare for the records of `session`; show the end of a long journal before `route` gets all of it (S3)."""
-        self.redactor, self._begins = Redactor(session.mask), session.replay_end
+        self.redactor, self._replay_end = Redactor(session.mask), session.replay_end
         folder: Path | None = getattr(session, "folder", None)
         if folder is None or not session.replay_end:
             return
@@ -93,14 +93,14 @@ class Router:
             fold_record(self.view, record, self.redactor)
         for callback in self._subscribers.get(type(record.event), ()):
             callback(record)
-        if record.seq >= self._begins and self._next_paint is None:
+        if record.seq >= self._replay_end and self._next_paint is None:
             self._paint_soon()
 
-    def _show_full_view(self, full: SessionView) -> None:
+    def _show_full_view(self, full_view: SessionView) -> None:
         """Replace the end of the journal by all of it."""
-        self._older_items, self._full_view = len(full.items) - len(self.view.items), None
+        self._older_items, self._full_view = len(full_view.items) - len(self.view.items), None
         for field in fields(SessionView):
-            setattr(self.view, field.name, getattr(full, field.name))
+            setattr(self.view, field.name, getattr(full_view, field.name))
         self.view.changes.parts |= ViewPart.ALL
 
     @property

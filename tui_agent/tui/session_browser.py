@@ -282,7 +282,7 @@ class SessionBrowser(SessionPicker):
 
 
 def session_age(then: float, now: float) -> str:
-    """Return how long ago `then` was, in words; both are seconds since the epoch."""
+    """Describe how long ago `then` was; both are seconds since the epoch."""
     passed = max(0.0, now - then)
     if passed < 60:
         return "just now"

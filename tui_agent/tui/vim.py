@@ -281,7 +281,7 @@ class Vim:
         return text.count("\n", 0, pos), pos - line_start(text, pos)
 
     def _move_onto_character(self, pos: int) -> None:
-        """Move the cursor, but not behind the last character of a line."""
+        """Move the cursor, but not after the last character of a line."""
         text = self.prompt.text
         self._move(pos - 1 if pos == line_end(text, pos) and pos > line_start(text, pos) else pos)
 

@@ -46,7 +46,7 @@ def _phase(view: SessionView) -> tuple[str, str]:
         return "running", _running_calls(view)
     if view.reply is not None:
         retry = view.reply.retry
-        if retry is not None and not retry.over:
+        if retry is not None and not retry.is_over:
             return "retrying", f"{retry.attempt} of {retry.of}"
         return view.reply_phase
     return ("working", "") if view.run else ("", "")

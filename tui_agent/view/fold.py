@@ -77,10 +77,10 @@ def _mode_changed(view: SessionView, event: e.ModeChanged, record: e.Record) -> 
 
 
 def _model_changed(view: SessionView, event: e.ModelChanged, record: e.Record) -> None:
-    same = (view.provider, view.model) == (event.provider, event.model)
+    is_same = (view.provider, view.model) == (event.provider, event.model)
     view.provider, view.model = event.provider, event.model
-    view.context_limit = event.context_window or (view.context_limit if same else None)
-    if not same:
+    view.context_limit = event.context_window or (view.context_limit if is_same else None)
+    if not is_same:
         view.strategy, view.strategy_why = "native", ""
     view.truncated = 0
     view.changes.parts |= ViewPart.STATUS
@@ -164,11 +164,11 @@ def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> No
 def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
     view.run, view.stage = "", ""
     reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem) and not item.role), None)
-    shown = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
-    already_shown = bool(event.text) and event.text.strip() in shown
+    shown_texts = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
+    already_shown = bool(event.text) and event.text.strip() in shown_texts
     text = "" if already_shown else event.facts
-    if shown and shown[0]:  # the reply right above is not repeated
-        text = text.strip().removeprefix(f"{shown[0]}\n\n")
+    if shown_texts and shown_texts[0]:  # the reply right above is not repeated
+        text = text.strip().removeprefix(f"{shown_texts[0]}\n\n")
     item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, already_shown)
     _interrupt_step(view)
     add_item(view, item)

@@ -134,7 +134,7 @@ class Retry:
     why: str
     until: float
     """Time of the retry, in seconds since the epoch."""
-    over: bool = False
+    is_over: bool = False
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class ReplyItem:
     role: str = ""
     """Role of a reply apart from the conversation, whose text is not shown; empty in the conversation."""
     purpose: str = ""
-    """What such a reply is for, in words."""
+    """Description of the purpose of such a reply."""
     rejected: str = ""
     """Why the whole reply was rejected, as in `reply.rejected`; empty if it was not."""
     agent: str = ""
@@ -200,7 +200,7 @@ class RequestItem:
     exact_action: Action | None = None
     """The action with its secrets, which the answer is bound to; shown only on request."""
     void_reason: str = ""
-    """Why a pending request can't be approved any more; empty if it can."""
+    """Why a pending request can't be approved anymore; empty if it can."""
 
     @property
     def hides_secrets(self) -> bool:

@@ -46,7 +46,7 @@ REPLY_PURPOSES = {
 
 
 def reply_purpose(purpose: str) -> str:
-    """Return what a reply with this purpose is for, in words; the purpose itself if it is unknown."""
+    """Describe the purpose of a reply; return an unknown purpose as it is."""
     return REPLY_PURPOSES.get(purpose) or one_line(purpose, 60)
 
 
@@ -182,7 +182,7 @@ def _retry_scheduled(view: SessionView, event: e.RetryScheduled, record: e.Recor
 def _end_retry(reply: ReplyItem) -> None:
     """Mark the retry as over: the server has answered."""
     if reply.retry is not None:
-        reply.retry.over = True
+        reply.retry.is_over = True
 
 
 # --- tools --------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
     def live(self) -> bool:  # type: ignore[override]  # a class attribute becomes a property
         """Whether the reply shows a running time, counts down to a retry, or is held back."""
         item = self.item
-        waiting = item.retry is not None and not item.retry.over
+        waiting = item.retry is not None and not item.retry.is_over
         return not item.ended and (item.thinking_since is not None or waiting or self.is_held)
 
     @property
@@ -132,7 +132,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         retry = self.item.retry
         if retry is None:
             return []
-        if retry.over:
+        if retry.is_over:
             attempts = "once" if retry.attempt == 1 else f"{retry.attempt} times"
             return hanging_text("·", styles.muted, f"Retried {attempts}: {retry.why}", styles.muted, width)
         left = max(0, round(retry.until - self.options.now()))
