@@ -9,7 +9,7 @@ from textual import events
 from tui_agent.keys.key_names import key_label, pressed_key, read_key, read_untyped_key
 from widgets.line_view import LinesView
 from widgets.panel import Panel
-from widgets.styled_text import Line, Span, TextStyles, add_below, side_by_side, chop, hanging, line, wrap
+from widgets.styled_text import Line, Span, TextStyles, add_below, chop, hanging, line, side_by_side, wrap
 
 Group = tuple[str, Sequence[tuple[str, str]]]
 COLUMN_WIDTH, GAP = 44, 4

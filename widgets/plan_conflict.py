@@ -10,7 +10,7 @@ from tui_agent.text import make_visible
 from widgets.blocks.notice import plan_place_name
 from widgets.dialog_keys import Keys, key_spans
 from widgets.request_view import RequestModal, option_lines
-from widgets.styled_text import Line, TextStyles, side_by_side, line, wrap
+from widgets.styled_text import Line, TextStyles, line, side_by_side, wrap
 
 KEYS = Keys("conflict")
 OPTIONS = (

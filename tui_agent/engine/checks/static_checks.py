@@ -1,6 +1,6 @@
-"""What can be told of changed files without running anything: they parse, nothing got lost or is missing (E2, E4).
+"""What is wrong with changed files as far as it shows without running them: syntax, lost and missing parts (E2, E4).
 
-Each problem is a sentence for the model. Every check was chosen so that it is silent for right work.
+Each problem is a sentence for the model. Every check is silent for correct work.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 import sys
 import tokenize
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -25,11 +25,13 @@ from tui_agent.engine.checks.request_reading import RequestReading, mentions_any
 from tui_agent.engine.checks.request_scope import protected_files, test_change_rule, wanted_tests
 from tui_agent.protocols.data_files import UnreadableData, parse_data, yaml_error
 from tui_agent.protocols.python_source import (
+    Definition,
     code_only,
     defined_names,
     imported_names,
     module_name,
     parse_module,
+    python_trees,
     with_imports,
 )
 from tui_agent.text.patterns import Patterns
@@ -38,232 +40,254 @@ _RE = Patterns("tui_agent.engine.checks", "static")
 
 NOTHING = "nothing changed"
 _PROSE = ("docstring", "comment", "document", "explain", "format", "style", "typo", "spell", "type hint")
-"""What a request speaks of that changes no code."""
-_COMMENTED = (".py", ".toml", ".yaml", ".yml", ".sh", ".cfg", ".ini")
-_COMPARED = 1_500
-"""Lines of a change that are compared at most."""
+"""Subjects of requests that change no code."""
+_HASH_COMMENTS = (".py", ".toml", ".yaml", ".yml", ".sh", ".cfg", ".ini")
+"""Suffixes of files whose comments begin with a hash sign."""
+_MAX_COMPARED = 1_500
+"""Changed lines that are compared."""
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
 
 
-def find_problems(
-    request: RequestReading,
-    before: Mapping[str, str],
-    changed: Mapping[str, str],
-    protected: Collection[str] | None = None,
-) -> list[Problem]:
-    """What is wrong with the files `changed` (path → new content) of the project `before`, as far as it was shown.
-
-    `protected`: files that must not change, where the caller knows them.
-    """
-    if not changed or not _changes_anything(request.text, before, changed):
+def find_problems(request: RequestReading, before: Mapping[str, str], changed: Mapping[str, str]) -> list[Problem]:
+    """Return the problems of the files `changed` (path → new content) of a project. `before`: the known files."""
+    if not changed or not _has_effect(request.text, before, changed):
         return [Problem(NOTHING)]
+    text = request.text
     after = {**before, **changed}
-    renamed = frozenset(one.old for one in (_quiet(lambda: wanted_renames(request.text, before)) or []))
-    found: list[Problem] = []
-    for name, text in changed.items():
-        found += _of_file(name, before.get(name), text, request, renamed)
-    if protected is None:
-        protected = protected_files(request.text, before)
-    found += _quiet(lambda: missing_names(request, before, after, protected)) or []
-    for one in _quiet(lambda: unfinished_renames(request, before, after)) or []:
-        if all(one.text != other.text for other in found):
-            found.append(one)
-    found += _quiet(lambda: _too_few_tests(request.text, before, changed)) or []
-    found += [Problem(one) for one in _quiet(lambda: wrong_sections(request.text, before, changed)) or []]
-    found += [Problem(one, soft=True) for one in _quiet(lambda: unnamed_values(request.text, before, changed)) or []]
-    return found + _broken_imports(after, before)
+    protected = protected_files(text, before)
+    renames = _attempt(wanted_renames, text, before)
+    old_names = frozenset(rename.old for rename in renames)
+    problems: list[Problem] = []
+    for path, content in changed.items():
+        problems += _file_problems(path, before.get(path), content, request, old_names)
+    problems += _attempt(missing_names, request, before, after, protected)
+    reported = {problem.text for problem in problems}
+    leftovers = _attempt(unfinished_renames, request, renames, before, after)
+    problems += [problem for problem in leftovers if problem.text not in reported]
+    problems += _attempt(_missing_tests, text, before, changed)
+    problems += map(Problem, _attempt(wrong_sections, text, before, changed))
+    problems += [Problem(value, soft=True) for value in _attempt(unnamed_values, text, before, changed)]
+    problems += _attempt(_broken_imports, after, before)
+    return problems
 
 
-def _too_few_tests(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> list[Problem]:
-    """Fewer tests than the request asks for. Where it does not say what a test is, an assertion is one, too."""
-    wanted, functions = wanted_tests(request)
-    tests = {name: text for name, text in changed.items() if is_test(name)}
+def _attempt(
+    check: Callable[_Params, Sequence[_Result]], *args: _Params.args, **kwargs: _Params.kwargs
+) -> Sequence[_Result]:
+    """Return what a check finds; nothing for texts beyond the limits of Python's parsers."""
+    try:
+        return check(*args, **kwargs)
+    except (RecursionError, ValueError, MemoryError, SyntaxError):
+        return []
+
+
+def _has_effect(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> bool:
+    """Whether more than the layout of code changed, or the request is about more than code."""
+    return mentions_any(request, _PROSE) or any(
+        not path.endswith(".py") or path not in before or code_only(before[path]) != code_only(text)
+        for path, text in changed.items()
+    )
+
+
+def _missing_tests(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> list[Problem]:
+    """Return a problem if there are fewer new tests than requested.
+
+    If the request does not say that each must be a function, assertions count, too.
+    """
+    wanted, must_be_functions = wanted_tests(request)
+    tests = {path: text for path, text in changed.items() if is_test(path)}
     if not wanted or not tests:
         return []
-    found = sum(_count_tests(text) - _count_tests(before.get(name, "")) for name, text in tests.items())
-    if found >= wanted or any("parametrize" in text or "subTest" in text for text in tests.values()):
+    count = sum(_count_tests(text) - _count_tests(before.get(path, "")) for path, text in tests.items())
+    if count >= wanted or any("parametrize" in text or "subTest" in text for text in tests.values()):
         return []
-    if not functions and sum(len(re.findall(r"\bassert", text)) for text in tests.values()) >= wanted:
+    if not must_be_functions and sum(len(re.findall(r"\bassert", text)) for text in tests.values()) >= wanted:
         return []
-    name = ", ".join(tests)
-    return [Problem(f"{name} has {found} new test functions, and at least {wanted} are wanted")]
+    return [Problem(f"{', '.join(tests)} has {count} new test functions, and at least {wanted} are wanted")]
 
 
 def _count_tests(text: str) -> int:
     return len(re.findall(r"^[ \t]*(?:async )?def test", text, re.MULTILINE))
 
 
-_FILLING = frozenset(("append", "add", "update", "extend", "insert", "setdefault"))
+# --- linting ------------------------------------------------------------------------------------
+
+
+class _Flake(NamedTuple):
+    kind: Literal["undefined", "unused", "redefined"]
+    name: str
+    text: str
+
+
+@functools.lru_cache(maxsize=16)
+def _flakes(text: str) -> Sequence[_Flake]:
+    """Return pyflakes' findings about undefined names, unused imports and redefinitions."""
+    return _attempt(_run_pyflakes, text)
+
+
+def _run_pyflakes(text: str) -> list[_Flake]:
+    tree = parse_module(text)
+    if tree is None:
+        return []
+    from pyflakes import checker, messages
+
+    flakes = []
+    for message in checker.Checker(tree, filename="file").messages:
+        name = str(next(iter(message.message_args), ""))
+        if isinstance(message, messages.UndefinedName | messages.UndefinedLocal):
+            flakes.append(_Flake("undefined", name, f"the name {name} is not defined"))
+        elif isinstance(message, messages.UnusedImport):
+            flakes.append(_Flake("unused", name, f"the import {name} is not used"))
+        elif isinstance(message, messages.RedefinedWhileUnused):
+            flakes.append(_Flake("redefined", name, f"{name} is defined twice"))
+    return flakes
 
 
 def lint_hints(files: Mapping[str, str]) -> list[str]:
-    """What a linter would find in files as they are that is a fault most of the time."""
-    found = []
-    for name, text in files.items():
-        if not name.endswith(".py"):
-            continue
-        tree = _quiet(functools.partial(parse_module, text))
-        for node in ast.walk(tree) if tree else ():
+    """Return a linter's findings in the files before a change that are usually faults."""
+    hints = []
+    for path, tree in python_trees(files):
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                every = [*node.args.defaults, *node.args.kw_defaults]
-                if any(isinstance(one, ast.List | ast.Dict | ast.Set) for one in every):
-                    what = f"the default value of {node.name}() is mutable, so all calls share it"
-                    found.append(f"{name} line {node.lineno}: {what}")
+                defaults = [*node.args.defaults, *node.args.kw_defaults]
+                if any(isinstance(item, ast.List | ast.Dict | ast.Set) for item in defaults):
+                    hint = f"the default value of {node.name}() is mutable, so all calls share it"
+                    hints.append(f"{path} line {node.lineno}: {hint}")
             elif isinstance(node, ast.ClassDef):
-                found += [f"{name} line {line}: {what}" for line, what in _shared(node)]
-        found += [f"{name}: {one}" for one in _flakes(text) if one.endswith("is not defined")]
-    return found
+                hints += [f"{path} line {line}: {hint}" for line, hint in _shared_attributes(node)]
+        hints += [f"{path}: {flake.text}" for flake in _flakes(files[path]) if flake.kind == "undefined"]
+    return hints
 
 
-def _shared(node: ast.ClassDef) -> list[tuple[int, str]]:
-    """Lists, dicts and sets of a class that its methods fill: all instances have the same one."""
+def _shared_attributes(node: ast.ClassDef) -> list[tuple[int, str]]:
+    """Return line and hint for each list, dict or set of a class that its methods fill."""
+    fill_methods = ("append", "add", "update", "extend", "insert", "setdefault")
     filled = {
-        each.value.attr
-        for each in ast.walk(node)
-        if isinstance(each, ast.Subscript | ast.Attribute)
-        and isinstance(each.value, ast.Attribute)
-        and isinstance(each.value.value, ast.Name)
-        and each.value.value.id == "self"
-        and (isinstance(each.ctx, ast.Store) or getattr(each, "attr", "") in _FILLING)
+        item.value.attr
+        for item in ast.walk(node)
+        if isinstance(item, ast.Subscript | ast.Attribute)
+        and isinstance(item.value, ast.Attribute)
+        and isinstance(item.value.value, ast.Name)
+        and item.value.value.id == "self"
+        and (isinstance(item.ctx, ast.Store) or getattr(item, "attr", "") in fill_methods)
     }
     return [
-        (one.lineno, f"{target.id} of the class {node.name} is one object that all instances share")
-        for one in node.body
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.List | ast.Dict | ast.Set)
-        for target in one.targets
+        (item.lineno, f"{target.id} of the class {node.name} is one object that all instances share")
+        for item in node.body
+        if isinstance(item, ast.Assign) and isinstance(item.value, ast.List | ast.Dict | ast.Set)
+        for target in item.targets
         if isinstance(target, ast.Name) and target.id in filled
     ]
 
 
 def with_fixed_imports(text: str, old: str | None) -> str:
-    """A Python file with the imports that it plainly lacks, without those that its change left unused."""
-    found = _flakes(text)
-    was = set(_flakes(old)) if old is not None else set()
-    for one in found:
-        if one.startswith("the import") and one not in was and old is not None:
-            module = re.escape(one.split()[2])
+    """Add missing imports of the standard library to a Python file, and remove those its change left unused."""
+    flakes = _flakes(text)
+    previous = _flakes(old) if old is not None else flakes
+    for flake in flakes:
+        if flake.kind == "unused" and flake not in previous:
+            module = re.escape(flake.name.split()[0])
             text = re.sub(rf"^import {module}[ \t]*\n", "", text, count=1, flags=re.MULTILINE)
-    undefined = [one.split()[2] for one in found if one.endswith("is not defined")]
-    standard = [f"import {name}" for name in undefined if name in sys.stdlib_module_names]
-    return _quiet(lambda: with_imports(text, standard)) or text
+    undefined = [flake.name for flake in flakes if flake.kind == "undefined"]
+    return with_imports(text, [f"import {name}" for name in undefined if name in sys.stdlib_module_names])
 
 
-_Result = TypeVar("_Result")
+# --- one file -----------------------------------------------------------------------------------
 
 
-def _quiet(find: Callable[[], _Result]) -> _Result | None:
-    """What is found; None where a text is beyond what Python's own parser can take."""
-    try:
-        return find()
-    except (RecursionError, ValueError, MemoryError, SyntaxError):
-        return None
+def _file_problems(
+    path: str, old: str | None, text: str, request: RequestReading, renamed: frozenset[str]
+) -> list[Problem]:
+    """Return the problems of one changed file. `renamed`: the old names of the requested renames."""
+    error = syntax_error(path, text)
+    if error:
+        return _syntax_problems(path, old, text, request, error)
+    problems = _new_flakes(path, old, text) if path.endswith(".py") else []
+    if old is None:
+        return problems
+    if path.endswith(".py"):
+        problems += _lost_definitions(path, old, text, request.text, renamed)
+    if path.endswith(_HASH_COMMENTS) and not mentions_any(request.text, ("comment",)):
+        problems += _lost_comments(path, old, text)
+    if is_test(path):
+        problems += _test_changes(path, old, text, request, renames=bool(renamed))
+    return problems
 
 
-def _changes_anything(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> bool:
-    if mentions_any(request, _PROSE):
-        return True
-    return any(
-        not name.endswith(".py") or name not in before or not _same_code(before[name], text)
-        for name, text in changed.items()
-    )
+def _new_flakes(path: str, old: str | None, text: str) -> list[Problem]:
+    previous = _flakes(old) if old is not None else ()
+    flakes = [flake for flake in _flakes(text) if flake not in previous]
+    unused, previously_unused = (sum(flake.kind == "unused" for flake in found) for found in (_flakes(text), previous))
+    if unused <= previously_unused or path.endswith("__init__.py"):  # a name imported for others may have changed
+        flakes = [flake for flake in flakes if flake.kind != "unused"]
+    return [Problem(f"{path}: {flake.text}", soft=flake.kind != "undefined") for flake in flakes]
 
 
-def _same_code(old: str, text: str) -> bool:
-    same = _quiet(lambda: code_only(old) == code_only(text))
-    return old == text if same is None else same
+def _syntax_problems(path: str, old: str | None, text: str, request: RequestReading, error: str) -> list[Problem]:
+    """Return the syntax error of a file, unless it had one before and the request does not ask for its repair."""
+    previous = syntax_error(path, old) if old is not None else ""
+    problem = Problem(f"{path} has an error: {error}")
+    prose = request_prose(request.text)
+    if old is None or not previous or _RE.mentions_syntax.search(prose):
+        return [problem]
+    if path.endswith(".json"):
+        error = "" if syntax_error(path, old, comments=True) else syntax_error(path, text, comments=True)
+        return [Problem(f"{path} has an error: {error}")] if error else []
+    if not path.endswith(".py"):
+        return []
+    if _RE.repair.search(prose):
+        return [problem]
+    is_same = re.sub(r"\d+", "", previous) == re.sub(r"\d+", "", error)
+    return [] if is_same else [Problem(problem.text, soft=True)]
 
 
-def _of_file(name: str, old: str | None, text: str, request: RequestReading, renamed: frozenset[str]) -> list[Problem]:
-    fault = syntax_error(name, text)
-    if fault:
-        return _unreadable(name, old, text, request, fault)
-    found = []
-    if name.endswith(".py"):
-        was = _flakes(old) if old is not None else ()
-        now = _flakes(text)
-        for one in now:
-            unused = one.startswith("the import")
-            if unused and _unused(now) <= _unused(was):
-                continue  # a name that was imported for others has another name now
-            if one not in was and not (unused and name.endswith("__init__.py")):
-                found.append(Problem(f"{name}: {one}", soft=not one.endswith("is not defined")))
-        if old is not None:
-            found += _quiet(lambda: _lost(name, old, text, request.text, renamed)) or []
-    if old is not None and name.endswith(_COMMENTED) and not mentions_any(request.text, ("comment",)):
-        found += _lost_comments(name, old, text)
-    if old is not None and is_test(name):
-        found += _test_change(name, old, text, request, bool(renamed))
-    return found
-
-
-def _unreadable(name: str, old: str | None, text: str, request: RequestReading, fault: str) -> list[Problem]:
-    """A file that can't be read, unless it was so before and nothing asks for its repair."""
-    was = syntax_error(name, old) if old is not None else ""
-    found = [Problem(f"{name} has an error: {fault}")]
-    if not was or old is None or _RE.unreadable.search(request_prose(request.text)):
-        return found
-    if name.endswith(".json"):
-        if _json_error(_without_comments(old)):
+def _test_changes(path: str, old: str, text: str, request: RequestReading, *, renames: bool) -> list[Problem]:
+    """Return a problem if an existing test was changed without a reason in the request."""
+    rule = test_change_rule(request.text, renames=renames)
+    if rule == "free":
+        return []
+    only_adds = _only_adds(old, text)
+    if rule == "soft":
+        new_names = defined_names(text).keys() - defined_names(old).keys()
+        if only_adds and all("test" in name.lower() for name in new_names):
             return []
-        fault = _json_error(_without_comments(text))
-        return [Problem(f"{name} has an error: {fault}")] if fault else []
-    if name.endswith(".py") and _RE.repair.search(request_prose(request.text)):
-        return found
-    same = re.sub(r"\d+", "", was) == re.sub(r"\d+", "", fault)
-    return [] if same or not name.endswith(".py") else [Problem(found[0].text, soft=True)]
-
-
-def _test_change(name: str, old: str, text: str, request: RequestReading, renames: bool) -> list[Problem]:
-    """A test that demands other things than before, where the request is no reason for that."""
-    taken = test_change_rule(request.text, renames=renames)
-    if taken == "free":
-        return []
-    kept = _only_adds(old, text)
-    if kept and taken == "soft" and _quiet(lambda: _new_tests_only(old, text)):
-        return []
-    named = any(name == path or name.endswith(f"/{path}") for path in request.paths)
-    if taken == "soft" and named and all(is_test(path) for path in request.paths):
-        return []  # it is the one file that the request is about, and no test of it is said to fail
-    return [Problem(f"{name} must stay as it is", soft=taken == "soft" or kept)]
+        is_mentioned = any(path == name or path.endswith(f"/{name}") for name in request.paths)
+        if is_mentioned and all(map(is_test, request.paths)):
+            return []  # the only file that the request is about, and it does not say that a test fails
+    return [Problem(f"{path} must stay as it is", soft=rule == "soft" or only_adds)]
 
 
 def _only_adds(old: str, text: str) -> bool:
-    """Whether all lines of a test are still there in their order, imports aside, and none makes it demand less."""
-    lines = (line.strip() for line in text.splitlines())
+    """Whether all lines except imports are still there in order, and no added line weakens a test."""
+    lines = iter([line.strip() for line in text.splitlines()])
     added: list[str] = []
-    for line in (line.strip() for line in old.splitlines()):
-        if not line or re.match(r"(?:import|from)\b", line):
+    for old_line in map(str.strip, old.splitlines()):
+        if not old_line or re.match(r"(?:import|from)\b", old_line):
             continue
-        for each in lines:
-            if each == line:
+        for line in lines:
+            if line == old_line:
                 break
-            added.append(each)
+            added.append(line)
         else:
             return False
-    added += lines
-    return not any(_RE.evading.search(line) for line in added)
+    return not any(map(_RE.weakens_test.search, [*added, *lines]))
 
 
-def _new_tests_only(old: str, text: str) -> bool:
-    was = defined_names(old)
-    return all("test" in one.lower() for one in defined_names(text) if one not in was)
+def syntax_error(path: str, text: str, *, comments: bool = False) -> str:
+    """Return why a file is not valid for its suffix; empty if it is, or for other suffixes.
 
-
-def _unused(flakes: Iterable[str]) -> int:
-    return sum(one.startswith("the import") for one in flakes)
-
-
-def syntax_error(name: str, text: str) -> str:
-    """Why a file can't be read as what it is by its name; empty where it can, or where that is not known."""
+    `comments`: a JSON file may have comments and trailing commas, whatever its name.
+    """
     text = text.removeprefix("\ufeff")
     try:
-        if name.endswith(".py"):
+        if path.endswith(".py"):
             ast.parse(text)
-        elif name.endswith(".json"):
-            may_comment = _RE.commented_json.search(name) is not None
-            return _json_error(_without_comments(text) if may_comment else text)
-        elif name.endswith(".toml"):
+        elif path.endswith(".json"):
+            json.loads(_strip_json_comments(text) if comments or _RE.json_with_comments.search(path) else text)
+        elif path.endswith(".toml"):
             tomllib.loads(text)
-        elif name.endswith((".yaml", ".yml")):
+        elif path.endswith((".yaml", ".yml")):
             return yaml_error(text)[:200]
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
@@ -274,249 +298,219 @@ def syntax_error(name: str, text: str) -> str:
     return ""
 
 
-def _json_error(text: str) -> str:
-    try:
-        json.loads(text)
-    except ValueError as error:
-        return str(error)[:200]
-    except (RecursionError, MemoryError):
-        return ""
-    return ""
+def _strip_json_comments(text: str) -> str:
+    """Remove comments and trailing commas from JSON, keeping its line numbers."""
+    text = _RE.json_comment.sub(lambda match: match[0] if match[0][0] == '"' else "\n" * match[0].count("\n"), text)
+    return _RE.trailing_comma.sub(lambda match: match[0] if match[0][0] == '"' else match[0][1:], text)
 
 
-def _without_comments(text: str) -> str:
-    """JSON without the comments and last commas that some programs allow in it; lines stay where they are."""
-    bare = _RE.json_part.sub(lambda one: one[0] if one[0][0] == '"' else "\n" * one[0].count("\n"), text)
-    return _RE.json_comma.sub(lambda one: one[0] if one[0][0] == '"' else one[0][1:], bare)
-
-
-def _lost(name: str, old: str, text: str, request: str, renamed: frozenset[str]) -> list[Problem]:
-    """Definitions and parameters that are gone though the request does not name them."""
-    words = removable_names(request) | renamed
-    reshapes = _RE.reshaping.search(request_prose(request)) is not None
+def _lost_definitions(path: str, old: str, text: str, request: str, renamed: frozenset[str]) -> list[Problem]:
+    """Return definitions and parameters that are gone although the request does not name them."""
+    removable = removable_names(request) | renamed
+    restructures = _RE.restructures.search(request_prose(request)) is not None
     now = defined_names(text)
-    found = []
-    for one, parameters in defined_names(old).items():
-        last = one.rpartition(".")[2]
-        if one not in now:
-            if last not in words and not any(one.startswith(f"{word}.") for word in words):
-                special = last.startswith("__") and last.endswith("__")
-                assigned = parameters is None and not _is_class(old, one)
-                found.append(Problem(f"{name}: {one} is gone", soft=reshapes or special or assigned))
-        else:
-            given = now[one]
-            if parameters and given is not None and len(given) < len(parameters):
-                lost = ", ".join(each for each in parameters if each not in given)
-                found.append(Problem(f"{name}: {one}() must keep its parameter {lost}", soft=True))
-    return found
+    problems = []
+    for name, parameters in defined_names(old).items():
+        last = name.rpartition(".")[2]
+        if name not in now:
+            if last not in removable and not any(name.startswith(f"{owner}.") for owner in removable):
+                is_special = last.startswith("__") and last.endswith("__")
+                is_class = re.search(rf"^[ \t]*class {re.escape(last)}\b", old, re.MULTILINE) is not None
+                is_variable = parameters is None and not is_class
+                problems.append(Problem(f"{path}: {name} is gone", soft=restructures or is_special or is_variable))
+            continue
+        new_parameters = now[name]
+        if parameters and new_parameters is not None and len(new_parameters) < len(parameters):
+            lost = ", ".join(item for item in parameters if item not in new_parameters)
+            problems.append(Problem(f"{path}: {name}() must keep its parameter {lost}", soft=True))
+    return problems
 
 
-def _is_class(text: str, name: str) -> bool:
-    return re.search(rf"^[ \t]*class {re.escape(name.rpartition('.')[2])}\b", text, re.MULTILINE) is not None
-
-
-def _lost_comments(name: str, old: str, text: str) -> list[Problem]:
-    before, now = _changed_lines(old.splitlines(), text.splitlines())
-    if max(len(before), len(now)) > _COMPARED or not any("#" in line for line in before):
+def _lost_comments(path: str, old: str, text: str) -> list[Problem]:
+    old_lines, new_lines = _changed_lines(old.splitlines(), text.splitlines())
+    if max(len(old_lines), len(new_lines)) > _MAX_COMPARED or not any("#" in line for line in old_lines):
         return []
-    found = []
-    for tag, first, last, *_ in difflib.SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
-        for line in before[first:last] if tag == "replace" else ():
+    problems = []
+    for tag, first, last, *_ in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
+        for line in old_lines[first:last] if tag == "replace" else ():
             comment = re.search(r"\s#\s*(\S.*)$", line)
-            if comment and comment.group(1) not in text and (not name.endswith(".py") or _commented(line)):
-                found.append(Problem(f"{name}: the comment “# {comment.group(1)}” is gone", soft=True))
-    return found
+            if comment and comment[1] not in text and (not path.endswith(".py") or _has_comment(line)):
+                problems.append(Problem(f"{path}: the comment “# {comment[1]}” is gone", soft=True))
+    return problems
 
 
 def _changed_lines(old: list[str], new: list[str]) -> tuple[list[str], list[str]]:
-    """The lines between the first and the last that differ."""
-    first = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    """Return the lines between the first and the last difference."""
+    shorter = min(len(old), len(new))
+    first = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     old, new = old[first:], new[first:]
-    tail = zip(reversed(old), reversed(new), strict=False)
-    last = next((n for n, (a, b) in enumerate(tail) if a != b), min(len(old), len(new)))
+    shorter -= first
+    last = next((at for at in range(shorter) if old[-1 - at] != new[-1 - at]), shorter)
     return old[: len(old) - last], new[: len(new) - last]
 
 
-def _commented(line: str) -> bool:
-    """Whether a line of Python really ends in a comment, and not in a text with that sign."""
+def _has_comment(line: str) -> bool:
+    """Whether a line of Python has a comment, not only a string with a hash sign."""
     try:
-        return any(
-            token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(line.strip()).readline)
-        )
+        tokens = list(tokenize.generate_tokens(io.StringIO(line.strip()).readline))
     except (tokenize.TokenError, SyntaxError):
         return True
+    return any(token.type == tokenize.COMMENT for token in tokens)
 
 
-class _Import(msgspec.Struct, frozen=True):
+# --- imports ------------------------------------------------------------------------------------
+
+
+class _DanglingImport(msgspec.Struct, frozen=True):
     """An import of a name that the module does not seem to define."""
 
-    text: str
+    name: str
     source: str
     """The module's file."""
-    certain: bool
-    """The file is surely meant, and has all that can be imported from it."""
+    text: str
+    is_certain: bool
+    """The file is certainly meant and defines all that can be imported from it."""
 
 
 def _broken_imports(after: Mapping[str, str], before: Mapping[str, str]) -> list[Problem]:
-    """Imports of a name that a module of the project does not define, where it was not so before.
+    """Return new imports of names that a module of the project does not define.
 
-    Hard where the name was defined before the change, or can't come from elsewhere: a package has modules that are not
-    shown, and a module of the same name may be an installed one.
+    Soft unless the name was defined before or can't come from elsewhere: packages may have modules that were not
+    shown, and a module of the same name may be installed.
     """
-    now = _quiet(lambda: _dangling(after)) or {}
-    was = (_quiet(lambda: _dangling(before)) or {}) if now else {}
-    found = []
-    for key, one in now.items():
-        if key in was:
+    dangling = _dangling_imports(after)
+    previous = _dangling_imports(before) if dangling else {}
+    problems = []
+    for key, item in dangling.items():
+        if key in previous:
             continue
-        lost = one.source in before and key[2] in _defined(before[one.source])
-        if lost or one.certain or one.source.endswith("__init__.py"):
-            elsewhere = any(
-                key[2] in _defined(text) for name, text in after.items() if name not in (one.source, key[0])
-            )
-            found.append(Problem(one.text, soft=not (lost or one.certain or elsewhere)))
-    return found
+        is_lost = item.source in before and item.name in _importable_names(before[item.source])
+        if is_lost or item.is_certain:
+            problems.append(Problem(item.text))
+        elif item.source.endswith("__init__.py"):
+            others = (text for path, text in after.items() if path not in (item.source, key[0]))
+            is_elsewhere = any(item.name in _importable_names(text) for text in others)
+            problems.append(Problem(item.text, soft=not is_elsewhere))
+    return problems
 
 
-def _dangling(files: Mapping[str, str]) -> dict[tuple[str, str, str], _Import]:
-    defined = {name: _defined(text) for name, text in files.items() if name.endswith(".py")}
+def _dangling_imports(files: Mapping[str, str]) -> dict[tuple[str, str, str], _DanglingImport]:
+    """Return the dangling imports by importing file, module and name."""
+    python_files = {path: text for path, text in files.items() if path.endswith(".py")}
+    importable = {path: _importable_names(text) for path, text in python_files.items()}
     found = {}
-    for name, text in files.items():
-        for given, wanted, line in imported_names(text) if name.endswith(".py") else ():
-            source = resolve_module(given, name, files)
-            if not source or wanted in defined[source] or {"*", "__getattr__"} & defined[source]:
+    for path, text in python_files.items():
+        for relative, name, line in imported_names(text):
+            source = resolve_module(relative, path, files)
+            if not source or name in importable[source] or {"*", "__getattr__"} & importable[source]:
                 continue
-            if wanted == "*" or parse_module(files[source]) is None or "globals()" in files[source]:
+            if name == "*" or parse_module(files[source]) is None or "globals()" in files[source]:
                 continue
-            inner = f".{wanted}" if given.strip(".") else wanted
-            if resolve_module(given + inner, name, files):
+            if resolve_module(relative + (f".{name}" if relative.strip(".") else name), path, files):
                 continue
-            module = _absolute(given, name)
-            certain = module_name(source) == module and not source.endswith("__init__.py")
-            text_ = f"{name} line {line} imports {wanted} from {module}, which does not define it"
-            found[name, module, wanted] = _Import(text_, source, certain)
+            module = _absolute_module(relative, path)
+            is_certain = module_name(source) == module and not source.endswith("__init__.py")
+            message = f"{path} line {line} imports {name} from {module}, which does not define it"
+            found[path, module, name] = _DanglingImport(name, source, message, is_certain)
     return found
 
 
-def _defined(text: str) -> set[str]:
-    """All that can be imported from a Python file."""
-    return {*defined_names(text), *(one for _, one, _ in imported_names(text)), *_plain(text)}
-
-
-def _plain(text: str) -> Iterable[str]:
-    """Names that a module gets by `import`, and by assignments anywhere in it."""
+def _importable_names(text: str) -> set[str]:
+    """Return all names that can be imported from a Python file."""
     tree = parse_module(text)
+    names: set[str] = set()
     for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Import):
-            yield from ((one.asname or one.name).partition(".")[0] for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (one.asname or one.name for one in node.names)
+        if isinstance(node, Definition):
+            names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(item.asname or item.name).partition(".")[0] for item in node.names}
+            names |= {item.name for item in node.names if isinstance(node, ast.ImportFrom)}
+    return names
 
 
-def _absolute(module: str, name: str) -> str:
+def _absolute_module(module: str, path: str) -> str:
+    """Return the absolute name of a module imported in a file."""
     level = len(module) - len(module.lstrip("."))
-    if not level:
-        return module
-    package = name.split("/")[:-level]
-    return ".".join([*package, *filter(None, [module[level:]])])
+    package = path.split("/")[:-level] if level else []
+    return ".".join(filter(None, [*package, module[level:]]))
 
 
-@functools.lru_cache(maxsize=16)
-def _flakes(text: str) -> tuple[str, ...]:
-    """What pyflakes finds that a change should not bring: undefined names, unused imports, replaced definitions."""
-    return tuple(_quiet(lambda: _flaked(text)) or [])
+# --- data files ---------------------------------------------------------------------------------
 
-
-def _flaked(text: str) -> list[str]:
-    tree = parse_module(text)
-    if tree is None:
-        return []
-    from pyflakes import checker, messages
-
-    found = []
-    for one in checker.Checker(tree, filename="file").messages:
-        given = one.message_args
-        if isinstance(one, messages.UndefinedName | messages.UndefinedLocal):
-            found.append(f"the name {given[0]} is not defined")
-        elif isinstance(one, messages.UnusedImport):
-            found.append(f"the import {given[0]} is not used")
-        elif isinstance(one, messages.RedefinedWhileUnused):
-            found.append(f"{given[0]} is defined twice")
-    return found
-
-
-DATA = (".json", ".toml", ".ini", ".cfg", ".yaml", ".yml")
-Path = tuple[str, ...]
+DATA_SUFFIXES = (".json", ".toml", ".ini", ".cfg", ".yaml", ".yml")
+KeyPath = tuple[str, ...]
 
 
 def wrong_sections(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> list[str]:
-    """A sentence for each value that changed although the request names another section that has the same key.
+    """Return a sentence for each changed value if the request names another section that has the same key.
 
-    `before`, `changed`: path → content. Files that can't be parsed are passed over.
+    `before`, `changed`: path → content. Unreadable files are skipped.
     """
-    clauses = [one for one in _RE.clauses.split(request_prose(request)) if one]
-    doing = " ".join(one for one in clauses if not _RE.staying.search(one))
-    found = []
-    for name, text in changed.items():
-        if name.endswith(DATA) and name in before:
-            old, new = values(name, before[name]), values(name, text)
-            found += [
-                f"{name}: {'.'.join(path)} must stay {json.dumps(old[path], default=str)}"
-                for path in old
-                if path in new and old[path] != new[path] and _is_elsewhere(path, old, doing)
-            ]
-    return found
+    clauses = _RE.clause_break.split(request_prose(request))
+    wanted = " ".join(clause for clause in clauses if clause and not _RE.keeps_value.search(clause))
+    return [
+        f"{path}: {'.'.join(key)} must stay {json.dumps(old[key], default=str)}"
+        for path, key, old, new in _changed_values(before, changed)
+        if key in new and _is_other_section(key, old, wanted)
+    ]
 
 
 def unnamed_values(request: str, before: Mapping[str, str], changed: Mapping[str, str]) -> list[str]:
-    """A sentence for each value that changed or went where everything but what the request names is to stay."""
-    text = request_prose(request)
+    """Return a sentence for each changed or removed value that the request does not name, if all others must stay."""
+    prose = request_prose(request)
+    if not _RE.everything_else.search(prose):
+        return []
     found = []
-    for name, content in changed.items() if _RE.rest.search(text) else ():
-        if name.endswith(DATA) and name in before:
-            old, new = values(name, before[name]), values(name, content)
-            for path, was in old.items() if new else ():
-                now = new.get(path)
-                if now == was or any(part.isdigit() for part in path):
-                    continue  # what stands in a list may have moved
-                if any(_speaks_of(text, word) for part in (*path, str(now)) for word in (part, *_words(part))):
-                    continue
-                found.append(f"{name}: {'.'.join(path)} was {json.dumps(was, default=str)}, and is not to change")
+    for path, key, old, new in _changed_values(before, changed):
+        is_list_item = any(part.isdigit() for part in key)  # it may only have moved
+        words = (word for part in (*key, str(new.get(key))) for word in (part, *_split_name(part)))
+        if not is_list_item and not any(_mentions(prose, word) for word in words):
+            found.append(f"{path}: {'.'.join(key)} was {json.dumps(old[key], default=str)}, and is not to change")
     return found
 
 
-def _is_elsewhere(path: Path, values: Mapping[Path, Any], doing: str) -> bool:
-    """Whether the words name a section with the same key as this one's, and not this one's."""
-    same = [other for other in values if other[-1] == path[-1] and other != path]
-    own = {part for part in path[:-1] if _speaks_of(doing, part)}
-    named = [other for other in same if any(_speaks_of(doing, part) for part in other[:-1] if part not in path)]
+def _changed_values(
+    before: Mapping[str, str], changed: Mapping[str, str]
+) -> Iterator[tuple[str, KeyPath, Mapping[KeyPath, Any], Mapping[KeyPath, Any]]]:
+    """Yield path and key of each value that is no longer the same, with the old and the new values of its file."""
+    for path, text in changed.items():
+        if path.endswith(DATA_SUFFIXES) and path in before:
+            old, new = values(path, before[path]), values(path, text)
+            for key in old if new else ():
+                if new.get(key) != old[key]:
+                    yield path, key, old, new
+
+
+def _is_other_section(key: KeyPath, keys: Iterable[KeyPath], wanted: str) -> bool:
+    """Whether the text mentions another section with the same key, and not this one."""
+    others = (other for other in keys if other[-1] == key[-1] and other != key)
+    named = [other for other in others if any(_mentions(wanted, part) for part in other[:-1] if part not in key)]
+    own = {part for part in key[:-1] if _mentions(wanted, part)}
     return bool(named) and not own - {part for other in named for part in other}
 
 
-def _words(key: str) -> list[str]:
-    return [one for one in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", key) if len(one) > 2]
+def _split_name(name: str) -> list[str]:
+    return [word for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name) if len(word) > 2]
 
 
-def _speaks_of(text: str, name: str) -> bool:
+def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
-def values(name: str, text: str) -> dict[Path, Any]:
-    """The single values of a settings file by their keys from the top; empty where it can't be read."""
+def values(path: str, text: str) -> dict[KeyPath, Any]:
+    """Return the values of a data file by their key path; empty if it is unreadable."""
     try:
-        return dict(_leaves(parse_data(name, text), ()))
+        return dict(_leaves(parse_data(path, text), ()))
     except UnreadableData:
         return {}
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if inner is None or len(path) > 50:
-        yield path, value
+def _leaves(value: Any, key: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if items is None or len(key) > 50:
+        yield key, value
         return
-    for key, each in inner:
-        yield from _leaves(each, (*path, str(key)))
+    for name, item in items:
+        yield from _leaves(item, (*key, str(name)))

@@ -303,7 +303,7 @@ class FilesLoop:
         problems += [] if changed else [Problem(f"{name} must stay as it is") for name in sorted(ignored)]
         problems += [Problem(doubt, soft=True) for doubt in reply.doubts]
         if changed or not problems:
-            problems += await asyncio.to_thread(find_problems, request, existing, changed, protected)
+            problems += await asyncio.to_thread(find_problems, request, existing, changed)
         if any(not problem.soft for problem in problems):
             return problems
         if problems and not any(problem.text in self._attempts.reported for problem in problems):
