@@ -21,7 +21,7 @@ RUN = "run_terminal_command"
     "command",
     ["ls -la", "cat a.py | grep x", "git status && git diff", "cd src && ls", "grep -n x *.py 2>/dev/null", "git branch -a"],
 )  # fmt: skip
-def test_lines_that_only_look(command: str) -> None:
+def test_inspections(command: str) -> None:
     assert is_inspection(command) and not is_test_run(command)
 
 
@@ -39,7 +39,7 @@ def test_lines_that_only_look(command: str) -> None:
         "sort -o a a",
     ],
 )
-def test_lines_that_do_more_than_look(command: str) -> None:
+def test_commands_that_are_no_inspections(command: str) -> None:
     assert not is_inspection(command)
 
 
@@ -55,7 +55,7 @@ def test_lines_that_do_more_than_look(command: str) -> None:
         ("python3 calc.py", False),
     ],
 )
-def test_lines_that_test(command: str, is_test: bool) -> None:
+def test_test_runs(command: str, is_test: bool) -> None:
     assert is_test_run(command) is is_test
 
 
@@ -68,14 +68,14 @@ def ended(command: str, code: int = 0, said: str = "") -> tuple[ToolCall, ToolRe
     return made, ToolResult(success=False, data=said, error=f"exit code {code}", code="exit")
 
 
-def test_tests_that_pass_make_good_what_was_run_wrongly_before() -> None:
+def test_passing_tests_replace_failed_checks() -> None:
     assert failed_check([ended("python3 -m pytest", 1, "2 failed"), ended("python3 test_calc.py")]) is None
     assert failed_check([ended("python3 test_a.py", 1), ended("python3 test_b.py")]) is not None
     assert failed_check([ended("python3 -m unittest"), ended("python3 main.py", 1, "Traceback …")]) is not None
     assert failed_check([ended("python3 main.py", 1), ended("python3 -m unittest")]) is None
 
 
-def test_what_could_not_be_run_or_never_ended_shows_nothing() -> None:
+def test_commands_without_a_result_are_no_checks() -> None:
     missing = "/usr/bin/python3: No module named pytest"
     assert check_results([ended("python3 -m pytest", 1, missing)]) == {}
     assert check_results([ended("pytest", 5, "no tests ran in 0.01s")]) == {}
@@ -83,7 +83,7 @@ def test_what_could_not_be_run_or_never_ended_shows_nothing() -> None:
     assert failed_check([ended("pytest"), ended("pytest", -1)]) is not None
 
 
-def test_a_program_that_is_to_end_with_a_failure_may() -> None:
+def test_a_requested_failure_is_no_failed_check() -> None:
     run = [ended("python3 div.py 1 0", 1, "cannot divide by zero")]
     assert failed_check(run, "python3 div.py 1 0 must end with exit status 1") is None
     assert failed_check(run, "Tidy div.py") is not None
@@ -91,7 +91,7 @@ def test_a_program_that_is_to_end_with_a_failure_may() -> None:
     assert failed_check(crash, "python3 div.py 1 0 must end with exit status 1") is not None
 
 
-def test_words_that_claim_a_change() -> None:
+def test_claims_of_a_change() -> None:
     for text in ("I have renamed the function.", "I've updated config.json", "It has been successfully added."):
         assert claims_change(text)
     for text in (
@@ -103,7 +103,7 @@ def test_words_that_claim_a_change() -> None:
         assert not claims_change(text), text
 
 
-def test_a_file_written_anew_as_it_was_is_no_change(tmp_path: Path) -> None:
+def test_rewriting_the_same_content_is_no_change(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("x = 1\n")
     before = survey.take_survey([tmp_path])
@@ -134,7 +134,7 @@ unix = pytest.mark.skipif(sys.platform == "win32", reason="sed")
 
 
 @unix
-async def test_a_change_by_a_command_is_one_and_its_failing_test_counts(tmp_path: Path) -> None:
+async def test_a_change_by_a_command_counts_and_so_does_its_failing_test(tmp_path: Path) -> None:
     test = "from calc import add\nassert add(2, 3) == 5, add(2, 3)\n"
     good = await run(tmp_path, "Fix the bug in calc.py.", shell("sed -i 's/a - b/a + b/' calc.py"), "Fixed.", calc=CALC)
     assert good.outcome == "done", good.text
@@ -155,7 +155,7 @@ async def test_a_change_by_a_command_is_one_and_its_failing_test_counts(tmp_path
     "command",
     ["python3 calc.py", "python3 -c 'print(1)'", "sed -i 's/nothing/x/' calc.py", "pip list", "mkdir -p x", "git add -A"],
 )  # fmt: skip
-async def test_a_command_that_changes_nothing_is_no_work(tmp_path: Path, command: str) -> None:
+async def test_a_command_without_effect_does_not_complete_a_change(tmp_path: Path, command: str) -> None:
     ended = await run(tmp_path, "Fix the bug in calc.py.", shell(command), *["Fixed."] * 9, calc=CALC)
     assert ended.outcome == "failed" and "nothing" in ended.text.lower()
 
@@ -170,13 +170,13 @@ async def test_a_command_that_changes_nothing_is_no_work(tmp_path: Path, command
         ("Write a file notes.txt with the word hi", "cat > notes.txt <<'EOF'\nhi\nEOF"),
     ],
 )
-async def test_what_only_a_command_does_is_work(tmp_path: Path, request_: str, command: str) -> None:
+async def test_effects_outside_files_complete_a_request(tmp_path: Path, request_: str, command: str) -> None:
     (tmp_path / "old.tmp").write_text("x")
     ended = await run(tmp_path, request_, shell(command), "Done.")
     assert ended.outcome == "done", ended.text
 
 
-async def test_what_is_to_be_run_is_not_done_by_words(tmp_path: Path) -> None:
+async def test_a_claim_does_not_replace_a_requested_run(tmp_path: Path) -> None:
     request = "Run the tests and tell me whether they pass."
     hollow = await run(tmp_path, request, *["All tests pass."] * 9, test_calc="import calc\n", calc=CALC)
     assert hollow.outcome == "failed" and "Nothing was run" in hollow.text

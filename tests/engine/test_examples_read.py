@@ -61,7 +61,7 @@ def told(request: str, before: dict[str, str] | None = None) -> list[str]:
         ('>>> add(2, 3)\n5\n>>> shout("a")\n\'A\'', ["add(2, 3) must return 5", "shout(\"a\") must return 'A'"]),
     ],
 )  # fmt: skip
-def test_what_is_said_of_something_new_is_wanted(request_: str, expected: list[str]) -> None:
+def test_statements_about_new_functions_are_wishes(request_: str, expected: list[str]) -> None:
     assert told(request_) == expected
 
 
@@ -96,7 +96,7 @@ def test_what_is_said_of_something_new_is_wanted(request_: str, expected: list[s
         "def fizz(n=3): return 3",
     ],
 )
-def test_what_is_not_plain_is_not_tried(request_: str) -> None:
+def test_ambiguous_statements_are_ignored(request_: str) -> None:
     assert told(request_) == []
 
 
@@ -138,7 +138,7 @@ def test_what_is_not_plain_is_not_tried(request_: str) -> None:
         ("to_int('') should raise ValueError(f'bad {x}')", "to_int('') must raise ValueError"),
     ],
 )  # fmt: skip
-def test_an_error_that_is_reported_is_not_the_one_that_is_wanted(request_: str, expected: str) -> None:
+def test_reported_errors_are_not_wanted(request_: str, expected: str) -> None:
     assert told(request_) == [expected]
 
 
@@ -162,7 +162,7 @@ def test_an_error_that_is_reported_is_not_the_one_that_is_wanted(request_: str, 
         ("first((1, 2)) should be (1,), first([]) None.", ["first((1, 2)) must return (1,)"]),
     ],
 )
-def test_each_call_has_its_own_words(request_: str, expected: list[str]) -> None:
+def test_each_call_has_its_own_statements(request_: str, expected: list[str]) -> None:
     assert told(request_) == expected
 
 
@@ -200,12 +200,12 @@ def test_each_call_has_its_own_words(request_: str, expected: list[str]) -> None
         ("add(1, 2) should return 3 (an int).", "3", ""),
     ],
 )
-def test_what_is_reported_and_what_is_wanted(request_: str, want: str, wrong: str) -> None:
+def test_wanted_and_wrong_values(request_: str, want: str, wrong: str) -> None:
     (found,) = examples_in(request_, FILES)
     assert (found.want, found.wrong) == (want, wrong)
 
 
-def test_what_the_files_did_not_have_is_to_be_written() -> None:
+def test_statements_about_missing_functions_are_wishes() -> None:
     request = "fizz(3) is 'Fizz' and fizz(1) is 1. Fix the tests."
     assert told(request) == told(request, FILES) == []
     assert told(request, {**FILES, "fb.py": ""}) == ["fizz(3) must return 'Fizz'", "fizz(1) must return 1"]
@@ -215,14 +215,14 @@ def test_what_the_files_did_not_have_is_to_be_written() -> None:
     assert told(request, had) == ["area(2, 3, unit='m') must not return '6 m'"]
 
 
-def test_a_name_that_several_files_define_is_not_tried() -> None:
+def test_ambiguous_functions_are_ignored() -> None:
     files = {"a.py": "def f(x):\n    return x\n", "b.py": "def f(x):\n    return x\n"}
     assert examples_in("f(1) should return 2", files) == []
     (found,) = examples_in("f(1) in b.py should return 2", files)
     assert found.module == "b"
 
 
-def test_a_command_says_first_what_it_tries() -> None:
+def test_a_command_begins_with_its_title() -> None:
     (found,) = examples_in("fizz(3) should return 4", FILES)
     assert found.command.startswith(f'{python_program()} -B -c "# fizz(3) must return 4\n')
 
@@ -282,7 +282,7 @@ def tried(folder: Path, request: str, files: dict[str, str]) -> tuple[int, str]:
         ("print('Sum', a + b)", "f(1, 2) should print 'Sum: 3'", r"it printed 'Sum 3\n'"),
     ],
 )  # fmt: skip
-def test_a_trial_shows_what_came(tmp_path: Path, body: str, request_: str, says: str) -> None:
+def test_a_failed_example_prints_the_result(tmp_path: Path, body: str, request_: str, says: str) -> None:
     code, said = tried(tmp_path, request_, {"m.py": f"def f(a, b):\n    {body}\n"})
     assert (code == 0, said) == (not says, says)
 
@@ -302,7 +302,7 @@ LAID = [
 
 
 @pytest.mark.parametrize("files", LAID)
-def test_a_module_is_found_however_the_project_lies(tmp_path: Path, files: dict[str, str]) -> None:
+def test_modules_are_found_in_any_project_layout(tmp_path: Path, files: dict[str, str]) -> None:
     assert tried(tmp_path, "f(1) should return 2", files) == (0, "")
     assert tried(tmp_path, "f(1) should return 3", files) == (1, "it returned 2")
 
@@ -318,7 +318,7 @@ def test_a_module_is_found_however_the_project_lies(tmp_path: Path, files: dict[
         "raise RuntimeError('no display')\n",
     ],
 )
-def test_a_module_that_can_not_be_imported_shows_nothing(tmp_path: Path, head: str) -> None:
+def test_a_failed_import_shows_nothing(tmp_path: Path, head: str) -> None:
     files = {"script.py": f"{head}\n\n{GOOD}"}
     (example,) = examples_in("f(1) should return 7", files)
     code, said = ran(tmp_path, files, example)
@@ -332,13 +332,13 @@ def test_a_module_that_can_not_be_imported_shows_nothing(tmp_path: Path, head: s
 
 
 @pytest.mark.parametrize("body", ["return input()", "raise SystemExit(0)", "return g(a)"])
-def test_a_function_that_reads_ends_the_program_or_waits_shows_nothing(tmp_path: Path, body: str) -> None:
+def test_input_exit_and_coroutines_show_nothing(tmp_path: Path, body: str) -> None:
     files = {"m.py": f"async def g(a):\n    return a\n\n\ndef f(a):\n    {body}\n"}
     assert tried(tmp_path, "f(1) should return 7", files)[0] == UNTRIED
 
 
 @pytest.mark.parametrize("files", LAID)
-def test_samples_and_properties_find_the_module_too(tmp_path: Path, files: dict[str, str]) -> None:
+def test_samples_and_properties_find_the_module(tmp_path: Path, files: dict[str, str]) -> None:
     (example,) = examples_in("f(1) should return 2", files)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -352,7 +352,7 @@ def test_samples_and_properties_find_the_module_too(tmp_path: Path, files: dict[
     assert "but the request says: in lower case" in said[1].stderr
 
 
-def test_methods_and_whole_expressions_are_tried(tmp_path: Path) -> None:
+def test_methods_and_expressions_are_evaluated(tmp_path: Path) -> None:
     files = {
         "m.py": "class Cart:\n    def add(self, n):\n        return self\n\n    def total(self):\n        return 3\n"
     }

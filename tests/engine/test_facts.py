@@ -33,11 +33,11 @@ from tui_agent.safety.roots import Roots
         ("hello", "unclear"),
     ],
 )
-def test_what_a_request_wants_is_read_from_its_words(text: str, kind: str) -> None:
+def test_kind_of_a_request(text: str, kind: str) -> None:
     assert request_kind(text) == kind
 
 
-def test_a_request_says_what_it_names() -> None:
+def test_paths_names_and_commands_of_a_request() -> None:
     found = read_request("Rename calc_sum to total in shop/a.py, then run `python3 -m unittest`. pytest -q is off.")
     assert found.paths == ("shop/a.py",) and "calc_sum" in found.names
     assert found.commands == ("python3 -m unittest",)
@@ -46,7 +46,7 @@ def test_a_request_says_what_it_names() -> None:
     assert list_items("- it is red\n- it is blue") == []
 
 
-def test_examples_of_a_request_become_commands() -> None:
+def test_examples_become_commands() -> None:
     files = {"pkg/m.py": "def f(a, b):\n    return a\n\n\ndef g(a):\n    return a\n"}
     (must,) = examples_in("f([1, 2], 2) in m.py should return [1], but returns [1, 2].", files)
     assert must.want == "[1]" and must.module == "pkg.m" and must.expected == "f([1, 2], 2) must return [1]"
@@ -57,7 +57,7 @@ def test_examples_of_a_request_become_commands() -> None:
     assert examples_in("f(a, 1) returns the wrong page, h(1) should return 2", files) == []
 
 
-def test_words_about_a_result_become_conditions() -> None:
+def test_phrases_become_properties() -> None:
     words = "slugify(title): lower case, words joined by single hyphens, nothing but a-z, 0-9 and hyphens, no hyphen at the ends."
     assert [item.phrase for item in properties_in(words)] == [
         "lower case", "single hyphens", "no hyphen at the ends", "words joined by single hyphens",
@@ -74,7 +74,7 @@ def found(request: str, before: dict[str, str], after: dict[str, str]) -> list[s
 OLD = "import os\n\nRATE = 2  # per cent\n\n\ndef size(path, unit=1):\n    return os.stat(path).st_size // unit\n"
 
 
-def test_a_change_that_breaks_or_loses_something_is_noticed() -> None:
+def test_breaking_changes_are_problems() -> None:
     before = {"a.py": OLD, "b.py": "from a import size\n"}
     assert found("Make size faster", before, {}) == ["nothing changed"]
     assert found("Make size faster", before, {"a.py": OLD.replace("import os", "# os\nimport os")}) == [
@@ -92,7 +92,7 @@ def test_a_change_that_breaks_or_loses_something_is_noticed() -> None:
     assert "a.py: the name shutil is not defined" in undefined
 
 
-def test_a_rename_must_reach_every_file_and_what_is_named_must_be_there() -> None:
+def test_unfinished_renames_and_missing_names_are_problems() -> None:
     before = {"a.py": OLD, "b.py": "from a import size\n"}
     renamed = OLD.replace("size(", "length_of(")
     incomplete = found("Rename size in a.py to length_of everywhere", before, {"a.py": renamed})
@@ -102,7 +102,7 @@ def test_a_rename_must_reach_every_file_and_what_is_named_must_be_there() -> Non
     assert found("Set RATE to 3 in a.py", before, {"a.py": OLD.replace("RATE = 2", "RATE = 3")}) == []
 
 
-def test_a_test_that_fails_is_not_made_to_pass_by_changing_it() -> None:
+def test_changing_a_failing_test_is_a_problem() -> None:
     before = {"a.py": OLD, "test_a.py": "def test():\n    assert 1 == 2\n"}
     passing = {"test_a.py": "def test():\n    assert 2 == 2\n"}
     wrong = find_problems(read_request("test_a.py fails. Fix a.py so that the tests pass."), before, passing)
@@ -112,7 +112,7 @@ def test_a_test_that_fails_is_not_made_to_pass_by_changing_it() -> None:
     assert soft.soft
 
 
-def test_what_a_program_can_mend_it_mends() -> None:
+def test_imports_are_fixed_automatically() -> None:
     assert with_fixed_imports("def f():\n    return os.getcwd()\n", None).startswith("import os\n")
     assert with_fixed_imports("import os\n\n\ndef f():\n    return 1\n", OLD) == "\n\ndef f():\n    return 1\n"
     assert lint_hints({"a.py": "def f(items=[]):\n    return items\n"}) == [
@@ -136,7 +136,7 @@ def test_what_a_program_can_mend_it_mends() -> None:
         ({"a.py": ""}, ""),
     ],
 )  # fmt: skip
-def test_the_test_command_of_a_project_is_found(tmp_path: Path, files: dict[str, str], command: str) -> None:
+def test_detecting_the_test_command(tmp_path: Path, files: dict[str, str], command: str) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -153,7 +153,7 @@ def wrote() -> tuple[ToolCall, ToolResult]:
     return ToolCall(id="w", name="write_file", arguments={}), ToolResult(success=True, changes=(change,))
 
 
-def test_only_commands_that_show_something_count_as_checks() -> None:
+def test_which_commands_are_checks() -> None:
     done = [ran("ls", good=False), ran("grep x a", good=False), ran("pytest", good=False, error="exit code 127")]
     assert check_results(done) == {} and failed_check(done) is None
     done = [ran("python3 -m pytest", good=False), wrote()]
@@ -164,7 +164,7 @@ def test_only_commands_that_show_something_count_as_checks() -> None:
     assert failed_check(done) is not None
 
 
-def test_the_files_that_matter_are_found_within_the_room(tmp_path: Path) -> None:
+def test_relevant_files_fit_in_the_room(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     for number in range(40):
         (tmp_path / f"other{number}.py").write_text(f"def unrelated{number}():\n    return {number}\n" * 20)

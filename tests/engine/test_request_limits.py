@@ -51,7 +51,7 @@ FENCE = "```"
         ("Leave everything else as it is.", set()),
     ],
 )
-def test_files_that_must_stay_are_read_from_the_request(request_text: str, left: set[str]) -> None:
+def test_protected_files(request_text: str, left: set[str]) -> None:
     assert protected_files(request_text, FILES) == left
 
 
@@ -68,7 +68,7 @@ def test_files_that_must_stay_are_read_from_the_request(request_text: str, left:
         ("Add tests: values of at least three digits", (0, False)),
     ],
 )
-def test_how_many_tests_are_wanted(text: str, wanted: tuple[int, bool]) -> None:
+def test_number_of_wanted_tests(text: str, wanted: tuple[int, bool]) -> None:
     assert wanted_tests(text) == wanted
 
 
@@ -84,13 +84,13 @@ def test_too_few_tests_are_a_problem() -> None:
     assert find_problems(plain, before, {"test_f.py": one}) == []
 
 
-def test_what_a_new_file_is_to_have_is_not_left_out() -> None:
+def test_content_requested_for_a_new_file_must_exist() -> None:
     text = "new file grades.py pls, with grade(points): 'A' from 90 on, everything below is 'F'"
     found = find_problems(read_request(text), {"a.py": "x = 1\n"}, {"grades.py": "GRADES = {90: 'A'}\n"})
     assert [(one.text, one.soft) for one in found] == [("grade is nowhere", False)]
 
 
-def test_a_section_named_tests_is_no_test() -> None:
+def test_a_section_named_tests_is_not_a_test() -> None:
     text = "Add a section '## Tests' to README.md that shows how to run the tests with `python3 -m unittest`."
     assert not asks_for_tests_only(text)
     assert asks_for_tests_only("Add a test to test_x.py")
@@ -109,13 +109,13 @@ INI = "[web]\nport = 80\n[admin]\nport = 81\n"
         ("set port to 90 for web and admin", True, True),
     ],
 )
-def test_the_section_that_is_named_is_meant(text: str, web: bool, admin: bool) -> None:
+def test_values_of_other_sections_must_stay(text: str, web: bool, admin: bool) -> None:
     for old, right in (("80", web), ("81", admin)):
         found = wrong_sections(text, {"a.ini": INI}, {"a.ini": INI.replace(old, "90")})
         assert (found == []) is right
 
 
-def test_values_that_are_not_named_stay_where_all_else_is_to_stay() -> None:
+def test_unnamed_values_must_stay_if_everything_else_must() -> None:
     old = json.dumps({"name": "demo", "maxUsers": 3, "tags": ["a", "b"]})
     text = "Set max users in c.json to 5. Leave everything else as it is."
 
@@ -128,7 +128,7 @@ def test_values_that_are_not_named_stay_where_all_else_is_to_stay() -> None:
     assert unnamed_values("Set max users to 5", {"c.json": old}, {"c.json": "{}"}) == []
 
 
-def test_of_two_bugs_two_functions_are_to_change() -> None:
+def test_each_function_with_a_reported_bug_must_change() -> None:
     lamp = (
         "class Lamp:\n    def toggle(self):\n        self.on = True\n\n    def brighter(self):\n"
         "        self.level += 10\n\n    def darker(self):\n        self.level -= 10\n"
@@ -168,11 +168,11 @@ BOTH = "Which function computes the fee, and in which file is it? Change nothing
         ("Which functions are there?", "None that matters.", 0),
     ],
 )
-def test_an_answer_names_what_is_asked_for(question: str, answer: str, count: int) -> None:
+def test_gaps_of_an_answer(question: str, answer: str, count: int) -> None:
     assert len(answer_gaps(question, answer, CODE)) == count
 
 
-def test_a_fence_around_all_the_files_is_left_out() -> None:
+def test_a_fence_around_all_files_is_removed() -> None:
     files = (
         f"<agent_files>\nThe files of my project:\n\na.py\n{FENCE}\nx = 2\n{FENCE}\n\nb.py\n{FENCE}\ny = 1\n{FENCE}\n"
     )
@@ -182,7 +182,7 @@ def test_a_fence_around_all_the_files_is_left_out() -> None:
 
 @pytest.mark.parametrize("before", ["", "Here they are:\n\n"])
 @pytest.mark.parametrize("after", ["</agent_files>", "</agent_files>\n\nThe files of my project:", ""])
-def test_the_fences_of_files_repeated_without_one_around_them_stay(before: str, after: str) -> None:
+def test_fences_of_repeated_files_are_kept(before: str, after: str) -> None:
     reply = f"{before}<agent_files>\nThe files of my project:\n\na.py\n{FENCE}\nx = 2\n{FENCE}\n{after}"
     assert read_file_reply(reply, {"a.py": "x = 1\n"}, "Set x to 2.").files == {"a.py": "x = 2\n"}
 
@@ -205,7 +205,7 @@ def strategy(name: str) -> None:
     paths.models_file().write_text(json.dumps(models))
 
 
-async def test_whole_files_that_must_stay_are_not_written(workspace: Path) -> None:
+async def test_the_files_strategy_does_not_write_protected_files(workspace: Path) -> None:
     strategy("files")
     good = f"calc.py\n{FENCE}python\ndef add(a, b):\n    return a + b\n{FENCE}\n\nnotes.txt\n{FENCE}\ngone\n{FENCE}\n"
     async with MockServer(InTurn(good), strict=True) as server:
@@ -219,7 +219,7 @@ async def test_whole_files_that_must_stay_are_not_written(workspace: Path) -> No
     assert "a + b" in (workspace / "calc.py").read_text()
 
 
-async def test_a_tool_that_changes_what_must_stay_is_not_done(workspace: Path) -> None:
+async def test_a_run_that_changes_a_protected_file_is_not_done(workspace: Path) -> None:
     strategy("native")
     edit = call("edit_file", path="calc.py", old_string="a - b", new_string="a + b")
     both: Any = step("", edit, call("edit_file", path="notes.txt", old_string="keep me", new_string="gone"))

@@ -265,26 +265,26 @@ Por que test_calc.py falha?
 
 
 @pytest.mark.parametrize("text", [*WITH_LIMITS, *ORDERS, *OTHER_ORDERS])
-def test_what_asks_for_a_change_is_a_change(text: str) -> None:
+def test_changes(text: str) -> None:
     assert request_kind(text) == "change"
 
 
 @pytest.mark.parametrize("text", [*QUESTIONS, *OTHER_QUESTIONS])
-def test_what_asks_for_an_answer_is_a_question(text: str) -> None:
+def test_questions(text: str) -> None:
     assert request_kind(text) == "question"
 
 
 @pytest.mark.parametrize("text", COMMANDS)
-def test_what_is_only_to_be_run_is_a_command(text: str) -> None:
+def test_commands(text: str) -> None:
     assert request_kind(text) == "command"
 
 
 @pytest.mark.parametrize("text", OPEN)
-def test_what_says_neither_stays_open(text: str) -> None:
+def test_unclear_requests(text: str) -> None:
     assert request_kind(text) == "unclear"
 
 
-def test_the_jobs_of_the_benchmark_are_read_as_they_are_meant() -> None:
+def test_kinds_of_the_benchmark_jobs() -> None:
     jobs = yaml.safe_load(JOBS.read_text(encoding="utf-8"))
     kinds = {job["name"]: read_request(job["prompt"]).kind for job in jobs}
     assert {name for name, kind in kinds.items() if kind != "change"} == {"dev-question"}
@@ -320,7 +320,7 @@ def test_the_jobs_of_the_benchmark_are_read_as_they_are_meant() -> None:
         "Fix the server; it runs forever under python3 server.py somewhere.",
     ],
 )
-def test_a_command_that_is_forbidden_or_only_mentioned_is_no_check(text: str) -> None:
+def test_forbidden_and_mentioned_commands_are_not_wanted(text: str) -> None:
     assert read_request(text).commands == ()
 
 
@@ -346,7 +346,7 @@ def test_a_command_that_is_forbidden_or_only_mentioned_is_no_check(text: str) ->
         ("Make sure that `cargo test` passes.", ("cargo test",)),
     ],
 )  # fmt: skip
-def test_a_command_that_shows_that_the_work_is_done_is_a_check(text: str, commands: tuple[str, ...]) -> None:
+def test_wanted_commands(text: str, commands: tuple[str, ...]) -> None:
     assert read_request(text).commands == commands
 
 
@@ -367,7 +367,7 @@ def test_a_command_that_shows_that_the_work_is_done_is_a_check(text: str, comman
         "Add a menu for macOS to app.py.",
     ],
 )
-def test_an_example_or_what_must_not_be_is_no_name(text: str) -> None:
+def test_examples_and_unwanted_names_are_not_wanted(text: str) -> None:
     assert set(read_request(text).names) <= {"slug"}
 
 
@@ -383,7 +383,7 @@ def test_an_example_or_what_must_not_be_is_no_name(text: str) -> None:
         ("Rename the function calc in shop/prices.py to gross_price.", ("gross_price",)),
     ],
 )
-def test_what_has_to_be_there_is_a_name(text: str, names: tuple[str, ...]) -> None:
+def test_wanted_names(text: str, names: tuple[str, ...]) -> None:
     assert read_request(text).names == names
 
 
@@ -417,10 +417,10 @@ def test_what_has_to_be_there_is_a_name(text: str, names: tuple[str, ...]) -> No
         ("Add a command to move what calc made in a.py.", False),
     ],
 )
-def test_names_go_only_where_something_is_removed_renamed_or_joined(text: str, going: bool) -> None:
+def test_removable_names(text: str, going: bool) -> None:
     assert ("calc" in removable_names(text) or "load_a" in removable_names(text)) == going
 
 
-def test_the_items_of_a_list_may_be_any_work() -> None:
+def test_list_items() -> None:
     assert len(list_items("1. Increase the limit in a.py\n2. Put a link into README.md\n3. Run the tests")) == 3
     assert list_items("- the total is red\n- the load and save buttons") == []

@@ -31,7 +31,7 @@ def files_of(reply: str, known: dict[str, str], request: str) -> dict[str, str]:
         ("Check with python3 -m pytest -q", ("python3 -m pytest -q",)),
     ],
 )
-def test_a_command_ends_where_the_sentence_goes_on(text: str, commands: tuple[str, ...]) -> None:
+def test_a_command_ends_where_the_sentence_continues(text: str, commands: tuple[str, ...]) -> None:
     assert read_request(text).commands == commands
 
 
@@ -45,11 +45,11 @@ def test_a_command_ends_where_the_sentence_goes_on(text: str, commands: tuple[st
         ("Put it into .flake8, not .editorconfig", [".flake8", ".editorconfig"]),
     ],
 )
-def test_values_and_endings_are_no_files(text: str, paths: list[str]) -> None:
+def test_values_and_suffixes_are_not_paths(text: str, paths: list[str]) -> None:
     assert named_paths(text) == paths
 
 
-def test_a_fence_within_a_readme_is_a_part_of_it() -> None:
+def test_a_fence_within_a_readme_is_part_of_it() -> None:
     readme = "# tiny\n\nA logger.\n\n## License\n\nMIT\n"
     new = f"# tiny\n\nA logger.\n\n## Installation\n\n{FENCE}sh\npip install tiny\n{FENCE}\n\n## License\n\nMIT\n"
     request = "README.md needs a section called Installation, put it before License."
@@ -61,7 +61,7 @@ def test_a_fence_within_a_readme_is_a_part_of_it() -> None:
     }
 
 
-def test_a_block_that_holds_several_files_is_taken_apart() -> None:
+def test_a_block_with_several_files_is_split() -> None:
     reply = f"{FENCE}python\n# app/a.py\nx = 2\n\n# app/b.py\ny = 2\n{FENCE}\n"
     known = {"app/a.py": "x = 1\n", "app/b.py": "y = 1\n"}
     assert files_of(reply, known, "Set x and y to 2.") == {"app/a.py": "x = 2\n", "app/b.py": "y = 2\n"}
@@ -80,7 +80,7 @@ class Point:
 """
 
 
-def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
+def test_a_restructured_class_is_replaced_completely() -> None:
     new = (
         "from dataclasses import dataclass\n\n\n@dataclass\nclass Point:\n    x: float\n    y: float = 0\n\n"
         "    def distance(self, other):\n        return math.hypot(self.x - other.x, self.y - other.y)\n"
@@ -99,7 +99,7 @@ def test_a_class_that_becomes_another_kind_of_class_is_taken_whole() -> None:
     assert "__init__" in got and "distance" in got and "length" in got
 
 
-def test_a_constant_that_is_asked_for_by_name_has_it() -> None:
+def test_a_requested_constant_must_exist() -> None:
     request = read_request("0.19 is written three times in tax.py. Make it a constant VAT at the top and use that.")
     before = {"tax.py": "def tax(net):\n    return net * 0.19\n"}
     wrong = find_problems(request, before, {"tax.py": "RATE = 0.19\n\n\ndef tax(net):\n    return net * RATE\n"})
@@ -107,7 +107,7 @@ def test_a_constant_that_is_asked_for_by_name_has_it() -> None:
     assert find_problems(request, before, {"tax.py": "VAT = 0.19\n\n\ndef tax(net):\n    return net * VAT\n"}) == []
 
 
-def test_a_file_that_is_to_be_adapted_has_to_change() -> None:
+def test_a_file_to_be_adapted_must_change() -> None:
     before = {"users.py": "def find():\n    return 1\n", "card.py": "from users import find\n"}
     after = {"users.py": "def find():\n    return {}\n"}
     request = read_request("Change find in users.py so that it returns a dict, and adapt card.py, which uses it.")
@@ -118,7 +118,7 @@ def test_a_file_that_is_to_be_adapted_has_to_change() -> None:
     assert find_problems(request, before, after) == []
 
 
-def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
+def test_mapped_values_are_examples_of_the_named_function() -> None:
     files = {"bytesize.py": "def human_size(n):\n    return ''\n", "b.py": "def other(a, b):\n    return a\n"}
     text = "New file bytesize.py please, with human_size(n). 999 -> '999 B', 1000 -> '1.0 kB'. Powers of 1000."
     found = examples_in(text, files, {})
@@ -127,7 +127,7 @@ def test_pairs_are_examples_of_the_one_function_that_is_named() -> None:
     assert examples_in("human_size currently gives 999 -> '999'", files, files) == []
 
 
-def test_what_is_moved_stands_in_its_new_place_only() -> None:
+def test_a_moved_definition_is_only_in_its_new_file() -> None:
     before = {"a.py": "import re\n\n\ndef x():\n    return re.I\n\n\ndef y():\n    return 1\n", "b.py": ""}
     request = read_request("Please move the function x from a.py to b.py.")
     left = {"b.py": "import re\n\n\ndef x():\n    return re.I\n"}
@@ -137,14 +137,14 @@ def test_what_is_moved_stands_in_its_new_place_only() -> None:
     assert not [one for one in find_problems(request, before, {**left, **gone}) if not one.soft]
 
 
-def test_an_import_that_is_still_used_comes_back_alone() -> None:
+def test_only_imports_still_in_use_are_restored() -> None:
     known = {"main.py": "from helpers import cents, full\n\n\ndef badge(n):\n    return full(n), cents(n)\n"}
     new = "from helpers import cents\n\n\ndef badge(n):\n    return full(n) + '!', cents(n)\n"
     got = files_of(f"main.py\n{FENCE}python\n{new}{FENCE}\n", known, "Add an exclamation mark in badge.")
     assert got["main.py"].startswith("from helpers import cents\nfrom helpers import full\n")
 
 
-def test_a_name_is_imported_from_where_it_is_defined() -> None:
+def test_broken_imports() -> None:
     before = {
         "lib/__init__.py": "",
         "lib/labels.py": "def fmt(a):\n    return a\n",
@@ -168,7 +168,7 @@ def test_a_name_is_imported_from_where_it_is_defined() -> None:
         ("last_lines(lines, 3) returns two lines.", None),
     ],
 )
-def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] | None) -> None:
+def test_counted_results_are_examples(text: str, want: tuple[str, str] | None) -> None:
     files = {"tail.py": "def last_lines(lines, count):\n    return lines[-count:]\n"}
     found = examples_in(text, files, files)
     if want is None:
@@ -197,7 +197,7 @@ def test_how_many_things_come_out_can_be_tried(text: str, want: tuple[str, str] 
         ("clock(n), all words joined with an underscore", "'_'.join(n.split())", "'-'.join(n.split())"),
     ],
 )
-def test_words_about_the_form_of_a_result_are_tried(tmp_path: Path, request_: str, good: str, bad: str) -> None:
+def test_properties_of_a_result_are_tested(tmp_path: Path, request_: str, good: str, bad: str) -> None:
     assert "but the request says" not in trial(tmp_path, request_, good)
     assert "but the request says" in trial(tmp_path, request_, bad)
 
@@ -221,7 +221,7 @@ def trial(folder: Path, request_: str, body: str) -> str:
         ("None.lower() if n else ''", False),
     ],
 )
-def test_a_function_that_fails_for_every_argument_by_its_own_fault_keeps_no_promise(
+def test_a_function_that_fails_for_every_argument_violates_its_properties(
     tmp_path: Path, body: str, broken: bool
 ) -> None:
     said = trial(tmp_path, "clock(n) has no spaces in the result", body)
@@ -243,7 +243,7 @@ SCORES = """class Scores:
 """
 
 
-def test_of_two_faults_both_have_to_be_worked_on() -> None:
+def test_both_of_two_faults_must_be_fixed() -> None:
     request = read_request(
         "The class Scores in scores.py has two bugs: best returns the lowest score instead of the highest, and average "
         "leaves out the last score. Fix both."
@@ -254,7 +254,7 @@ def test_of_two_faults_both_have_to_be_worked_on() -> None:
     assert find_problems(request, {"scores.py": SCORES}, both) == []
 
 
-def test_what_all_instances_share_is_told() -> None:
+def test_shared_attributes_are_hinted() -> None:
     assert lint_hints({"scores.py": SCORES}) == [
         "scores.py line 2: stock of the class Scores is one object that all instances share"
     ]

@@ -38,7 +38,7 @@ BOTH = {"primes.py": MATHS["primes.py"] + "\n\n" + PRIME["primes.py"]}
         "Refactor api.py to the naming of PEP 8, snake_case.",
     ],
 )
-def test_a_style_of_names_is_no_name(request_: str) -> None:
+def test_name_styles_are_not_names(request_: str) -> None:
     assert hard(request_, API, SNAKE) == []
     assert not any("nowhere" in one for one in every(request_, API, SNAKE))
 
@@ -56,7 +56,7 @@ def test_a_style_of_names_is_no_name(request_: str) -> None:
         "Add the missing function(s) to primes.py: is_prime(n)",
     ],
 )
-def test_what_is_only_spoken_of_need_not_be_there(request_: str) -> None:
+def test_mentioned_names_need_not_exist(request_: str) -> None:
     assert every(request_, MATHS, BOTH) == []
 
 
@@ -75,11 +75,11 @@ def test_what_is_only_spoken_of_need_not_be_there(request_: str) -> None:
         ("Introduce a `to_list` helper in primes.py", "to_list"),
     ],
 )
-def test_what_is_to_be_created_must_be_there(request_: str, name: str) -> None:
+def test_names_to_be_created_must_exist(request_: str, name: str) -> None:
     assert f"{name} is nowhere" in hard(request_, MATHS, BOTH)
 
 
-def test_other_names_are_soft() -> None:
+def test_other_missing_names_are_soft_problems() -> None:
     assert hard("Make double in primes.py faster with bit_shift()", MATHS, BOTH) == []
 
 
@@ -95,7 +95,7 @@ def test_other_names_are_soft() -> None:
         "Fix app.py and add a file slug.py",
     ],
 )
-def test_a_file_that_is_to_be_made_must_be_there(request_: str) -> None:
+def test_files_to_be_created_must_exist(request_: str) -> None:
     before = {"app.py": "X = 1\n"}
     changed = {"app.py": "X = 2\n\n\ndef slugify(title):\n    return title\n"}
     assert any("is not there" in one for one in hard(request_, before, changed))
@@ -116,7 +116,7 @@ def test_a_file_that_is_to_be_made_must_be_there(request_: str) -> None:
         "Do not create slug.py, change app.py.",
     ],
 )
-def test_a_file_that_is_only_spoken_of_need_not_be_there(request_: str) -> None:
+def test_mentioned_files_need_not_exist(request_: str) -> None:
     before = {"app.py": "class Stack:\n    size = 1\n", ".gitignore": "x\n"}
     changed = {
         "app.py": "import math\n\n\nclass Stack:\n    size = math.sqrt(2)\n\n    def peek(self):\n        return 1\n",
@@ -140,7 +140,7 @@ DATA = "from dataclasses import dataclass\n\n\n@dataclass\nclass P:\n    x: int\
         "P in p.py should be a dataclass",
     ],
 )
-def test_special_methods_may_vanish(request_: str) -> None:
+def test_special_methods_may_disappear(request_: str) -> None:
     assert hard(request_, {"p.py": POINT}, {"p.py": DATA}) == []
 
 
@@ -158,13 +158,13 @@ def test_special_methods_may_vanish(request_: str) -> None:
         "In m.py use a single expression instead of a helper",
     ],
 )
-def test_what_is_gone_after_a_rebuilding_is_soft(request_: str) -> None:
+def test_losses_in_a_restructuring_are_soft_problems(request_: str) -> None:
     before = {"m.py": "def _part(x):\n    return x + 1\n\n\ndef run(x):\n    return _part(x)\n"}
     assert hard(request_, before, {"m.py": "def run(x):\n    return x + 1\n"}) == []
 
 
 @pytest.mark.parametrize("request_", ["Fix the bug in m.py", "Add a function third() to m.py", "m.py is wrong."])
-def test_what_is_gone_for_no_reason_is_not(request_: str) -> None:
+def test_losses_without_a_reason_are_hard_problems(request_: str) -> None:
     before = {"m.py": "def first(x):\n    return x + 1\n\n\ndef second(x):\n    return x\n"}
     changed = {"m.py": "def first(x):\n    return x + 2\n\n\ndef third():\n    return 1\n"}
     assert "m.py: second is gone" in hard(request_, before, changed)
@@ -175,7 +175,7 @@ def test_what_is_gone_for_no_reason_is_not(request_: str) -> None:
 TSCONFIG = '{\n  // how strict\n  "compilerOptions": {\n    "strict": false, /* why */\n  },\n}\n'
 
 
-def test_json_with_comments_stays_so() -> None:
+def test_json_with_comments_may_keep_them() -> None:
     good = TSCONFIG.replace("false", "true")
     for name in ("tsconfig.json", "conf/settings.json"):
         request = f"Set strict in {name} to true."
@@ -195,12 +195,12 @@ def test_json_with_comments_stays_so() -> None:
         "theme: !ENV [A, b]\n---\nb: 1\n",
     ],
 )
-def test_tags_in_yaml_are_no_errors(text: str) -> None:
+def test_yaml_tags_are_no_errors(text: str) -> None:
     assert syntax_error("a.yaml", text) == ""
     assert syntax_error("a.yml", text + "c: [1, 2\n") != ""
 
 
-def test_an_error_that_was_there_before_is_no_ones_fault() -> None:
+def test_previous_errors_are_no_problems() -> None:
     old = "name: {{ app }}\nport: {{ port }}: 1\n"
     assert every("Set the name in t.yaml", {"t.yaml": old}, {"t.yaml": old.replace("app", "apps")}) == []
     broken = {"a.py": "def f(:\n    return 1\n"}
@@ -237,7 +237,7 @@ MORE_TESTS = {"test_calc.py": SUM["test_calc.py"] + "\n\ndef test_zero():\n    a
         "test_calc.py has the wrong expected value. Fix it",
     ],
 )
-def test_a_test_that_is_to_be_changed_may_change(request_: str) -> None:
+def test_a_test_may_change_on_request(request_: str) -> None:
     assert every(request_, {**SUM, "sums.py": SUM["calc.py"]}, MENDED_TEST) == []
 
 
@@ -262,7 +262,7 @@ def test_a_test_that_is_to_be_changed_may_change(request_: str) -> None:
         "remove_all() and add() are wrong, test_calc.py fails",
     ],
 )
-def test_a_test_that_fails_is_not_weakened(request_: str) -> None:
+def test_a_failing_test_must_not_change(request_: str) -> None:
     assert "test_calc.py must stay as it is" in hard(request_, SUM, MENDED_TEST)
     skipped = SUM["test_calc.py"].replace("def test_add", "import pytest\n\n\n@pytest.mark.skip\ndef test_add")
     assert "test_calc.py must stay as it is" in hard(request_, SUM, {"test_calc.py": skipped})
@@ -270,7 +270,7 @@ def test_a_test_that_fails_is_not_weakened(request_: str) -> None:
     assert not asks_for_tests_only(request_)
 
 
-def test_an_unclear_request_is_no_reason_to_refuse() -> None:
+def test_test_changes_are_soft_problems_for_an_unclear_request() -> None:
     assert hard("The test fails. Fix the test.", SUM, MENDED_TEST) == []
     assert every("Make add in calc.py faster", SUM, MORE_TESTS) == []
     assert hard("Make add in calc.py faster", SUM, MENDED_TEST) == []
@@ -310,14 +310,14 @@ def test_an_unclear_request_is_no_reason_to_refuse() -> None:
         ("", False),
     ],
 )
-def test_only_tests_are_wanted_or_more(request_: str, only: bool) -> None:
+def test_requests_for_tests_only(request_: str, only: bool) -> None:
     assert asks_for_tests_only(request_) is only
 
 
 # --- imports ---
 
 
-def test_an_import_that_was_not_known_before_stays_so() -> None:
+def test_previously_dangling_imports_are_no_problems() -> None:
     before = {"shop/__init__.py": "", "app.py": "from shop import tax\n\nprint(tax.rate())\n"}
     changed = {"app.py": "import sys\n\nfrom shop import tax\n\nprint(tax.rate(), sys.argv)\n"}
     assert every("Print the arguments in app.py", before, changed) == []
@@ -367,7 +367,7 @@ def renamed(new: str, **others: str) -> Files:
 
 @pytest.mark.parametrize("new", ["gross", "gross_price"])
 @pytest.mark.parametrize("saying", SAYINGS)
-def test_a_rename_goes_everywhere(saying: str, new: str) -> None:
+def test_a_rename_must_be_complete(saying: str, new: str) -> None:
     request = saying.format(new)
     assert every(request, PRICES, renamed(new)) == []
     left = hard(request, PRICES, renamed(new, **{"cart.py": PRICES["cart.py"]}))
@@ -391,7 +391,7 @@ def test_a_rename_goes_everywhere(saying: str, new: str) -> None:
         "from shop import calc\n\n\ndef total(x):\n    return calc(x)\n",
     ],
 )
-def test_every_way_to_use_it_is_noticed(cart: str) -> None:
+def test_uses_of_a_renamed_function(cart: str) -> None:
     before = {
         "shop/__init__.py": "from .prices import calc\n",
         "shop/prices.py": "def calc(net):\n    return net * 2\n",
@@ -406,7 +406,7 @@ def test_every_way_to_use_it_is_noticed(cart: str) -> None:
         assert found != []
 
 
-def test_what_only_has_the_same_name_stays() -> None:
+def test_other_things_of_the_same_name_may_stay() -> None:
     request = "Rename calc in prices.py to gross everywhere"
     local = renamed("gross", **{"cart.py": "import prices\n\n\ndef total(calc):\n    return prices.gross(calc)\n"})
     assert every(request, PRICES, local) == []
@@ -422,12 +422,12 @@ def test_what_only_has_the_same_name_stays() -> None:
         "Rename calc to gross, but deprecate calc first.",
     ],
 )
-def test_the_old_name_may_be_kept(request_: str) -> None:
+def test_the_old_name_may_stay_on_request(request_: str) -> None:
     alias = PRICES["prices.py"].replace("calc", "gross") + "\n\ncalc = gross\n"
     assert hard(request_, PRICES, {"prices.py": alias}) == []
 
 
-def test_texts_that_speak_of_the_old_name_are_soft() -> None:
+def test_mentions_of_the_old_name_are_soft_problems() -> None:
     before = {**PRICES, "README.md": "Use `calc` or prices.calc(1).\n", "CHANGELOG.md": "- `calc` is new\n"}
     found = find_problems(read_request("Rename calc in prices.py to gross"), before, renamed("gross"))
     assert [one.soft for one in found] == [True] and "README.md" in found[0].text
@@ -438,7 +438,7 @@ def test_texts_that_speak_of_the_old_name_are_soft() -> None:
 CART = "class Cart:\n    def add(self, x):\n        return x\n\n    def twice(self, x):\n        return self.add(self.add(x))\n"
 
 
-def test_a_method_and_a_parameter_are_renamed_too() -> None:
+def test_renames_of_methods_and_parameters() -> None:
     before = {"cart.py": CART, "app.py": "from cart import Cart\n\nprint(Cart().add(1), {1}.add(2))\n"}
     whole = {"cart.py": CART.replace("add", "append"), "app.py": before["app.py"].replace("().add", "().append")}
     for request in ("Rename the method add of Cart to append.", "Rename Cart.add to append", "Rename Cart's method add to append"):  # fmt: skip
@@ -454,7 +454,7 @@ def test_a_method_and_a_parameter_are_renamed_too() -> None:
     assert hard(request, pages, {"p.py": good["p.py"]}) == ["q.py line 3: page(n=…) has to be page(number=…)"]
 
 
-def test_other_languages_are_looked_at_by_their_words() -> None:
+def test_renames_in_other_languages() -> None:
     before = {
         "prices.js": "export function calc(net) {\n  return net * 2; // calc\n}\n",
         "cart.js": "import { calc } from './prices.js';\n\nexport const total = (x) => calc(x);\n",
@@ -482,13 +482,13 @@ def test_other_languages_are_looked_at_by_their_words() -> None:
         "Change the name of the shop in prices.py",
     ],
 )
-def test_other_sentences_are_no_renames(request_: str) -> None:
+def test_sentences_that_are_no_renames(request_: str) -> None:
     text = PRICES["prices.py"].replace("net * 2", "round(net * 2)") + "\n\ndef net_price(x):\n    return x\n"
     found = every(request_, PRICES, {"prices.py": text, "costs.py": text})
     assert [one for one in found if "called" in one or "nowhere" in one] == []
 
 
-def test_a_rename_that_did_not_happen_is_noticed() -> None:
+def test_a_missing_rename_is_a_problem() -> None:
     worse = {"prices.py": PRICES["prices.py"].replace("* 2", "* 3")}
     assert hard("Rename calc in prices.py to gross", PRICES, worse) == ["gross is nowhere"]
 
@@ -496,7 +496,7 @@ def test_a_rename_that_did_not_happen_is_noticed() -> None:
 # --- bounds ---
 
 
-def test_deep_and_large_files_are_no_trouble() -> None:
+def test_deep_and_large_files() -> None:
     deep = "x = " + "(" * 3_000 + ")" * 3_000 + "\n"
     sums = "x = " + "+".join(["1"] * 30_000) + "\n"
     for text in (deep, sums):
