@@ -11,20 +11,22 @@ POSTERS = ("empty", "answered", "edit_asked", "command_asked", "tests_ok", "ques
 """Scenes that are tested in every size and theme."""
 
 
-Look = tuple[tuple[int, int], str]
+ScreenFormat = tuple[tuple[int, int], str]
 """Size and theme of a screenshot."""
-LOOKS: dict[str, Look] = {
+SCREEN_FORMATS: dict[str, ScreenFormat] = {
     f"{columns}x{lines}-{theme}": ((columns, lines), theme)
     for columns, lines in ((80, 24), (120, 40))
     for theme in ("dark", "light")
 }
 
 
-def looks() -> list[Any]:
+def screen_formats() -> list[Any]:
     """Return pairs of size and theme: each size and each theme once in every run, the other pairs nightly."""
     often = ("80x24-dark", "120x40-light")
     nightly = pytest.mark.nightly
-    return [pytest.param(*look, id=name, marks=() if name in often else nightly) for name, look in LOOKS.items()]
+    return [
+        pytest.param(*look, id=name, marks=() if name in often else nightly) for name, look in SCREEN_FORMATS.items()
+    ]
 
 
 def sampled(values: Iterable[Any], wanted: Collection[Any] | int) -> list[Any]:
@@ -35,7 +37,7 @@ def sampled(values: Iterable[Any], wanted: Collection[Any] | int) -> list[Any]:
     return [case if case in wanted else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
 
 
-def rounds(often: int, nightly: int) -> list[Any]:
+def repetitions(often: int, nightly: int) -> list[Any]:
     """Return the number of repetitions in every run and in nightly runs."""
     return [often, pytest.param(nightly, marks=pytest.mark.nightly)]
 

@@ -49,13 +49,13 @@ async def decide(program: Terminal, *asked: tuple[str, str]) -> None:
     """Press each dialog's key, again where it came too early: then it decides nothing."""
     early = False
     for title, key in asked:
-        await program.asks(title, LONG)
+        await program.wait_for_dialog(title, LONG)
         program.type(key)
         for _again in range(AGAIN):
             if title not in program.text:
                 break
-            if not await program.saw(partial(gone, program, title), 5):
-                await program.sees(lambda: program.listens, LONG)
+            if not await program.occurs(partial(gone, program, title), 5):
+                await program.wait_for_text(lambda: program.accepts_keys, LONG)
                 program.type(key)
                 early = True
         else:
@@ -88,59 +88,59 @@ async def end(program: Terminal) -> str:
 @pytest.mark.parametrize("size", sampled([(80, 24), (120, 40)], 1), ids=["80x24", "120x40"])
 async def test_the_demonstration_from_start_to_exit_by_keys_alone(tmp_path: Path, size: tuple[int, int]) -> None:
     async with started(tmp_path, "--demo", size=size) as program:
-        await program.sees("Find the bug", LONG)
-        await program.sees("you are asked before a file changes", LONG)
+        await program.wait_for_text("Find the bug", LONG)
+        await program.wait_for_text("you are asked before a file changes", LONG)
         program.type(F1)
-        await program.sees("While it works", LONG)
+        await program.wait_for_text("While it works", LONG)
         program.type(ESC)
-        await program.sees(lambda: "While it works" not in program.text, LONG)
-        await program.sees("Find the bug", LONG)
+        await program.wait_for_text(lambda: "While it works" not in program.text, LONG)
+        await program.wait_for_text("Find the bug", LONG)
         program.type("\r")
         await decide(program, *ASKED)
-        await program.sees(DONE, LONG)
+        await program.wait_for_text(DONE, LONG)
         (workspace,) = tmp_path.glob("tui-agent-demo-*")
         counting = (workspace / "wordcount" / "counting.py").read_text(encoding="utf-8")
         assert ".casefold()" in counting or ".lower()" in counting
         program.type(F4)
-        await program.sees("all tests pass.", LONG)
-        await program.sees("✓ edit word", LONG)
+        await program.wait_for_text("all tests pass.", LONG)
+        await program.wait_for_text("✓ edit word", LONG)
         program.type(UP)
         program.type(DOWN)
         program.type("/quit")  # the first letter goes back to the composer
-        await program.sees("/quit ", LONG)
+        await program.wait_for_text("/quit ", LONG)
         program.type("\r")
         name = await end(program)
     async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
-        await program.asks("Trust this folder?", LONG)
+        await program.wait_for_dialog("Trust this folder?", LONG)
         program.type("r")
-        await program.sees(partial(gone, program, "Trust this folder?"), LONG)
-        await program.sees(DONE, LONG)
+        await program.wait_for_text(partial(gone, program, "Trust this folder?"), LONG)
+        await program.wait_for_text(DONE, LONG)
         program.type("\x04")
         assert await end(program) == name
 
 
 async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo") as program:
-        await program.sees("Find the bug", LONG)
+        await program.wait_for_text("Find the bug", LONG)
         program.type("\r")
         await decide(program, PLAN)
-        await program.asks("Edit wordcount/counting.py", LONG)
+        await program.wait_for_dialog("Edit wordcount/counting.py", LONG)
         (workspace,) = tmp_path.glob("tui-agent-demo-*")
         before = (workspace / "wordcount" / "counting.py").read_bytes()
         program.type("ras it was, please")
-        await program.sees("as it was, please", LONG)
+        await program.wait_for_text("as it was, please", LONG)
         program.type("\r")
-        await program.sees(lambda: "enter rejects" not in program.text, LONG)
-        await program.sees("refused", LONG)
+        await program.wait_for_text(lambda: "enter rejects" not in program.text, LONG)
+        await program.wait_for_text("refused", LONG)
         program.type(ESC)
         for _again in range(AGAIN):
-            if await program.saw(lambda: "enter send" in program.text, 2):
+            if await program.occurs(lambda: "enter send" in program.text, 2):
                 break
             program.type(ESC)  # one may only leave a summary that has come meanwhile
         else:
             raise AssertionError(program.text)
         program.type("\x03")
-        await program.sees("again quits", LONG)
+        await program.wait_for_text("again quits", LONG)
         program.type("\x03")
         await end(program)
         assert (workspace / "wordcount" / "counting.py").read_bytes() == before
@@ -151,16 +151,16 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
     work.mkdir()
     flags = ["-C", str(work), "--trust", "--base-url", "http://127.0.0.1:9/v1", "--provider", "openai"]
     async with started(tmp_path, *flags, "--model", "none") as program:
-        await program.asks("No model yet", LONG)
+        await program.wait_for_dialog("No model yet", LONG)
         program.type("d")
-        await program.sees("Enter starts the demonstration", LONG)
-        await program.sees("Find the bug", LONG)
-        await program.sees("tui-agent-demo-", LONG)
+        await program.wait_for_text("Enter starts the demonstration", LONG)
+        await program.wait_for_text("Find the bug", LONG)
+        await program.wait_for_text("tui-agent-demo-", LONG)
         program.type("\r")
         await decide(program, PLAN)
-        await program.asks("Edit wordcount/counting.py", LONG)
+        await program.wait_for_dialog("Edit wordcount/counting.py", LONG)
         program.type(ESC)
-        await program.sees("■ Stopped", LONG)
+        await program.wait_for_text("■ Stopped", LONG)
         program.type("\x04")
         name = await end(program)
         assert program.bytes.count(b"Resume with:") == 1
@@ -170,12 +170,12 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
 
 async def test_keys_typed_before_the_session_is_open_are_not_lost(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo") as program:
-        await program.sees("Find the bug", LONG)
+        await program.wait_for_text("Find the bug", LONG)
         program.type(" Be quick.\r")
-        await program.sees("Be quick.", LONG)
+        await program.wait_for_text("Be quick.", LONG)
         await decide(program, PLAN)
-        await program.asks("Edit wordcount/counting.py", LONG)
+        await program.wait_for_dialog("Edit wordcount/counting.py", LONG)
         program.type(ESC)
-        await program.sees("■ Stopped", LONG)
+        await program.wait_for_text("■ Stopped", LONG)
         program.type("\x04")
         await end(program)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.job import MENDED, REPORT, TASK, environment, job, make_workspace
+from tests.doubles.job import FIXED, REPORT, TASK, environment, job_scenario, make_workspace
 from tests.doubles.mock import serve
 from tests.doubles.terminal import Terminal
 from tests.nightly import sampled
@@ -28,25 +28,25 @@ async def started(folder: Path, *args: str, **more: str) -> AsyncIterator[Termin
 @pytest.mark.parametrize("provider", sampled(["openai", "ollama"], 1))
 async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: str) -> None:
     workspace = make_workspace(tmp_path / "work")
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         url = server.url + ("/v1" if provider == "openai" else "")
         flags = ["-C", str(workspace), "--provider", provider, "--base-url", url, "--model", "mock-model"]
         async with started(tmp_path, *flags) as program:
-            await program.asks("Trust this folder")
+            await program.wait_for_dialog("Trust this folder")
             program.type("a")
-            await program.sees("Ask for a change")
+            await program.wait_for_text("Ask for a change")
             program.type(TASK)
-            await program.sees(TASK)
+            await program.wait_for_text(TASK)
             program.type("\r")
-            await program.asks("Edit adder.py")
+            await program.wait_for_dialog("Edit adder.py")
             program.type("a")
-            await program.asks("Run a command")
+            await program.wait_for_dialog("Run a command")
             program.type("a")
-            await program.sees(REPORT)
-            await program.sees("· Done ·")
-            assert (workspace / "adder.py").read_text() == MENDED
+            await program.wait_for_text(REPORT)
+            await program.wait_for_text("· Done ·")
+            assert (workspace / "adder.py").read_text() == FIXED
             program.type("\x03")
-            await program.sees("again quits")
+            await program.wait_for_text("again quits")
             program.type("\x03")
             assert await program.end() == 0
             assert b"--resume" in program.bytes
@@ -56,12 +56,12 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
 @pytest.mark.nightly  # `test_demo_pty` goes through it by the same keys, and to the exit
 async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo", TUI_AGENT_MODE="agent") as program:
-        await program.sees("Find the bug")
+        await program.wait_for_text("Find the bug")
         program.type("\r")
-        await program.asks("Plan · 3 steps")
+        await program.wait_for_dialog("Plan · 3 steps")
         program.type("a")
-        await program.asks("Edit wordcount/counting.py")
+        await program.wait_for_dialog("Edit wordcount/counting.py")
         program.type("a")
-        await program.asks("python3 -m unittest")
+        await program.wait_for_dialog("python3 -m unittest")
         program.type("a")
-        await program.sees("all tests pass")
+        await program.wait_for_text("all tests pass")

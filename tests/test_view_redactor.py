@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.doubles.planted import NAMED, SECRETS, TEXT, WRITTEN, leaked
+from tests.doubles.planted import ALL_SECRETS_TEXT, BY_VARIABLE, SECRET_TEXTS, SECRETS, find_leaks
 from tui_agent import events as e
 from tui_agent.common.domain import Diff, EditAction, Hunk, RunAction, Severity, ToolCall, ToolResult
 from tui_agent.text import SecretMask
@@ -18,7 +18,7 @@ from tui_agent.view.redactor import Redactor
 class Folding:
     def __init__(self, mask: SecretMask | None = None) -> None:
         self.view = SessionView()
-        self.redactor = Redactor(mask or SecretMask(NAMED))
+        self.redactor = Redactor(mask or SecretMask(BY_VARIABLE))
         self.records: list[e.Record] = []
 
     def add(self, event: e.Event, node: str = "") -> None:
@@ -60,62 +60,70 @@ def running(command: str) -> RunAction:
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_text_that_streams_in_shows_no_secret_wherever_it_is_split(name: str) -> None:
-    text = f"It is {WRITTEN[name]} .\n"
+    text = f"It is {SECRET_TEXTS[name]} .\n"
     for cut in range(0, len(text) + 1, 1 if len(text) < 120 else 7):
         session = Folding()
         session.add(e.ToolStarted(call=ToolCall(id="c", name="t", arguments={}), title="t", reads_only=True), "c")
         for piece in (text[:cut], text[cut:]):
             session.add(e.ToolOutput(text=piece), "c")
-            assert leaked(session.seen) == []
+            assert find_leaks(session.seen) == []
         session.add(e.ToolFinished(call_id="c", name="t", result=ToolResult(success=True), text="", ms=1), "c")
         item = session.view.items[0]
         assert isinstance(item, ToolItem)
-        assert item.output.text == SecretMask(NAMED).mask(text)
+        assert item.output.text == SecretMask(BY_VARIABLE).mask(text)
 
 
 def test_letter_by_letter_nothing_shows_and_nothing_is_lost() -> None:
     session = Folding()
     session.add(e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), "r")
-    for letter in TEXT:
+    for letter in ALL_SECRETS_TEXT:
         session.add(e.TextDelta(text=letter), "r")
-    assert leaked(session.seen) == []
+    assert find_leaks(session.seen) == []
     session.add(e.RunEnded(outcome="interrupted"))
     (reply, *_) = session.view.items
-    assert reply.text.text == SecretMask(NAMED).mask(TEXT)  # type: ignore[union-attr]  # it is the reply
+    assert reply.text.text == SecretMask(BY_VARIABLE).mask(ALL_SECRETS_TEXT)  # type: ignore[union-attr]  # it is the reply
 
 
 def test_every_kind_of_event_is_redactored() -> None:
     session = Folding()
-    call = ToolCall(id="c", name="run_terminal_command", arguments={"command": TEXT, "more": [{"deep": TEXT}]})
-    result = ToolResult(success=False, error=TEXT, data={"out": [TEXT]})
-    session.add(e.UserMessageAdded(id="m", text=TEXT))
-    session.add(e.MessageQueued(id="q", text=TEXT))
-    session.add(e.Notice(level="warning", text=TEXT))
-    session.add(e.ReplyEnded(text=TEXT, calls=(call,), thought=TEXT), "r")
-    session.add(e.ToolStarted(call=call, title=TEXT, reads_only=False), "c")
-    session.add(e.ApprovalRequested(id="a", action=running(TEXT), digest="d", why=TEXT), "c")
-    session.add(e.QuestionAsked(id="b", question=TEXT, options=(TEXT,)), "c")
-    session.add(e.ToolFinished(call_id="c", name="t", result=result, text=TEXT, ms=1), "c")
-    session.add(e.UserShellCommand(command=TEXT, cwd="/w", output=TEXT, exit_code=0))
-    session.add(e.PlanDocChanged(text=TEXT, by="user"))
-    session.add(e.RunEnded(outcome="failed", text=TEXT))
-    assert leaked(session.seen) == []
+    call = ToolCall(
+        id="c",
+        name="run_terminal_command",
+        arguments={"command": ALL_SECRETS_TEXT, "more": [{"deep": ALL_SECRETS_TEXT}]},
+    )
+    result = ToolResult(success=False, error=ALL_SECRETS_TEXT, data={"out": [ALL_SECRETS_TEXT]})
+    session.add(e.UserMessageAdded(id="m", text=ALL_SECRETS_TEXT))
+    session.add(e.MessageQueued(id="q", text=ALL_SECRETS_TEXT))
+    session.add(e.Notice(level="warning", text=ALL_SECRETS_TEXT))
+    session.add(e.ReplyEnded(text=ALL_SECRETS_TEXT, calls=(call,), thought=ALL_SECRETS_TEXT), "r")
+    session.add(e.ToolStarted(call=call, title=ALL_SECRETS_TEXT, reads_only=False), "c")
+    session.add(e.ApprovalRequested(id="a", action=running(ALL_SECRETS_TEXT), digest="d", why=ALL_SECRETS_TEXT), "c")
+    session.add(e.QuestionAsked(id="b", question=ALL_SECRETS_TEXT, options=(ALL_SECRETS_TEXT,)), "c")
+    session.add(e.ToolFinished(call_id="c", name="t", result=result, text=ALL_SECRETS_TEXT, ms=1), "c")
+    session.add(e.UserShellCommand(command=ALL_SECRETS_TEXT, cwd="/w", output=ALL_SECRETS_TEXT, exit_code=0))
+    session.add(e.PlanDocChanged(text=ALL_SECRETS_TEXT, by="user"))
+    session.add(e.RunEnded(outcome="failed", text=ALL_SECRETS_TEXT))
+    assert find_leaks(session.seen) == []
     assert "⟨secret DEPLOY_PASSWORD, 28 characters⟩" in session.seen
 
 
 def test_what_is_decided_about_is_kept_exactly() -> None:
     session = Folding()
-    session.add(e.ApprovalRequested(id="a", action=running(TEXT), digest="d", why="w"), "c")
+    session.add(e.ApprovalRequested(id="a", action=running(ALL_SECRETS_TEXT), digest="d", why="w"), "c")
     session.add(e.ApprovalRequested(id="b", action=running("ls"), digest="d", why="w"), "c")
-    session.add(e.PlanDocChanged(text=TEXT, by="user"))
+    session.add(e.PlanDocChanged(text=ALL_SECRETS_TEXT, by="user"))
     hiding, plain = session.view.requests["a"], session.view.requests["b"]
-    assert hiding.hides_secrets and hiding.exact_action == running(TEXT) and hiding.action != hiding.exact_action
+    assert (
+        hiding.hides_secrets
+        and hiding.exact_action == running(ALL_SECRETS_TEXT)
+        and hiding.action != hiding.exact_action
+    )
     assert not plain.hides_secrets and plain.exact_action == running("ls") == plain.action
-    assert session.view.plan.exact_text == TEXT != session.view.plan.text
+    assert session.view.plan.exact_text == ALL_SECRETS_TEXT != session.view.plan.text
 
 
 def test_a_diff_keeps_its_lines() -> None:
-    lines = tuple("+" + line for line in TEXT.split("\n"))
+    lines = tuple("+" + line for line in ALL_SECRETS_TEXT.split("\n"))
     hunk = Hunk(old_start=1, old_count=0, new_start=1, new_count=len(lines), lines=lines)
     diff = Diff(path="f", kind="create", hunks=(hunk,), added=len(lines))
     session = Folding()
@@ -125,13 +133,13 @@ def test_a_diff_keeps_its_lines() -> None:
     assert isinstance(request.action, EditAction)
     (shown,) = request.action.diff.hunks
     assert len(shown.lines) == len(lines) and all(line.startswith("+") for line in shown.lines)
-    assert leaked(session.seen) == []
+    assert find_leaks(session.seen) == []
     assert request.exact_action == action
 
 
 def test_what_was_cut_off_is_hidden_too() -> None:
-    mask = SecretMask(NAMED)
-    for name, written in WRITTEN.items():
+    mask = SecretMask(BY_VARIABLE)
+    for name, written in SECRET_TEXTS.items():
         secret = SECRETS[name].split("\n")[0]
         start = written.index(secret) if secret in written else 0
         cut = written[: start + max(14, len(secret) - 3)].split("\n")[0]
@@ -141,5 +149,5 @@ def test_what_was_cut_off_is_hidden_too() -> None:
 
 def test_a_session_without_secrets_costs_no_copies() -> None:
     record = e.Record(seq=1, at="", event=e.UserMessageAdded(id="m", text="just a word"))
-    (shown,) = Redactor(SecretMask(NAMED)).records(record)
+    (shown,) = Redactor(SecretMask(BY_VARIABLE)).records(record)
     assert shown is record

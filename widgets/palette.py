@@ -81,7 +81,7 @@ class Palette(PickerDialog[PaletteMatch]):
         self.list_view.set_rows(find_rows(self.rows, self.query_text))
         self.repaint_parts("keys")
 
-    def action_of(self, key: str) -> str:
+    def _action_of(self, key: str) -> str:
         """Return the action of a key; keys of the palette take precedence over those that close it."""
         return self.keys.action_for_key(key) or ("back" if key in self._close_keys else "")
 
@@ -102,7 +102,7 @@ class Palette(PickerDialog[PaletteMatch]):
         pairs = [*self.keys.hints([("do", "do it")]), (moves, "choose"), ("esc", "back")]
         first, *others = key_lines(pairs, width - 12, styles)
         spans = [(segment.text, segment.style or styles.text) for segment in first.segments]
-        return [justified_line(spans, [(self.count_text, styles.muted)], width, styles), *others]
+        return [justified_line(spans, [(self._count_text, styles.muted)], width, styles), *others]
 
     def activate(self) -> None:
         """Close, and report the chosen row."""

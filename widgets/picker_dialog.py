@@ -63,11 +63,11 @@ class PickerDialog(Sheet, Generic[RowT]):
         with Vertical(id="dialog"):
             for part in self.LAYOUT:
                 if part == "bar":
-                    yield from self.search_bar()
+                    yield from self._search_bar()
                 else:
                     yield self.list_view if part == "list" else self._views[part]
 
-    def search_bar(self) -> ComposeResult:
+    def _search_bar(self) -> ComposeResult:
         """Yield the search field and its sign."""
         with Horizontal(id=f"{self.NAME}-bar", classes="picker-bar"):
             yield self._views["sign"]
@@ -96,7 +96,7 @@ class PickerDialog(Sheet, Generic[RowT]):
 
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         left: list[Span] = [(f"{self.title} ", styles.heading), (self.sub_title or "", styles.muted)]
-        return [justified_line(left, [(self.count_text, styles.muted)], width, styles)]
+        return [justified_line(left, [(self._count_text, styles.muted)], width, styles)]
 
     def _sign(self, width: int, styles: TextStyles) -> list[Line]:
         return [line((self.SIGN, styles.accent))]
@@ -107,7 +107,7 @@ class PickerDialog(Sheet, Generic[RowT]):
         return key_lines(self.key_pairs(), width, styles)
 
     @property
-    def count_text(self) -> str:
+    def _count_text(self) -> str:
         """Number of listed rows: `12`, or `3 of 12`; empty until the rows are loaded."""
         shown = len(self.list_view.rows)
         return "" if self.total is None else str(shown) if shown == self.total else f"{shown} of {self.total}"
@@ -162,7 +162,7 @@ class PickerDialog(Sheet, Generic[RowT]):
 
     # --- keys and mouse ---
 
-    def action_of(self, key: str) -> str:
+    def _action_of(self, key: str) -> str:
         """Return the action of a key; empty if the field handles it."""
         return "back" if key in ("escape", "ctrl+c") else self.keys.action_for_key(key)
 
@@ -175,7 +175,7 @@ class PickerDialog(Sheet, Generic[RowT]):
         if self.message:
             self.show_message("")
         self._sync_query()
-        action = self.action_of(key)
+        action = self._action_of(key)
         if action in MOVES:
             if self.searching:
                 self.list_view.move_for(action)

@@ -154,7 +154,7 @@ class SessionPicker(PickerDialog[SessionRow]):
         """Yield head, search, list and preview, keys."""
         with Vertical(id="sessions"):
             yield self._views["head"]
-            yield from self.search_bar()
+            yield from self._search_bar()
             with Container(id="sessions-panes"):
                 yield self.list_view
                 with Vertical(id="sessions-about"):
@@ -170,9 +170,9 @@ class SessionPicker(PickerDialog[SessionRow]):
         self.call_after_refresh(self.cursor_moved)
 
     @property
-    def count_text(self) -> str:
+    def _count_text(self) -> str:
         """Number of listed sessions, with `…` while more are being loaded."""
-        return super().count_text + " …" * self._is_partial
+        return super()._count_text + " …" * self._is_partial
 
     def _sign(self, width: int, styles: TextStyles) -> list[Line]:
         return [line(("✎ " if self._renamed_id else self.SIGN, styles.accent))]

@@ -10,8 +10,8 @@ from time import perf_counter
 from textual import events
 from textual.pilot import Pilot
 
-from tests.tui.edits import dialog, edit_app, editing, lines
-from tests.tui.kit import settled, still
+from tests.tui.edits import edit_action, edit_app, edit_dialog, long_texts
+from tests.tui.kit import wait_until_idle, wait_until_rendered
 from tui_agent.__main__ import COLLECT
 from tui_agent.tui.app import TuiAgentApp
 from widgets.diff_view import DiffView
@@ -28,7 +28,7 @@ async def timed(pilot: Pilot[int], key: str) -> float:
     """Milliseconds from a key to the screen that shows it; no waiting for the frame clock."""
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    view, frames = dialog(app).body, 0
+    view, frames = edit_dialog(app).body, 0
 
     def count() -> None:
         nonlocal frames
@@ -44,7 +44,7 @@ async def timed(pilot: Pilot[int], key: str) -> float:
             await asyncio.sleep(0)
         app.screen._on_timer_update()
     spent = (perf_counter() - began) * 1000
-    await still(pilot)
+    await wait_until_idle(pilot)
     return spent if frames else 0.0  # nothing to be shown, such as the hunk before the first
 
 
@@ -60,24 +60,24 @@ def p95(figures: list[float]) -> float:
 
 async def measure(split: bool, size: tuple[int, int]) -> dict[str, float]:
     """The figures of one view."""
-    old, new = lines(LINES)
-    app, _session = edit_app(editing(old, new, context=0))
+    old, new = long_texts(LINES)
+    app, _session = edit_app(edit_action(old, new, context=0))
     async with app.run_test(size=size) as pilot:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert isinstance(app, TuiAgentApp)
-        modal = dialog(app)
+        modal = edit_dialog(app)
         if split:
             began = perf_counter()
             modal.body.split = True
             app.screen._on_timer_update()
             turned = (perf_counter() - began) * 1000
-            await still(pilot)
+            await wait_until_idle(pilot)
             assert modal.body.side_by_side
         began = perf_counter()
         modal.body.show(modal.diff)
         app.screen._on_timer_update()
         laid = (perf_counter() - began) * 1000
-        await still(pilot)
+        await wait_until_idle(pilot)
         gc.collect()
         gc.freeze()  # as the program does
         gc.set_threshold(*COLLECT)

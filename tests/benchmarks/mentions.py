@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from tests.tui.kit import app_for, settled
+from tests.tui.kit import app_for, wait_until_rendered
 from tui_agent.mentions.search import MentionMatches, Mentions
 from tui_agent.safety.roots import Roots
 
@@ -119,7 +119,7 @@ async def typing(root: Path) -> float:
         app, session = app_for("answered")
         session.mentions = finder = Mentions(Roots((folder,)))  # type: ignore[attr-defined]  # only some have files
         async with app.run_test(size=(120, 40)) as pilot:
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             late: list[float] = []
             watch = asyncio.create_task(stalls(late))
             for query in QUERIES[1:5]:

@@ -22,7 +22,7 @@ from benchmarks.noise.families import FAMILIES
 from benchmarks.noise.model import Noise, NoisyModel
 from tests.benchmarks.noisy_blind import run_blindly
 from tests.benchmarks.noisy_jobs import COMMAND, PASSED, Job, Outcome, job, scripted, sort_requests
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common import paths
 from tui_agent.events import FileChanged, RunEnded, ToolFinished
 from tui_agent.mock_server.app import MockServer
@@ -51,8 +51,8 @@ def agent(provider: str) -> Client:
     """The product's own engine, without a face, over HTTP."""
 
     async def run(one: Job, folder: Path, server: MockServer) -> Outcome:
-        async with opened(server, folder, provider=provider, attended=False, flags=QUIET) as session:
-            watch = Watch(session)
+        async with run_session(server, folder, provider=provider, attended=False, flags=QUIET) as session:
+            watch = SessionDriver(session)
             try:
                 async with asyncio.timeout(LONGEST):
                     await session.send(one.task)
@@ -64,7 +64,7 @@ def agent(provider: str) -> Client:
     return run
 
 
-def _judged(one: Job, folder: Path, watch: Watch, ended: RunEnded) -> Outcome:
+def _judged(one: Job, folder: Path, watch: SessionDriver, ended: RunEnded) -> Outcome:
     written = [place for place, record in enumerate(watch.records) if isinstance(record.event, FileChanged)]
     tested = [
         place

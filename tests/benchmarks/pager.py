@@ -13,7 +13,7 @@ from textual import events
 
 from tests.benchmarks.mentions import stalls
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, settled
+from tests.tui.kit import app_for, wait_until_rendered
 from tests.tui.test_pager import NAME, pager, ran
 from tui_agent.tui.app import TuiAgentApp
 
@@ -50,11 +50,11 @@ async def measure(file: Path) -> dict[str, float]:
     figures: dict[str, float] = {}
     async with app.run_test(size=(120, 40)) as pilot:
         ran(session, "small", "x\n", result="small")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("f7")  # what is loaded for the first one
         await pilot.press("q")
         ran(session, "make", "x\n", file=str(file), result="[… many lines left out …]")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         before = resident()
         times = []
         for _ in range(5):

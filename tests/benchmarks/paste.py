@@ -11,7 +11,7 @@ from time import perf_counter
 from textual import events
 from textual.pilot import Pilot
 
-from tests.tui.kit import app_for, settled, still
+from tests.tui.kit import app_for, wait_until_idle, wait_until_rendered
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.paste import GRACE, PasteGuard
 
@@ -54,11 +54,11 @@ async def measure(name: str) -> dict[str, float]:
     """The figures of one paste."""
     app, _session = app_for("answered")
     async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         text = PASTES[name]
         job = asyncio.ensure_future(asyncio.to_thread(read, app, text, name == "torn"))
         figures = {"stall": await stall(job, app)}
-        await still(pilot)
+        await wait_until_idle(pilot)
         figures["next key"] = await key(pilot, app)
         app.exit(0)
     return figures

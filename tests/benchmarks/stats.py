@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from tests.stats.journals import Journal, answered, plan, reply, tool, verified
+from tests.stats.journals import Journal, approval_answer, plan, reply, step_verified, tool
 from tui_agent import events as e
 from tui_agent.stats.reading import gather_stats
 
@@ -28,8 +28,10 @@ def build(home: Path) -> int:
             journal.begin(f"model-{(number + turn) % 3}").put(reply("planning", 900, 200), *plan(3, 900 + number))
             for step in range(2 + number % 9):
                 journal.put(*(e.TextDelta(text="some words " * 5) for _ in range(PIECES)))
-                journal.put(reply(prompt=2_000, completion=90), tool("not_found" if step == 5 else None), answered())
-            journal.put(verified(True), verified(number % 5 != 0, "command"))
+                journal.put(
+                    reply(prompt=2_000, completion=90), tool("not_found" if step == 5 else None), approval_answer()
+                )
+            journal.put(step_verified(True), step_verified(number % 5 != 0, "command"))
             version = "old" if number < SESSIONS // 2 else "new"
             journal.end(iterations=4, tool_calls=4, ms=20_000, prompts={"rules": version, "tools": "same"})
         size += journal.write(home, f"2026-01-05T09:00:00.000Z-{number}").stat().st_size

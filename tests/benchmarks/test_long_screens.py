@@ -7,7 +7,7 @@ import time
 from tests.benchmarks.timing import within
 from tests.doubles.plan_text import plan_text
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tests.tui.test_diff import colours, dialog, edit
 from tests.tui.test_plan_panel import listed, visit
 from tests.tui.test_tree import many
@@ -42,10 +42,10 @@ def test_long_or_crowded_lines_cost_next_to_nothing() -> None:
 
 async def test_five_thousand_lines_are_coloured_without_a_stall() -> None:
     app, _session = app_for(edit(5000))
-    async with running(app, (100, 30)) as pilot:
+    async with run_app(app, (100, 30)) as pilot:
         plain = len(colours(app))
         view = dialog(app).query_one(DiffView)
-        await until(pilot, lambda: bool(view._colors))
+        await wait_for(pilot, lambda: bool(view._colors))
         assert len(colours(app)) > min(plain, 2)
         for key in ("pagedown", "end", "home"):
             with within(1.0):
@@ -68,12 +68,12 @@ def test_growing_costs_the_same_however_much_there_is() -> None:
 async def test_walking_through_five_hundred_criteria_paints_what_is_seen_only() -> None:
     plan = Plan(goal="all of it", acceptance_criteria=tuple(Criterion(description=f"c{n}") for n in range(500)))
     app, session = app_for(build.plan().records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.PlanDocChanged(text=plan_text(plan), by="user"))
-        await settled(pilot)
-        await until(pilot, lambda: "0/500" in screen_text(app))
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: "0/500" in screen_text(app))
         await visit(pilot, "end")
-        await still(pilot)
+        await wait_until_idle(pilot)
         with within(2.0):
             for _ in range(20):
                 listed(app).move(-5)

@@ -23,7 +23,7 @@ from benchmarks.real_model.running import run_job
 from benchmarks.real_model.serving import model_server
 from benchmarks.real_model.table import cached_share, read_rows, table
 from benchmarks.real_model.weights import ModelUnavailable, is_complete, join, python_of
-from tests.doubles.llama import USAGE, FakeLlama, delta
+from tests.doubles.llama import USAGE, FakeLlama, stream_chunk
 
 ENV = {"PATH": os.environ["PATH"]}
 CONFIG = '{\n  "name": "demo",\n  "port": 9090,\n  "debug": false\n}\n'
@@ -59,7 +59,7 @@ def agent(content: str, exit_code: int, script: str = "") -> agents.Agent:
 
 
 def test_a_streamed_reply_is_counted_by_its_last_lines():
-    body = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in (delta(content="x"), USAGE))
+    body = b"".join(b"data: %s\n\n" % json.dumps(chunk).encode() for chunk in (stream_chunk(content="x"), USAGE))
     result = call_of(body + b"data: [DONE]\n\n")
     assert result == Call(prompt=31, cached=24, written=4)
     assert result.evaluated == 7
@@ -177,7 +177,7 @@ def test_no_job_is_done_at_its_beginning(tmp_path, job):
 )
 def test_a_job_is_worked_on_counted_and_judged(tmp_path, content, exit_code, expected):
     (job,) = select_jobs(["dev-json-value"])
-    server = FakeLlama([delta(content="x"), USAGE])
+    server = FakeLlama([stream_chunk(content="x"), USAGE])
     with serving_in_thread(server):
         result = run_job(agent(content, exit_code), job, server.url, "m", repeat=2, save=tmp_path / "saved")
     assert (result.done, result.hollow, result.wrong) == expected

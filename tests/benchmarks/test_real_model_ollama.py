@@ -12,8 +12,8 @@ import pytest
 from benchmarks.real_model.ollama_protocol import Reply, chat_request, join_lines
 from benchmarks.real_model.ollama_server import OllamaServer
 from benchmarks.real_model.relay import Relay, serving_in_thread
-from tests.doubles.llama import USAGE, FakeLlama, delta
-from tests.models.asking import FAST, TOOL, ask, known, request
+from tests.doubles.llama import USAGE, FakeLlama, stream_chunk
+from tests.models.asking import FAST_LIMITS, TOOL, ask, expect_info, make_request
 from tui_agent.common.domain import AssistantMessage, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from tui_agent.models.base import Model
 from tui_agent.models.connect import connect
@@ -27,7 +27,11 @@ def ollama(server: FakeLlama) -> Iterator[tuple[Model, str, Relay]]:
         with serving_in_thread(relay):
             ollama_server = OllamaServer(relay.url, "m:7b")
             with serving_in_thread(ollama_server):
-                yield connect("ollama", ollama_server.url, limits=FAST, env={}, retries=False), ollama_server.url, relay
+                yield (
+                    connect("ollama", ollama_server.url, limits=FAST_LIMITS, env={}, retries=False),
+                    ollama_server.url,
+                    relay,
+                )
 
 
 def post(url: str, body: dict[str, Any]) -> Any:
@@ -91,7 +95,9 @@ def reply_lines(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_text_comes_as_it_comes_and_the_last_line_counts():
-    *text, last = reply_lines(delta(role="assistant", content=None), delta(content="Hel"), delta(content="lo"), USAGE)
+    *text, last = reply_lines(
+        stream_chunk(role="assistant", content=None), stream_chunk(content="Hel"), stream_chunk(content="lo"), USAGE
+    )
     assert [line["message"]["content"] for line in text] == ["Hel", "lo"]
     assert not any(line["done"] for line in text)
     assert last["done"] and last["done_reason"] == "stop"
@@ -107,7 +113,7 @@ def test_the_pieces_of_a_call_become_one_call_with_an_object():
         {"index": 1, "id": "c2", "function": {"name": "list_files", "arguments": ""}},
         {"index": 0, "function": {"arguments": ' "a.py"}'}},
     ]
-    *lines, last = reply_lines(*(delta(tool_calls=[piece]) for piece in pieces), delta("tool_calls"))
+    *lines, last = reply_lines(*(stream_chunk(tool_calls=[piece]) for piece in pieces), stream_chunk("tool_calls"))
     (line,) = lines
     assert line["message"]["tool_calls"] == [
         {"id": "c1", "function": {"index": 0, "name": "read_file", "arguments": {"path": "a.py"}}},
@@ -118,13 +124,15 @@ def test_the_pieces_of_a_call_become_one_call_with_an_object():
 
 def test_a_call_that_was_cut_is_text():
     piece = {"index": 0, "id": "c1", "function": {"name": "read_file", "arguments": '{"pa'}}
-    line, last = reply_lines(delta(tool_calls=[piece]), delta("length"))
+    line, last = reply_lines(stream_chunk(tool_calls=[piece]), stream_chunk("length"))
     assert line["message"] == {"role": "assistant", "content": 'read_file {"pa'}
     assert last["done_reason"] == "length"
 
 
 def test_many_lines_make_one_answer():
-    answer = join_lines(reply_lines(delta(reasoning_content="Hm. "), delta(content="a"), delta(content="b"), USAGE))
+    answer = join_lines(
+        reply_lines(stream_chunk(reasoning_content="Hm. "), stream_chunk(content="a"), stream_chunk(content="b"), USAGE)
+    )
     assert answer["message"] == {"role": "assistant", "content": "ab", "thinking": "Hm. "}
     assert answer["done"] and answer["eval_count"] == 4
 
@@ -133,7 +141,11 @@ def test_many_lines_make_one_answer():
 
 
 async def test_the_client_reads_text_and_counts_and_the_relay_counts_the_same():
-    with ollama(FakeLlama([delta(content="Hel"), delta(content="lo"), delta("stop"), USAGE])) as (model, _, relay):
+    with ollama(FakeLlama([stream_chunk(content="Hel"), stream_chunk(content="lo"), stream_chunk("stop"), USAGE])) as (
+        model,
+        _,
+        relay,
+    ):
         reply = await ask(model)
         await model.aclose()
         relay.wait_for_exchanges()
@@ -145,10 +157,12 @@ async def test_the_client_reads_text_and_counts_and_the_relay_counts_the_same():
 
 async def test_the_client_gets_its_calls_and_sends_them_back():
     piece = {"index": 0, "id": "c1", "function": {"name": "read_file", "arguments": '{"path": "a.py"}'}}
-    server = FakeLlama([delta(tool_calls=[piece]), delta("tool_calls"), USAGE], [delta(content="done"), USAGE])
+    server = FakeLlama(
+        [stream_chunk(tool_calls=[piece]), stream_chunk("tool_calls"), USAGE], [stream_chunk(content="done"), USAGE]
+    )
     call = ToolCall(id="c1", name="read_file", arguments={"path": "a.py"})
     with ollama(server) as (model, _, _relay):
-        reply = await ask(model, request(SystemMessage(text="rules"), UserMessage(text="go"), tools=(TOOL,)))
+        reply = await ask(model, make_request(SystemMessage(text="rules"), UserMessage(text="go"), tools=(TOOL,)))
         assert [(each.name, each.arguments) for each in reply.calls] == [(call.name, call.arguments)]
         assert reply.stop == "tool_calls"
         history = (
@@ -156,7 +170,7 @@ async def test_the_client_gets_its_calls_and_sends_them_back():
             AssistantMessage(calls=(call,)),
             ToolMessage(call_id="c1", name="read_file", text="1"),
         )
-        assert (await ask(model, request(*history, tools=(TOOL,)))).text == "done"
+        assert (await ask(model, make_request(*history, tools=(TOOL,)))).text == "done"
         await model.aclose()
     first, second = server.bodies
     assert first["tools"][0]["function"]["name"] == "read_file"
@@ -166,9 +180,9 @@ async def test_the_client_gets_its_calls_and_sends_them_back():
 
 async def test_the_client_learns_window_and_abilities():
     with ollama(FakeLlama([USAGE])) as (model, _, _relay):
-        info = known(await model.describe("m:7b"))
+        info = expect_info(await model.describe("m:7b"))
         names = await model.list_models()
-        built = known(await model.describe("m:7b")).build
+        built = expect_info(await model.describe("m:7b")).build
         await model.aclose()
     assert (info.context_window, info.loaded_window) == (16_384, 16_384)
     assert info.capabilities == ("completion", "tools")
@@ -186,7 +200,11 @@ async def test_a_refusal_is_told_in_the_servers_words():
 
 
 async def test_an_error_in_the_middle_is_one_for_the_client():
-    with ollama(FakeLlama([delta(content="Hel"), {"error": {"message": "out of memory"}}])) as (model, _, _relay):
+    with ollama(FakeLlama([stream_chunk(content="Hel"), {"error": {"message": "out of memory"}}])) as (
+        model,
+        _,
+        _relay,
+    ):
         reply = await ask(model)
         await model.aclose()
     assert "out of memory" in reply.fault.message
@@ -201,7 +219,7 @@ def test_a_model_without_tools_says_so():
 
 
 def test_a_window_that_is_asked_for_is_in_effect_up_to_the_servers():
-    with ollama(FakeLlama([delta(content="x"), USAGE])) as (_, url, _relay):
+    with ollama(FakeLlama([stream_chunk(content="x"), USAGE])) as (_, url, _relay):
         for requested, effective in ((4096, 4096), (99_999, 16_384)):
             body = {"model": "m:7b", "messages": [], "stream": False, "options": {"num_ctx": requested}}
             assert post(f"{url}/api/chat", body)["message"]["content"] == "x"

@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, settled
+from tests.tui.kit import app_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.__main__ import COLLECT
 from tui_agent.events import Record
@@ -129,7 +129,7 @@ async def memory(messages: int) -> float:
     app, session = app_for(records)
     session.records = records[:1]
     async with app.run_test(size=(120, 40)) as pilot:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         view = SessionView()
         for record in records:
             fold_record(view, record)

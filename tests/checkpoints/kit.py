@@ -18,7 +18,7 @@ from tui_agent.platform.files import replace_file, sha256_of
 from tui_agent.platform.syscalls import OS, OsCalls
 
 
-class Work:
+class EditingAgent:
     """Makes edits as the agent does."""
 
     def __init__(self, folder: Path, *, calls: OsCalls = OS) -> None:
@@ -71,30 +71,32 @@ class Work:
         )
         self.ledger.fold(FileChanged(change=change, diff=Diff(path=name, kind=change.kind)), self.run)
 
-    def undoing(self) -> Undo:
+    def make_undo(self) -> Undo:
         return Undo(self.store, calls=self.calls)
 
     def undo(self, run: str = "", choice: Choice = "leave", *, names: tuple[str, ...] = ()) -> list[RestoredFile]:
         run = run or self.ledger.latest()
         steps = [s for s in self.ledger.active() if s.run == run and (not names or s.display in names)]
-        return self._go("undo", self.undoing().plan(steps), choice)
+        return self._execute("undo", self.make_undo().plan(steps), choice)
 
     def rewind(self, run: str, choice: Choice = "leave") -> list[RestoredFile]:
         runs = self.ledger.runs_from(run)
-        return self._go("rewind", self.undoing().plan([s for s in self.ledger.active() if s.run in runs]), choice)
+        return self._execute(
+            "rewind", self.make_undo().plan([s for s in self.ledger.active() if s.run in runs]), choice
+        )
 
     def redo(self, choice: Choice = "leave") -> list[RestoredFile]:
-        return self._go("redo", self.undoing().plan_redo(self.ledger.redos[-1].items), choice)
+        return self._execute("redo", self.make_undo().plan_redo(self.ledger.redos[-1].items), choice)
 
     def begin(self, kind: Any, tasks: Any, choice: Choice) -> list[RestoredFile]:
-        undo = self.undoing()
+        undo = self.make_undo()
         items = [undo.prepare(task, choice) for task in tasks]
         self.ledger.fold(UndoStarted(id="u", kind=kind, items=tuple(items)))
         return items
 
-    def _go(self, kind: Any, tasks: Any, choice: Choice) -> list[RestoredFile]:
+    def _execute(self, kind: Any, tasks: Any, choice: Choice) -> list[RestoredFile]:
         items = self.begin(kind, tasks, choice)
-        undo = self.undoing()
+        undo = self.make_undo()
         done: list[RestoredFile] = []
         for item in items:
             done.append(undo.execute(item))
@@ -106,7 +108,7 @@ class Work:
         return done
 
 
-def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+def snapshot_tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Return every path below with permissions and bytes, or the target of a link."""
     result = {}
     for place, folders, files in os.walk(os.fsencode(folder)):
@@ -127,5 +129,5 @@ def outcomes(items: list[RestoredFile]) -> dict[str, str]:
     return {item.display: item.outcome for item in items}
 
 
-def empty(folder: Path) -> None:
+def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)

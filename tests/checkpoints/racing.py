@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.checkpoints.kit import Work
+from tests.checkpoints.kit import EditingAgent
 
 ROUND = 2
 """Saves after an edit: only saves close to the edit can collide with its undo."""
@@ -41,7 +41,7 @@ def race(folder: Path, saves: int) -> dict[str, int]:
     A save is lost when nobody overwrote it knowingly: it must lie at the path, or a later save does, or it is in the
     store as what an undo replaced on the user's word.
     """
-    work = Work(folder)
+    work = EditingAgent(folder)
     path = work.path("file")
     counts: dict[str, int] = {"saves": 0, "met": 0}
     number = 0

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.checkpoints.kit import Work, empty, tree
+from tests.checkpoints.kit import EditingAgent, remove_tree, snapshot_tree
 from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.events import UndoFinished
 
@@ -114,11 +114,11 @@ class Undoing(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.work = Work(self.folder)
+        self.work = EditingAgent(self.folder)
         self.model = Model()
 
     def teardown(self) -> None:
-        empty(self.folder)
+        remove_tree(self.folder)
 
     # --- the agent and others ---
 
@@ -207,13 +207,13 @@ class Undoing(RuleBasedStateMachine):
     def undo_that_is_cut_off(self, count: int, finish: bool) -> None:
         mine, work = self._mine(), self.work
         run = f"run-{mine[-1].run}"
-        tasks = work.undoing().plan([step for step in work.ledger.active() if step.run == run])
+        tasks = work.make_undo().plan([step for step in work.ledger.active() if step.run == run])
         items = work.begin("undo", tasks, "leave")
         for item in items[:count]:
-            work.undoing().execute(item)
+            work.make_undo().execute(item)
         self.restart()
         assert work.ledger.open is not None
-        undo = work.undoing()
+        undo = work.make_undo()
         if finish:
             decided, plan = undo.plan_finish(work.ledger.open.items)
         else:
@@ -226,7 +226,7 @@ class Undoing(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_as_the_model_says(self) -> None:
-        result = tree(self.work.files)
+        result = snapshot_tree(self.work.files)
         expected: dict[str, tuple[int, bytes]] = {
             name: (lies[1], lies[0]) for name, lies in self.model.disk.items() if lies is not None
         }

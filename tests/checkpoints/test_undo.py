@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.checkpoints.kit import Work, outcomes, tree
+from tests.checkpoints.kit import EditingAgent, outcomes, snapshot_tree
 from tests.doubles.fault_os import FakeOs
 from tui_agent.checkpoints import disk, survey
 from tui_agent.platform.file_faults import FileFault
 
 
-def edited(tmp_path: Path, *names: str) -> tuple[Work, dict[str, tuple[int, bytes]]]:
+def edited(tmp_path: Path, *names: str) -> tuple[EditingAgent, dict[str, tuple[int, bytes]]]:
     """Existing files, edited in one run."""
-    work = Work(tmp_path)
+    work = EditingAgent(tmp_path)
     for name in names:
         work.path(name).parent.mkdir(parents=True, exist_ok=True)
         work.path(name).write_bytes(f"of {name}\r\n".encode("utf-8", "surrogateescape"))
-    before = tree(work.files)
+    before = snapshot_tree(work.files)
     for name in names:
         work.edit(name, b"the agent's\n")
     return work, before
@@ -73,14 +73,14 @@ def test_a_parent_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("crash", ["snapshot", "edit"])
 def test_undo_is_correct_after_a_crash_during_an_edit(tmp_path: Path, crash: str) -> None:
-    work = Work(tmp_path)
+    work = EditingAgent(tmp_path)
     work.path("a").write_bytes(b"one")
-    before = tree(work.files)
+    before = snapshot_tree(work.files)
     work.edit("a", b"two", crash=crash)
     assert (work.path("a").read_bytes() == b"two") == (crash == "edit")
     items = work.undo()
     assert outcomes(items) == {"a": "restored" if crash == "edit" else "already"}
-    assert tree(work.files) == before
+    assert snapshot_tree(work.files) == before
     assert work.ledger.active() == []
 
 
@@ -154,10 +154,10 @@ def test_a_full_disk_stops_the_undo_and_the_remaining_files_can_be_undone_later(
     assert calls.fired == 1
     counts = {name: [item.outcome for item in items].count(name) for name in ("restored", "failed", "")}
     assert counts == {"restored": 25, "failed": 1, "": 24}
-    assert all(data in (b"the agent's\n", before[name][1]) for name, (_, data) in tree(work.files).items())
+    assert all(data in (b"the agent's\n", before[name][1]) for name, (_, data) in snapshot_tree(work.files).items())
     full["on"] = False
     assert {item.outcome for item in work.undo()} == {"restored"}
-    assert tree(work.files) == before
+    assert snapshot_tree(work.files) == before
 
 
 def test_other_files_in_the_folder_are_unchanged(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_other_files_in_the_folder_are_unchanged(tmp_path: Path) -> None:
     for name in ("b", "d/c", "d/.hidden"):
         work.path(name).parent.mkdir(exist_ok=True)
         work.path(name).write_bytes(os.urandom(50))
-    others = {name: state for name, state in tree(work.files).items() if name != "a"}
+    others = {name: state for name, state in snapshot_tree(work.files).items() if name != "a"}
     work.undo()
-    assert {name: state for name, state in tree(work.files).items() if name != "a"} == others
+    assert {name: state for name, state in snapshot_tree(work.files).items() if name != "a"} == others
 
 
 @pytest.mark.needs("git")
@@ -177,7 +177,7 @@ def test_git_is_neither_required_nor_changed(tmp_path: Path, kind: str) -> None:
         names = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "protocol.file.allow=always"]
         subprocess.run(["git", *names, *text], cwd=cwd, check=True, capture_output=True)
 
-    work = Work(tmp_path)
+    work = EditingAgent(tmp_path)
     if kind == "bare":
         git("init", "--bare", ".", cwd=work.files)
     else:
@@ -189,16 +189,16 @@ def test_git_is_neither_required_nor_changed(tmp_path: Path, kind: str) -> None:
         git("worktree", "add", str(tmp_path / "tree"), cwd=work.files)
         work.files = tmp_path / "tree"
     elif kind == "submodule":
-        other = Work(tmp_path / "other")
+        other = EditingAgent(tmp_path / "other")
         git("init", ".", cwd=other.files)
         git("commit", "--allow-empty", "-m", "x", cwd=other.files)
         git("submodule", "add", str(other.files), "sub", cwd=work.files)
         work.files = work.path("sub")
-    before = tree(tmp_path)
+    before = snapshot_tree(tmp_path)
     work.edit("a.txt", b"new")
     assert survey.take_survey([work.files]).stamps.keys() & {str(work.files / ".git" / "HEAD")} == set()
     work.undo()
-    after = {name: state for name, state in tree(tmp_path).items() if not name.startswith("session")}
+    after = {name: state for name, state in snapshot_tree(tmp_path).items() if not name.startswith("session")}
     assert after == {name: state for name, state in before.items() if not name.startswith("session")}
 
 
@@ -218,12 +218,12 @@ NAMES = [
 def test_any_file_name_can_be_undone_and_redone(tmp_path: Path) -> None:
     work, before = edited(tmp_path, *NAMES)
     assert len(before) == len(NAMES)
-    after = tree(work.files)
+    after = snapshot_tree(work.files)
     work.ledger = msgspec.convert(msgspec.to_builtins(work.ledger), type(work.ledger))
     assert set(outcomes(work.undo()).values()) == {"restored"}
-    assert tree(work.files) == before
+    assert snapshot_tree(work.files) == before
     work.redo()
-    assert tree(work.files) == after
+    assert snapshot_tree(work.files) == after
 
 
 def test_a_case_only_rename_counts_as_a_deletion(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_an_unreadable_file_is_not_treated_as_absent(tmp_path: Path) -> None:
 
 
 def test_changes_between_the_agents_edits_are_a_conflict(tmp_path: Path) -> None:
-    work = Work(tmp_path)
+    work = EditingAgent(tmp_path)
     work.path("a").write_bytes(b"1\n2\n3\n4\n5\n")
     work.edit("a", b"one\n2\n3\n4\n5\n")
     work.path("a").write_bytes(b"one\n2\nmine\n4\n5\n")
@@ -280,7 +280,7 @@ def test_a_change_at_the_last_moment_is_preserved(tmp_path: Path) -> None:
 
 
 def test_a_new_file_saved_at_the_last_moment_is_not_removed(tmp_path: Path) -> None:
-    work = Work(tmp_path)
+    work = EditingAgent(tmp_path)
     work.edit("new", b"the agent's")
     saved: list[bool] = []
 

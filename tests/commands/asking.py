@@ -28,7 +28,7 @@ class CommandResult:
         )
 
 
-async def run(capsys: pytest.CaptureFixture[str], *argv: str) -> CommandResult:
+async def run_command(capsys: pytest.CaptureFixture[str], *argv: str) -> CommandResult:
     code = await asyncio.to_thread(main, argv)
     captured = capsys.readouterr()
     return CommandResult(code, captured.out, captured.err)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.commands.asking import CommandResult, run
+from tests.commands.asking import CommandResult, run_command
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.commands import probing
 from tui_agent.commands.calibration import best_strategy, measured_speed
 from tui_agent.commands.probing import judge_file_reply, probe_project
@@ -43,7 +43,7 @@ def edits() -> list[dict[str, Any]]:
 
 
 async def quick(capsys: CAPSYS, server: MockServer, *argv: str) -> CommandResult:
-    return await run(capsys, "reliability", "m", "--base-url", server.url, "--quick", *argv)
+    return await run_command(capsys, "reliability", "m", "--base-url", server.url, "--quick", *argv)
 
 
 def saved_calibration() -> Any:
@@ -82,8 +82,8 @@ async def test_a_probe_asks_as_a_session_does(capsys: CAPSYS, tmp_path: Path) ->
     async with serve(*only_files(), models=["m"]) as server:
         await quick(capsys, server, "--strategies", "files")
         probes = [request.messages for request in server.requests]
-        async with opened(server, tmp_path, provider="ollama", flags={"model": "m"}) as session:
-            watch = Watch(session)
+        async with run_session(server, tmp_path, provider="ollama", flags={"model": "m"}) as session:
+            watch = SessionDriver(session)
             await session.send(probe_project().tasks[1].text)
             await watch.ended()
         request = server.requests[len(probes)].messages

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.asking import CommandResult, run
+from tests.commands.asking import CommandResult, run_command
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
-from tests.waiting import in_time
+from tests.waiting import within_timeout
 from tui_agent.commands import doctor_files
 from tui_agent.commands.doctor import print_findings
 from tui_agent.commands.doctor_files import Finding
@@ -33,7 +33,7 @@ def write_models(text: str) -> None:
 
 async def doctor(capsys: CAPSYS, server: MockServer | FakeRawServer, *argv: str, v1: bool = False) -> CommandResult:
     kind = ("--provider", "openai", "--base-url", server.url + "/v1") if v1 else ("--base-url", server.url)
-    return await run(capsys, "doctor", "--json", *kind, *argv)
+    return await run_command(capsys, "doctor", "--json", *kind, *argv)
 
 
 @pytest.mark.parametrize("v1", [False, True])
@@ -47,7 +47,7 @@ async def test_a_server_that_works_is_well(capsys: CAPSYS, v1: bool) -> None:
 
 
 async def test_the_scripted_model_needs_no_server(capsys: CAPSYS) -> None:
-    result = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    result = await run_command(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
     assert result.code == 0
     assert "scripted" in result.text_of("address")
 
@@ -56,7 +56,7 @@ async def test_a_server_that_is_not_there_is_told_with_what_was_tried(capsys: CA
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # bound but not listening: refused
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        result = await in_time(run(capsys, "doctor", "--json", "--base-url", url))
+        result = await within_timeout(run_command(capsys, "doctor", "--json", "--base-url", url))
     assert result.code == 1
     assert url in result.text_of("address") and "ollama serve" in result.text_of("address")
     assert "git" in result.states(), "the other checks run all the same"
@@ -199,14 +199,14 @@ async def test_a_data_folder_that_cannot_be_written_stands_in_the_way(
     capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TUI_AGENT_HOME", "/proc/1/nowhere")
-    result = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    result = await run_command(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
     assert result.code == 1
     assert "TUI_AGENT_HOME" in result.text_of("data folder")
 
 
 async def test_missing_programs_are_told(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    result = await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
+    result = await run_command(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe")
     assert result.code == 0
     assert result.states()["git"] == "warn"
 
@@ -218,7 +218,7 @@ async def test_a_program_of_the_folder_itself_is_never_run(
     git.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     git.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    await run(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(tmp_path))
+    await run_command(capsys, "doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(tmp_path))
     assert not (tmp_path / "ran").exists()
 
 
@@ -239,7 +239,7 @@ async def test_the_languages_of_the_folder_are_told_with_their_servers(
     paths.config_file().parent.mkdir(parents=True, exist_ok=True)
     paths.config_file().write_text("language_servers:\n  odd: [no-such-odd-server]\n  rust: [no-such-rust]\n")
     arguments = ("doctor", "--json", "--provider", "scripted", "--no-probe", "-C", str(work))
-    result = await run(capsys, *arguments)
+    result = await run_command(capsys, *arguments)
     states = result.states()
     assert result.code == 0
     assert {name: states[name] for name in ("python", "typescript", "go", "bash", "rust", "odd")} == {
@@ -258,7 +258,7 @@ async def test_the_languages_of_the_folder_are_told_with_their_servers(
     assert "until the folder is trusted" in result.text_of("servers")
     assert [path.name for path in tmp_path.glob("ran-*")] == ["ran-tsc"]  # only to print its version
     paths.config_file().write_text("language_servers_on: false\n")
-    off = await run(capsys, *arguments)
+    off = await run_command(capsys, *arguments)
     assert "switched off" in off.text_of("servers") and "python" not in off.states()
 
 

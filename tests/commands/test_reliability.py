@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.asking import CommandResult, run
+from tests.commands.asking import CommandResult, run_command
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tui_agent.commands.probing import FAILURE_KINDS, call_tasks
 from tui_agent.tools.registry import default_tools
@@ -15,7 +15,7 @@ FIRST = "Read the file src/app.py"
 
 async def measure(capsys: CAPSYS, server: MockServer, *argv: str, n: int = 1) -> CommandResult:
     flags = ("--base-url", server.url, "-n", str(n), "--json")
-    return await run(capsys, "reliability", *flags, *argv)
+    return await run_command(capsys, "reliability", *flags, *argv)
 
 
 def correct_call(task: Any) -> dict[str, Any]:
@@ -95,7 +95,9 @@ async def test_each_protocol_asks_in_its_own_form(capsys: CAPSYS) -> None:
 
 async def test_the_table_is_for_people(capsys: CAPSYS) -> None:
     async with serve(scenario(FIRST, "no")) as server:
-        result = await run(capsys, "reliability", "m", "--base-url", server.url, "--n", "1", "--temperatures", "0.5")
+        result = await run_command(
+            capsys, "reliability", "m", "--base-url", server.url, "--n", "1", "--temperatures", "0.5"
+        )
     lines = result.out.splitlines()
     assert result.code == 1
     assert lines[2].split() == ["strategy", "temp", "valid", "in", "text", "median", "failures"]
@@ -107,13 +109,15 @@ async def test_the_table_is_for_people(capsys: CAPSYS) -> None:
 async def test_openai_servers_and_the_scripted_model_are_measured_too(capsys: CAPSYS) -> None:
     async with serve(scenario(FIRST, step(None, call("read_file", path="src/app.py")))) as server:
         argv = ("--provider", "openai", "--base-url", f"{server.url}/v1", "-n", "1", "--json")
-        assert (await run(capsys, "reliability", "m", *argv)).code == 0
-    result = await run(capsys, "reliability", "--provider", "scripted", "-n", "1", "--temperatures", "0", "--json")
+        assert (await run_command(capsys, "reliability", "m", *argv)).code == 0
+    result = await run_command(
+        capsys, "reliability", "--provider", "scripted", "-n", "1", "--temperatures", "0", "--json"
+    )
     assert result.data["model"] == "scripted"
 
 
 async def test_an_absent_server_is_told_at_once(capsys: CAPSYS) -> None:
-    result = await run(capsys, "reliability", "m", "--base-url", "http://127.0.0.1:9", "--json")
+    result = await run_command(capsys, "reliability", "m", "--base-url", "http://127.0.0.1:9", "--json")
     assert result.code == 4
     assert "127.0.0.1:9" in result.err and not result.out
 
@@ -133,5 +137,5 @@ async def test_a_server_that_refuses_is_not_asked_for_ever(capsys: CAPSYS) -> No
 )
 async def test_wrong_usage_is_said(capsys: CAPSYS, argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as exit_:
-        await run(capsys, "reliability", "m", *argv)
+        await run_command(capsys, "reliability", "m", *argv)
     assert exit_.value.code == 2

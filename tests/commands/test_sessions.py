@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened, session_options
+from tests.engine.kit import SessionDriver, run_session, session_options
 from tests.storage.test_catalog import TALK, make
 from tui_agent import events as e
 from tui_agent.__main__ import main
@@ -203,9 +203,9 @@ async def test_a_running_session_is_forked_and_both_go_on(
     folder = make_workspace(tmp_path / "work")
     (folder / "a.txt").write_text("one\ntwo\n")
     async with serve(WORK, MORE, strict=True) as server:
-        async with opened(server, folder, **EDIT) as session:
+        async with run_session(server, folder, **EDIT) as session:
             await session.send("work")
-            await Watch(session).ended()
+            await SessionDriver(session).ended()
             assert await asyncio.to_thread(main, ["sessions", "delete", session.folder.name, "--yes"]) == 1
             assert await asyncio.to_thread(main, ["sessions", "rename", session.folder.name, "x"]) == 1
             assert "Rename it once it has ended" in capsys.readouterr().err
@@ -215,7 +215,7 @@ async def test_a_running_session_is_forked_and_both_go_on(
             try:
                 assert forked.title == "work (fork)" and forked.folder != session.folder
                 await forked.send("more")
-                await Watch(forked).ended()
+                await SessionDriver(forked).ended()
                 assert (folder / "a.txt").read_text() == "1\nTWO\n"
                 for run in ("run-2", "run-1"):  # the snapshots from before the fork exist too
                     assert not (await forked.checkpoints.undo(run=run)).left
@@ -225,7 +225,7 @@ async def test_a_running_session_is_forked_and_both_go_on(
             original = session.folder
         assert [message.text for message in catalog.user_messages(catalog.read_entry(original))] == ["work"]
         assert await asyncio.to_thread(main, ["sessions", "rename", original.name, "Renamed"]) == 0
-        async with opened(server, None, **EDIT, resume=original.name) as resumed:
+        async with run_session(server, None, **EDIT, resume=original.name) as resumed:
             assert resumed.title == "Renamed"
         with pytest.raises(SessionOpenError, match="No session"):
             await open_session(session_options(server, None, resume="none", fork=True))

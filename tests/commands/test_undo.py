@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.__main__ import main
 
 EDIT = {"flags": {"approval_mode": "auto-edit", "mode": "direct"}}
@@ -27,8 +27,8 @@ def workspace(tmp_path: Path) -> Path:
     (folder / "a.txt").write_text("one\ntwo\n")
 
     async def job() -> None:
-        async with serve(WORK, MORE, strict=True) as server, opened(server, folder, **EDIT) as session:
-            watch = Watch(session)
+        async with serve(WORK, MORE, strict=True) as server, run_session(server, folder, **EDIT) as session:
+            watch = SessionDriver(session)
             for text in ("work", "more"):
                 await session.send(text)
                 await watch.ended()
@@ -87,7 +87,7 @@ def test_without_a_session_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
 
 async def test_a_session_in_use_can_be_listed_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_workspace(tmp_path / "work")
-    async with serve(WORK, strict=True) as server, opened(server, folder, **EDIT):
+    async with serve(WORK, strict=True) as server, run_session(server, folder, **EDIT):
         assert await asyncio.to_thread(main, ["undo", "--list", "-C", str(folder)]) == 0
         assert await asyncio.to_thread(main, ["undo", "-C", str(folder)]) == 1
     assert "in use" in capsys.readouterr().err

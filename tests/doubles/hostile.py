@@ -1,4 +1,4 @@
-"""Text as an enemy would write it, sessions full of it, and a strict reader of what a screen may write."""
+"""Hostile text, sessions that contain it, and a strict check of terminal output."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ALLOWED = re.compile(
 )
 """All that Textual writes besides text. No hyperlinks, no titles, no clipboard, no bell, no reports asked for."""
 
-FOREIGN = re.compile(
+FORBIDDEN = re.compile(
     "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]"
 )
 
 
-def foreign(written: str) -> str:
-    """What stands in it that a screen may not write, with its surroundings; empty when all is well."""
+def find_forbidden(written: str) -> str:
+    """Return the first forbidden sequence with its context, or an empty string."""
     text = ALLOWED.sub("", written)
-    if found := FOREIGN.search(text):
+    if found := FORBIDDEN.search(text):
         return ascii(text[max(0, found.start() - 60) : found.end() + 60])
     return ""
 
@@ -60,8 +60,8 @@ FAMILIES = (
 )
 
 
-def strings(count: int, seed: int) -> list[str]:
-    """Hostile texts of every family, some with two, each with a number to be found by."""
+def hostile_texts(count: int, seed: int) -> list[str]:
+    """Return hostile texts of all families, each with a number by which it can be found."""
     dice = random.Random(seed)
     made = []
     for number in range(count):
@@ -71,11 +71,11 @@ def strings(count: int, seed: int) -> list[str]:
     return made
 
 
-LONG = ("e" + "\u0301" * 5_000, "\x1b]52;c;" + "A" * 20_000, "x" * 10_000, "[/" * 5_000, "\u202e" * 2_000)
+LONG_TEXTS = ("e" + "\u0301" * 5_000, "\x1b]52;c;" + "A" * 20_000, "x" * 10_000, "[/" * 5_000, "\u202e" * 2_000)
 
 
-def torn(text: str, dice: random.Random) -> Iterator[str]:
-    """The text in random pieces, as a model sends it."""
+def split_randomly(text: str, dice: random.Random) -> Iterator[str]:
+    """Split a text into random pieces, as a model sends it."""
     at = 0
     while at < len(text):
         size = dice.choice((1, 2, 3, 7, 30))
@@ -83,8 +83,8 @@ def torn(text: str, dice: random.Random) -> Iterator[str]:
         at += size
 
 
-def session(given: list[str], seed: int = 0) -> list[Record]:
-    """A session in which every place that text can stand in holds one of the given strings, again and again."""
+def hostile_session(given: list[str], seed: int = 0) -> list[Record]:
+    """Return a session with the given texts in every field that can hold text."""
     dice = random.Random(seed)
     more = iter(given)
     scene = Scene().opened(model=next(more), workspace=f"/w/{next(more)}", provider=next(more))
@@ -99,10 +99,10 @@ def session(given: list[str], seed: int = 0) -> list[Record]:
 def _turn(scene: Scene, text: list[str], dice: random.Random) -> None:
     scene.ask(text[0]).reply(phases=("reading",))
     scene.emit(e.ReplyPhase(phase="loading", detail=text[1]))
-    for piece in torn(text[2], dice):
+    for piece in split_randomly(text[2], dice):
         scene.emit(e.ReasoningDelta(text=piece), seconds=0.01)
     body = f"{text[3]}\n\n# {text[4]}\n\n- {text[5]}\n\n|a|\n|-|\n|{text[6]}|\n\n```py\n{text[7]}\n```\n"
-    for piece in torn(body, dice):
+    for piece in split_randomly(body, dice):
         scene.emit(e.TextDelta(text=piece), seconds=0.01)
     call = scene.call(text[8], path=text[9], **{text[10][:40]: text[10]})
     scene.end(body, call, thought=text[2]).start(call, text[11]).output(text[12], text[13])
@@ -120,8 +120,8 @@ def _turn(scene: Scene, text: list[str], dice: random.Random) -> None:
     scene.emit(e.MessageQueued(id=f"q{len(scene.records)}", text=text[1]))
 
 
-def command(text: list[str]) -> list[Record]:
-    """A dialog about a command in which all is hostile."""
+def hostile_command(text: list[str]) -> list[Record]:
+    """Return an approval request for a command with hostile fields."""
     scene = Scene().opened().ask(text[0]).reply()
     call = scene.call("run_terminal_command", command=text[1])
     scene.end("", call).start(call, text[2])
@@ -132,8 +132,8 @@ def command(text: list[str]) -> list[Record]:
     return scene.request(action, text[7], grant).records
 
 
-def edit(text: list[str]) -> list[Record]:
-    """The same about an edit."""
+def hostile_edit(text: list[str]) -> list[Record]:
+    """Return an approval request for an edit with hostile fields."""
     scene = Scene().opened().ask(text[0]).reply()
     call = scene.call("edit_file", path=text[1])
     scene.end("", call).start(call, text[2])
@@ -144,7 +144,7 @@ def edit(text: list[str]) -> list[Record]:
     return scene.request(action, text[2]).records
 
 
-def question(text: list[str]) -> list[Record]:
-    """The same as a question."""
+def hostile_question(text: list[str]) -> list[Record]:
+    """Return a question with hostile fields."""
     scene = Scene().opened().ask(text[0])
     return scene.emit(e.QuestionAsked(id="q1", question=text[1], options=tuple(text[2:6]))).records

@@ -1,4 +1,4 @@
-"""The three-step job that most end-to-end tests play: read a file, mend it, run its test, report."""
+"""The job of most end-to-end tests: read a file, fix it, run its test, report."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.doubles.mock import call, scenario, step
 
 TASK = "mend the adder"
 BROKEN = "def add(a, b):\n    return a - b\n"
-MENDED = "def add(a, b):\n    return a + b\n"
+FIXED = "def add(a, b):\n    return a + b\n"
 TEST = "import unittest\nfrom adder import add\n\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
 COMMAND = f"{sys.executable} -B -m unittest -q"
-"""Without a cache of byte code: an edit of the same size within the same second would be run from the old one."""
+"""-B, since an edit of the same size within the same second would be run from stale bytecode."""
 REPORT = "Mended: add() adds now, and its test passes."
 
 
 def make_workspace(folder: Path, *, tests: bool = True) -> Path:
-    """Without `tests` there are none that the program could run itself after a change."""
+    """Write the files; without `tests`, there is no test that the agent could run after a change."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adder.py").write_text(BROKEN, encoding="utf-8")
     if tests:
@@ -27,7 +27,7 @@ def make_workspace(folder: Path, *, tests: bool = True) -> Path:
     return folder
 
 
-def job() -> dict[str, Any]:
+def job_scenario() -> dict[str, Any]:
     return scenario(
         TASK,
         step("I look at it first.", call("read_file", path="adder.py")),
@@ -38,9 +38,9 @@ def job() -> dict[str, Any]:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a process of ours needs and nothing else: no server, no token, a home of its own.
+    """Return a minimal environment: no server, no token, a separate home.
 
-    It works in direct mode, whose requests a script can foresee, unless `TUI_AGENT_MODE` is given.
+    The mode is direct, since its requests are predictable, unless `TUI_AGENT_MODE` is given.
     """
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     return {

@@ -1,4 +1,4 @@
-"""A llama.cpp server whose replies the test decides."""
+"""A llama.cpp server with scripted replies."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ USAGE: Chunk = {
 }
 
 
-def delta(finish: str | None = None, **parts: Any) -> Chunk:
-    """A chunk of a streamed reply."""
+def stream_chunk(finish: str | None = None, **parts: Any) -> Chunk:
+    """Return a chunk of a streamed reply."""
     return {"choices": [{"index": 0, "finish_reason": finish, "delta": parts}]}
 
 
 class FakeLlama(ThreadingHTTPServer):
-    """`replies` are the chunks of one reply after the other, the last one for ever; a text refuses with it, as 400."""
+    """Sends `replies` (lists of chunks) in turn and repeats the last one; a string is sent as an error 400."""
 
     daemon_threads = True
 
@@ -29,11 +29,11 @@ class FakeLlama(ThreadingHTTPServer):
         self.replies = list(replies)
         self.template = template
         self.bodies: list[dict[str, Any]] = []
-        super().__init__(("127.0.0.1", 0), _Answering)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
 
-class _Answering(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     server: FakeLlama
 
     def log_message(self, format: str, *args: object) -> None:

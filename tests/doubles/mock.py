@@ -1,4 +1,4 @@
-"""The mock server in the test's own loop, and short words for scenarios."""
+"""The mock server in the event loop of the test, and functions that build scenarios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from tui_agent.mock_server.replies import ResponderReply
 from tui_agent.models.scenario_matching import choose_reply, from_wire, reply_at
 from tui_agent.models.scenarios import convert_scenarios
 
-__all__ = ["Heeding", "InTurn", "MockServer", "call", "control_packet", "scenario", "scenarios", "serve", "step"]
+__all__ = [
+    "FeedbackResponder",
+    "MockServer",
+    "SequenceResponder",
+    "call",
+    "control_packet",
+    "scenario",
+    "scenarios",
+    "serve",
+    "step",
+]
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -51,8 +61,8 @@ def control_packet(*, inside: bool = False, **fields: Any) -> str:
     return program_text("control", packet) + "\n" + directive
 
 
-class Heeding:
-    """A model that goes on to its next step when it is told that it is not done yet, as after a result."""
+class FeedbackResponder:
+    """A model that continues with its next step after feedback that it is not done yet."""
 
     def __init__(self, *given: dict[str, Any]) -> None:
         self.scenarios = convert_scenarios(scenarios(*given))
@@ -71,8 +81,8 @@ class Heeding:
         return ResponderReply(choice=choice)
 
 
-class InTurn:
-    """A model that gives one reply after the other, whatever it is asked; the last one again and again."""
+class SequenceResponder:
+    """A model that gives its replies in turn, whatever the request, and repeats the last one."""
 
     def __init__(self, *replies: str) -> None:
         self.scenarios = convert_scenarios(scenarios(scenario("", *replies)))

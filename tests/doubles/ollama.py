@@ -1,4 +1,4 @@
-"""An Ollama server whose window, counts and answers the test decides."""
+"""An Ollama server with configurable window, token counts and answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tui_agent.mock_server.http import Disconnected, HttpConnection, Request
 Body = dict[str, Any]
 
 
-def quarter(body: Body) -> int:
-    """Tokens of a request: a quarter of the characters."""
+def estimate_tokens(body: Body) -> int:
+    """Estimate the tokens of a request as a quarter of its characters."""
     return len(json.dumps([body["messages"], body.get("tools") or []], ensure_ascii=False)) // 4
 
 
@@ -30,7 +30,7 @@ class FakeOllama:
         *,
         window: int | None = None,
         trained: int = 131_072,
-        count: Callable[[Body], int | None] = quarter,
+        count: Callable[[Body], int | None] = estimate_tokens,
         says: Callable[[Body], Body] = lambda body: {},
         refuses: bool = False,
     ) -> None:
@@ -98,9 +98,9 @@ class FakeOllama:
         window = self.window or body["options"]["num_ctx"]
         self._loaded[body["model"]] = window
         tokens = self.count(body)
-        if self.refuses and quarter(body) > window:
+        if self.refuses and estimate_tokens(body) > window:
             self.refused.append(body)
-            said = {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": quarter(body)}
+            said = {"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": estimate_tokens(body)}
             text = "request exceeds the available context size"
             return 400, {"error": said | {"message": text, "n_ctx": window}}
         self.bodies.append(body)
@@ -110,6 +110,6 @@ class FakeOllama:
         return 200, {"model": body["model"], "message": message, "done": True, "done_reason": "stop"} | counts | said
 
 
-def texts(body: Body) -> str:
-    """All that the model reads in a request."""
+def request_text(body: Body) -> str:
+    """Return the text of all messages of a request."""
     return "\n".join(message["content"] for message in body["messages"])

@@ -1,4 +1,4 @@
-"""A session as the page knows it that only writes down what it is asked to do."""
+"""A session for the page that only records its calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPENED = SessionOpened(
 
 
 class FakePageSession(FakeSession):
-    """Tells what it is given, and notes every wish in `done`."""
+    """Replays given events and records every call in `done`."""
 
     def __init__(self, *events: Event) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class FakePageSession(FakeSession):
 
 
 class AnsweredPageSession(FakePageSession):
-    """Takes every answer while it `takes` them, and keeps it."""
+    """Accepts answers while `takes` is true, and records them."""
 
     takes = True
 
@@ -88,7 +88,7 @@ class AnsweredPageSession(FakePageSession):
         return self.takes
 
     async def next_answer(self) -> Answer:
-        """The one that comes next."""
+        """Wait for the next answer."""
         async with asyncio.timeout(60):
             await self._new_answer.wait()
         self._new_answer.clear()

@@ -1,4 +1,4 @@
-"""Thirty secrets of thirty kinds, where they are planted, and a look for them in what came out."""
+"""Thirty kinds of secrets, texts that contain them, and a search for leaks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _letters(count: int, alphabet: str = string.ascii_letters + string.digits) -
 
 _LINES = "\n".join(_letters(64, string.ascii_letters + string.digits + "+/") for _ in range(4))
 
-SHAPED: dict[str, str] = {
+BY_FORMAT: dict[str, str] = {
     "anthropic": "sk-ant-api03-7" + _letters(40),
     "openai": "sk-proj-1" + _letters(40),
     "stripe": "sk_live_" + _letters(24),
@@ -36,17 +36,17 @@ SHAPED: dict[str, str] = {
     "jwt": f"eyJ{_letters(30)}.eyJ{_letters(60)}.{_letters(43)}",
     "pem": f"-----BEGIN RSA PRIVATE KEY-----\n{_LINES}\n-----END RSA PRIVATE KEY-----",
 }
-"""Known by their form; nobody told us of them."""
+"""Recognized by their format."""
 
-BY_PLACE: dict[str, tuple[str, str]] = {
+BY_CONTEXT: dict[str, tuple[str, str]] = {
     "bearer": ("Authorization: Bearer {}", _letters(32)),
     "api key": ("X-Api-Key: {}", "4" + _letters(31)),
     "url": ("postgres://app:{}@db.example/prod", "pw" + _letters(14)),
     "aws secret": ("aws_secret_access_key = {}", _letters(40)),
 }
-"""Known by what stands before them."""
+"""Recognized by the text before them."""
 
-NAMED: dict[str, str] = {
+BY_VARIABLE: dict[str, str] = {
     "LLM_AUTH_TOKEN": "plain-" + _letters(20),
     "DEPLOY_PASSWORD": "correct horse battery staple",
     "QUOTED_SECRET": 'q"u\\o te/' + _letters(8),
@@ -56,42 +56,42 @@ NAMED: dict[str, str] = {
     "SESSION_COOKIE": _letters(24, "0123456789abcdef"),
     "DB_DSN": "mysql://root:x@h/" + _letters(10),
 }
-"""Values of variables whose names tell that they are secret."""
+"""Values of environment variables with telling names."""
 
-SECRETS: dict[str, str] = {**SHAPED, **{name: value for name, (_, value) in BY_PLACE.items()}, **NAMED}
-WRITTEN: dict[str, str] = {
-    **SHAPED,
-    **{name: around.format(value) for name, (around, value) in BY_PLACE.items()},
-    **NAMED,
+SECRETS: dict[str, str] = {**BY_FORMAT, **{name: value for name, (_, value) in BY_CONTEXT.items()}, **BY_VARIABLE}
+SECRET_TEXTS: dict[str, str] = {
+    **BY_FORMAT,
+    **{name: around.format(value) for name, (around, value) in BY_CONTEXT.items()},
+    **BY_VARIABLE,
 }
-"""As they stand in a text."""
-TEXT = "\n".join(f"{number}: {text} ." for number, text in enumerate(WRITTEN.values()))
+"""Secrets in their context."""
+ALL_SECRETS_TEXT = "\n".join(f"{number}: {text} ." for number, text in enumerate(SECRET_TEXTS.values()))
 
 assert len(SECRETS) == 30
 
 
-def parts(secret: str) -> list[str]:
-    """What may not be seen of a secret: it, and of one with many lines each that tells something."""
+def secret_parts(secret: str) -> list[str]:
+    """Return what must not appear of a secret: all of it, and each long line."""
     return [secret, *(line for line in secret.split("\n") if len(line) >= 24 and "PRIVATE KEY" not in line)]
 
 
-def leaked(text: str) -> list[str]:
-    """Names of the secrets that stand in `text`, broken over lines or not, as JSON writes them or not."""
+def find_leaks(text: str) -> list[str]:
+    """Return the names of the secrets found in `text`, also if wrapped over lines or escaped as in JSON."""
     forms = [text, text.replace('\\"', '"').replace("\\\\", "\\").replace("\\n", "\n")]
     forms.append(re.sub(r"\s+", "", text))
     found = []
     for name, secret in SECRETS.items():
         tight = re.sub(r"\s+", "", secret)
-        if any(part in form for part in parts(secret) for form in forms[:2]) or tight in forms[2]:
+        if any(part in form for part in secret_parts(secret) for form in forms[:2]) or tight in forms[2]:
             found.append(name)
     return found
 
 
-def leaked_in(folder: Path, *exact: str) -> dict[str, list[str]]:
-    """The files below `folder` that hold secrets, but for those named `exact` or in a folder of that name."""
+def find_leaks_in(folder: Path, *exact: str) -> dict[str, list[str]]:
+    """Return the secrets in files below `folder`, except files named `exact` or in folders of that name."""
     return {
         file.name: names
         for file in sorted(folder.rglob("*"))
         if file.is_file() and not {*file.relative_to(folder).parts} & {*exact}
-        if (names := leaked(file.read_bytes().decode("utf-8", "replace")))
+        if (names := find_leaks(file.read_bytes().decode("utf-8", "replace")))
     }

@@ -1,4 +1,4 @@
-"""A server on a raw socket whose behaviour a test scripts byte by byte."""
+"""A server on a raw socket, scripted byte by byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASONS = {200: "OK", 302: "Found", 400: "Bad Request", 404: "Not Found", 500: "
 
 @dataclass
 class FakeRequest:
-    """What a client sent."""
+    """A request of a client."""
 
     method: str
     path: str
@@ -31,7 +31,7 @@ class FakeRequest:
 
 @dataclass
 class FakeConnection:
-    """The server's end of one connection, while one request is answered."""
+    """The server side of a connection during one request."""
 
     server: FakeRawServer
     request: FakeRequest
@@ -41,14 +41,14 @@ class FakeConnection:
     closed: bool = False
 
     async def send(self, data: bytes | str) -> None:
-        """These bytes and no others."""
+        """Send bytes as they are."""
         self.writer.write(data.encode() if isinstance(data, str) else data)
         await self.writer.drain()
 
     async def head(
         self, status: int = 200, kind: str = "", *, length: int | None = None, chunked: bool = False, **more: str
     ) -> None:
-        """Status line and headers; without length or chunks the body ends when the connection does."""
+        """Send status line and headers. Without `length` or `chunked`, the body ends with the connection."""
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
         if kind:
             lines.append(f"Content-Type: {kind}")
@@ -64,39 +64,39 @@ class FakeConnection:
         await self.send("\r\n".join(lines) + "\r\n\r\n")
 
     async def body(self, data: bytes | str) -> None:
-        """A part of the body, as a chunk where the head said so."""
+        """Send a part of the body, as a chunk if `chunked`."""
         data = data.encode() if isinstance(data, str) else data
         await self.send(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
 
     async def lines(self, *values: Any) -> None:
-        """NDJSON."""
+        """Send values as NDJSON."""
         for value in values:
             await self.body(json.dumps(value) + "\n")
 
     async def events(self, *values: Any) -> None:
-        """Server-sent events; text as it is, all else as JSON."""
+        """Send server-sent events: strings as they are, other values as JSON."""
         for value in values:
             await self.body(f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n")
 
     async def end(self) -> None:
-        """An orderly end of the body."""
+        """End the body."""
         if self.chunked:
             await self.send(b"0\r\n\r\n")
         else:
             self.close()
 
     async def answer(self, status: int, value: Any = None, *, kind: str = "application/json", **more: str) -> None:
-        """A whole answer."""
+        """Send a complete response."""
         body = value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
         await self.head(status, kind, length=len(body), **more)  # type: ignore[arg-type] # headers, all of them text
         await self.send(body)
 
     def note(self, what: str) -> None:
-        """Write into the server's log that a fault fired."""
+        """Record a fault in the log of the server."""
         self.server.log.append(what)
 
     async def gone(self) -> None:
-        """Wait until the client has closed the connection; what it still sends is thrown away."""
+        """Wait until the client has closed the connection; discard what it still sends."""
         try:
             while await self.reader.read(65536):
                 pass
@@ -107,13 +107,13 @@ class FakeConnection:
         self.server.left.set()
 
     def close(self) -> None:
-        """FIN."""
+        """Close the connection (FIN)."""
         self.closed = True
         self.note("fin")
         self.writer.close()
 
     def reset(self) -> None:
-        """RST."""
+        """Reset the connection (RST)."""
         self.closed = True
         self.note("rst")
         plain: socket.socket = self.writer.get_extra_info("socket")
@@ -126,15 +126,15 @@ Script: TypeAlias = Callable[[FakeConnection], Awaitable[None]]
 
 @dataclass
 class FakeRawServer:
-    """Runs the script of the path that is asked for; any other path is 404. `async with` starts and stops it."""
+    """Runs the script of the requested path; other paths return 404. Started and stopped by `async with`."""
 
     routes: dict[str, Script] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     requests: list[FakeRequest] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    """The faults that fired, in order."""
+    """Injected faults, in order."""
     disconnected: list[float] = field(default_factory=list)
-    """Loop times at which clients left."""
+    """Loop times at which clients disconnected."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     connections: int = 0
@@ -147,7 +147,7 @@ class FakeRawServer:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     def asked_for(self, path: str) -> list[FakeRequest]:
-        """The requests to one path."""
+        """Return the requests to one path."""
         return [request for request in self.requests if request.path == path]
 
     async def __aenter__(self) -> FakeRawServer:

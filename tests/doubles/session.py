@@ -1,4 +1,4 @@
-"""A session that was recorded before: plays a scene, takes commands, answers as the engine would."""
+"""A session that replays recorded events, records commands and answers as the engine does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui_agent.text import SecretMask
 
 
 def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
-    """As the engine would."""
+    """Return the event that the engine emits for an answer."""
     data = answer.data or {}
     if isinstance(asked, e.PlanProposed):
         plan = msgspec.convert(data["plan"], InstructionPlan) if "plan" in data else asked.plan
@@ -40,7 +40,7 @@ def _settled(key: str, asked: Event | None, answer: Answer) -> Event:
 
 
 class FakeGrants:
-    """Grants that are taken back as they are asked to be."""
+    """Grants that can be revoked."""
 
     def __init__(self) -> None:
         self.grants: list[Grant] = []
@@ -56,7 +56,7 @@ class FakeGrants:
 
 
 class FakeQueue:
-    """What waits, as the records of a session say; moved and meant otherwise as it is asked for."""
+    """The message queue of the recorded events."""
 
     def __init__(self, session: FakeSession) -> None:
         self.session = session
@@ -111,9 +111,9 @@ class FakeSession:
         self.modes: list[tuple[str | None, str | None]] = []
         self.commands: list[str] = []
         self.plans: list[str] = []
-        """What plan_doc.md should say, edit by edit."""
+        """Text of plan_doc.md after each edit."""
         self.bases: list[str] = []
-        """Digests of the texts that those edits were made in."""
+        """Digest of the text that each edit is based on."""
         self.settlements: list[bool] = []
         self.grants = FakeGrants()
         self.queue = FakeQueue(self)
@@ -123,7 +123,7 @@ class FakeSession:
         self.interrupts = 0
         self.stopped_at_once = False
         self.disk = asyncio.Event()
-        """Clear while an answer takes its time to be saved."""
+        """Cleared while an answer is being saved."""
         self.disk.set()
         self.compactions = 0
         self.looks = 0

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal, and its screen as a person would see it."""
+"""A program in a pseudo-terminal, and its screen."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from pathlib import Path
 import pyte
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT = 60.0
+TIMEOUT = 60.0
 EARLY = 200 if os.environ.get("TUI_AGENT_EARLY") else 0
-"""With TUI_AGENT_EARLY a test is told of what it waits for when no byte more than that has been painted: what it then
-looks at without waiting fails every time, not once in a hundred runs on a busy machine."""
+"""With TUI_AGENT_EARLY, waiting ends as soon as the condition holds, with no further byte painted. A test that checks more
+without waiting for it then fails always, instead of once in a hundred runs on a busy machine."""
 
 
-def stacks_of(pid: int) -> Path:
-    """Where a program under test writes its stacks when it gets SIGUSR1."""
+def stack_dump_path(pid: int) -> Path:
+    """Return the file to which a program under test writes its stacks on SIGUSR1."""
     return Path(tempfile.gettempdir()) / f"tui-agent-stacks-{pid}"
 
 
-def tell_stacks() -> None:
-    """Called in the program: do so."""
-    faulthandler.register(signal.SIGUSR1, stacks_of(os.getpid()).open("w"))
+def enable_stack_dumps() -> None:
+    """Register the SIGUSR1 handler; called in the program under test."""
+    faulthandler.register(signal.SIGUSR1, stack_dump_path(os.getpid()).open("w"))
 
 
 class _Screen(pyte.Screen):
-    """One that can be read in the middle of a line, when half of a wide character is overwritten."""
+    """A screen that can be read while half of a wide character is overwritten."""
 
     @property
     def display(self) -> list[str]:
@@ -48,7 +48,7 @@ class _Screen(pyte.Screen):
 
 
 class Terminal:
-    """Starts Python with the given arguments on a pty of its own, reads what it paints, types keys.
+    """Starts Python in a new pty, reads its output and types keys.
 
     The waiting methods come twice: `until`, `shows`, `wait` block; `sees`, `still`, `end` leave the event loop free.
     `owned` makes the pty the controlling terminal, as a terminal window does.
@@ -69,7 +69,7 @@ class Terminal:
         self.screen = _Screen(*size)
         self._stream = pyte.ByteStream(self.screen)
         self.bytes = b""
-        """Every byte that the program wrote and the screen has taken."""
+        """All bytes painted so far."""
         self._unseen = b""
         world = {} if whole_env else {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
@@ -92,7 +92,7 @@ class Terminal:
     # --- reading ---
 
     def read(self, seconds: float = 0.05, condition: Callable[[], bool] = lambda: False) -> None:
-        """Take what is written within `seconds`, and all that is there then."""
+        """Read and paint what is available, after waiting up to `seconds` for the first byte."""
         if self._paint(condition):
             return
         while self.master >= 0 and select.select([self.master], [], [], seconds)[0]:
@@ -105,7 +105,7 @@ class Terminal:
             seconds = 0
 
     def _paint(self, condition: Callable[[], bool]) -> bool:
-        """Put on the screen what was read: all of it, or (EARLY) no more than the condition needs to become true."""
+        """Paint what was read; with EARLY, only until the condition holds."""
         while self._unseen:
             size = EARLY or len(self._unseen)
             piece, self._unseen = self._unseen[:size], self._unseen[size:]
@@ -116,7 +116,7 @@ class Terminal:
         return False
 
     def drain(self) -> None:
-        """Take what is there and look at none of it."""
+        """Discard all available output."""
         self._unseen = b""
         while select.select([self.master], [], [], 0)[0]:
             os.read(self.master, 65536)
@@ -126,8 +126,8 @@ class Terminal:
         return "\n".join(self.screen.display)
 
     @property
-    def listens(self) -> bool:
-        """A key of a dialog stands out from what it does."""
+    def accepts_keys(self) -> bool:
+        """True once the keys of a dialog are highlighted."""
         for row, text in enumerate(self.screen.display):
             key = re.match(r"[│ ]*([ad]|ctrl\+s)[ \xa0]{1,2}\S", text)
             if key:
@@ -138,7 +138,7 @@ class Terminal:
 
     # --- waiting ---
 
-    def until(self, condition: Callable[[], bool], seconds: float = WAIT) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = TIMEOUT) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, self._seen()
@@ -152,12 +152,12 @@ class Terminal:
         self.read()
         return self.process.returncode
 
-    async def sees(self, wanted: Callable[[], bool] | str, seconds: float = WAIT) -> None:
+    async def wait_for_text(self, wanted: Callable[[], bool] | str, seconds: float = TIMEOUT) -> None:
         condition = (lambda: wanted in self.text) if isinstance(wanted, str) else wanted
-        assert await self.saw(condition, seconds), f"{wanted}: {self._seen()}"
+        assert await self.occurs(condition, seconds), f"{wanted}: {self._seen()}"
 
-    async def saw(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """False when it did not happen in time, or the program ended before."""
+    async def occurs(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Return False if the condition does not hold in time, or the program ends first."""
         deadline = time.monotonic() + seconds
         self.read(0, condition)
         while not condition():
@@ -167,17 +167,17 @@ class Terminal:
             self.read(0, condition)
         return True
 
-    async def asks(self, title: str, seconds: float = WAIT) -> None:
-        """Wait for a dialog, and until it takes keys."""
-        await self.sees(title, seconds)
-        await self.sees(lambda: title in self.text and self.listens, seconds)
+    async def wait_for_dialog(self, title: str, seconds: float = TIMEOUT) -> None:
+        """Wait until a dialog is shown and accepts keys."""
+        await self.wait_for_text(title, seconds)
+        await self.wait_for_text(lambda: title in self.text and self.accepts_keys, seconds)
 
-    async def still(self, seconds: float) -> None:
-        """Wait until nothing was painted for so long, as a person who reads would."""
+    async def wait_until_quiet(self, seconds: float) -> None:
+        """Wait until nothing has been painted for `seconds`."""
         while await self._readable(seconds):
             self.read(0)
 
-    async def end(self, seconds: float = WAIT) -> int:
+    async def end(self, seconds: float = TIMEOUT) -> int:
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self._seen()
@@ -205,7 +205,7 @@ class Terminal:
         return f"never happened:\n{self.text}\n{self.bytes[-500:]!r}\n{self._state()}"
 
     def _state(self) -> str:
-        """What the program does meanwhile: what it has not read yet, what its threads wait in, its stacks if it tells."""
+        """Describe the state of the program: unread input, threads, and stacks if it reports them."""
         if self.slave < 0 or self.process.poll() is not None:
             return f"ended with {self.process.poll()}"
         unread = struct.unpack("i", fcntl.ioctl(self.slave, termios.FIONREAD, b"\0" * 4))[0]
@@ -214,12 +214,12 @@ class Terminal:
         with contextlib.suppress(OSError):
             tasks = [f"{one.name} {(one / 'wchan').read_text()}" for one in sorted((folder / "task").iterdir())]
             caught = re.search(r"SigCgt:\s*(\w+)", (folder / "status").read_text())
-            told = stacks_of(self.process.pid)
+            told = stack_dump_path(self.process.pid)
             if caught and int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1:
                 self.process.send_signal(signal.SIGUSR1)
                 time.sleep(0.5)
             stacks = told.read_text() if told.exists() else ""
-            os.write(self.master, b"~")  # does it listen still, and comes what was stuck before?
+            os.write(self.master, b"~")  # is it still reading, and does this release what was stuck?
             time.sleep(1)
             self.read()
             return f"{unread} bytes unread, {modes}; {tasks}\n{stacks}\nafter one more key:\n{self.text}"
@@ -233,7 +233,7 @@ class Terminal:
     def kill(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def lose(self) -> None:
+    def hang_up(self) -> None:
         """Close the terminal's window."""
         os.close(self.master)
         os.close(self.slave)
@@ -252,7 +252,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        stacks_of(self.process.pid).unlink(missing_ok=True)
+        stack_dump_path(self.process.pid).unlink(missing_ok=True)
         for handle in (self.slave, self.master):
             if handle >= 0:
                 with contextlib.suppress(OSError):

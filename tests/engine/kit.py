@@ -25,14 +25,16 @@ from tui_agent.events import (
 E = TypeVar("E", bound=Event)
 
 
-class Served(Protocol):
-    """Any server that a session can talk to."""
+class ModelServer(Protocol):
+    """A server that a session can use."""
 
     @property
     def url(self) -> str: ...
 
 
-def session_options(server: Served, workspace: Path | None, *, provider: str = "openai", **more: Any) -> SessionOptions:
+def session_options(
+    server: ModelServer, workspace: Path | None, *, provider: str = "openai", **more: Any
+) -> SessionOptions:
     url = server.url + ("/v1" if provider == "openai" else "")
     flags = {
         "provider": provider, "base_url": url, "model": "mock-model", "mode": "direct", **more.pop("flags", {})
@@ -42,7 +44,7 @@ def session_options(server: Served, workspace: Path | None, *, provider: str = "
 
 
 @asynccontextmanager
-async def opened(server: Served, workspace: Path | None, **more: Any) -> AsyncIterator[Session]:
+async def run_session(server: ModelServer, workspace: Path | None, **more: Any) -> AsyncIterator[Session]:
     session = await open_session(session_options(server, workspace, **more))
     try:
         yield session
@@ -50,7 +52,7 @@ async def opened(server: Served, workspace: Path | None, **more: Any) -> AsyncIt
         await session.close()
 
 
-class Watch:
+class SessionDriver:
     """Follows a session and answers its requests."""
 
     def __init__(self, session: Session, answer: Callable[[Event], Answer | None] | None = None) -> None:
@@ -62,7 +64,7 @@ class Watch:
     async def until(self, stop: Callable[[Record], bool]) -> Record:
         async for record in self._follower:
             self.records.append(record)
-            if _asks(record.event):
+            if _needs_answer(record.event):
                 answer = self._answer(record.event)
                 if answer is not None:
                     self.session.answer(record.event.id, answer)  # type: ignore[attr-defined]  # it asks
@@ -87,7 +89,7 @@ class Watch:
         return [record.event for record in self.records if isinstance(record.event, kind)]
 
 
-def _asks(event: Event) -> bool:
+def _needs_answer(event: Event) -> bool:
     if isinstance(event, PlanProposed):
         return event.asks
     return isinstance(event, ApprovalRequested | QuestionAsked | PlanDocConflict | SummaryProposed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.doubles.mock import MockServer, scenario
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer
 from tui_agent.events import Event, RunEnded
 from tui_agent.models.scenario_matching import from_wire
@@ -20,7 +20,7 @@ VERIFY = "Say whether what was expected"
 DIAGNOSE = "A step of a plan failed"
 
 
-def side(system: str, *replies: Any, trigger: str | list[str] = "", **more: Any) -> dict[str, Any]:
+def side_reply(system: str, *replies: Any, trigger: str | list[str] = "", **more: Any) -> dict[str, Any]:
     """Return a scenario for a side request, recognized by its system message or task."""
     texts = [reply if isinstance(reply, str) else json.dumps(reply) for reply in replies]
     when = {"system": system, **more}
@@ -29,21 +29,21 @@ def side(system: str, *replies: Any, trigger: str | list[str] = "", **more: Any)
 
 def classified_as(intent: str = "modify", complexity: str = "moderate", **more: Any) -> dict[str, Any]:
     given = {"intent": intent, "needs_write": True, "task_type": "coding", "complexity": complexity, **more}
-    return side(DISPATCHER, given)
+    return side_reply(DISPATCHER, given)
 
 
-def planned(*steps: dict[str, Any], trigger: str = "", check: str = "", **more: Any) -> dict[str, Any]:
-    return side(PLANNING, plan(*steps, check=check, **more), trigger=trigger)
+def plan_reply(*steps: dict[str, Any], trigger: str = "", check: str = "", **more: Any) -> dict[str, Any]:
+    return side_reply(PLANNING, plan_json(*steps, check=check, **more), trigger=trigger)
 
 
-def plan(*steps: dict[str, Any], check: str = "", **more: Any) -> dict[str, Any]:
+def plan_json(*steps: dict[str, Any], check: str = "", **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {"approach": "step by step", "steps": list(steps), **more}
     if check:
         given["verification"] = {"check_command": check, "success_criteria": "it ends well"}
     return given
 
 
-def do(description: str, tool: str = "", **more: Any) -> dict[str, Any]:
+def plan_step(description: str, tool: str = "", **more: Any) -> dict[str, Any]:
     return {
         "description": description,
         "tool": tool,
@@ -55,17 +55,17 @@ def do(description: str, tool: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
-def in_step(words: str, *steps: Any, **more: Any) -> dict[str, Any]:
+def step_reply(words: str, *steps: Any, **more: Any) -> dict[str, Any]:
     """Return a scenario for requests whose current step contains `words`."""
     return {**scenario("", *steps, when={"step": words, **more}), "name": f"step:{words}"}
 
 
 def summarized(action: str = "Did it", **more: Any) -> dict[str, Any]:
     entry = {"action": action, "details": "As asked.", "result": "✓ it works"}
-    return side(SUMMARY, {"log_entry": entry, **more})
+    return side_reply(SUMMARY, {"log_entry": entry, **more})
 
 
-def roles_of(server: MockServer) -> list[str]:
+def request_roles(server: MockServer) -> list[str]:
     """Return the role of each request."""
     names = {DISPATCHER: "dispatcher", PLANNING: "planning", SUMMARY: "summary", VERIFY: "verify", DIAGNOSE: "diagnose"}
     roles = []
@@ -76,18 +76,18 @@ def roles_of(server: MockServer) -> list[str]:
     return roles
 
 
-def sent_as(server: MockServer, role: str) -> list[Any]:
+def requests_of_role(server: MockServer, role: str) -> list[Any]:
     """Return the requests of one role."""
-    return [request for request, other in zip(server.requests, roles_of(server), strict=True) if other == role]
+    return [request for request, other in zip(server.requests, request_roles(server), strict=True) if other == role]
 
 
-async def run(
+async def run_agent(
     server: MockServer, workspace: Path, text: str, answer: Callable[[Event], Answer | None] | None = None, **more: Any
-) -> tuple[Watch, RunEnded, str]:
+) -> tuple[SessionDriver, RunEnded, str]:
     """Send a message in agent mode; return the watch, the end of the run and the plan document."""
     flags = {"mode": "agent", **more.pop("flags", {})}
-    async with opened(server, workspace, flags=flags, **more) as session:
-        watch = Watch(session, answer)
+    async with run_session(server, workspace, flags=flags, **more) as session:
+        watch = SessionDriver(session, answer)
         await session.send(text)
         ended = await watch.ended()
         await session.wait()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import classified_as, do, in_step, planned, sent_as, summarized
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import classified_as, plan_reply, plan_step, requests_of_role, step_reply, summarized
 from tui_agent.common.domain import Answer, ReadAction
 from tui_agent.events import (
     ApprovalRequested,
@@ -53,10 +53,10 @@ def attached(server: MockServer, request: int = -1) -> list[str]:
     return [block for blocks in found for block in blocks]
 
 
-async def say(workspace: Path, text: str, *, answer: Any = None, **more: Any) -> tuple[MockServer, Watch, Path]:
+async def say(workspace: Path, text: str, *, answer: Any = None, **more: Any) -> tuple[MockServer, SessionDriver, Path]:
     async with serve(scenario("", "ok"), strict=True) as server:
-        async with opened(server, workspace, **more) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace, **more) as session:
+            watch = SessionDriver(session, answer)
             await session.send(text)
             await watch.ended()
             folder = session.folder
@@ -140,13 +140,13 @@ async def test_an_attached_file_can_be_edited_and_is_the_same_after_a_resume(wor
     edit = call("write_file", path="my notes.md", content="# Better notes\n")
     talk = [scenario("first", "noted"), scenario("second", step("", edit), "written")]
     async with serve(*talk, strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send('first @"my notes.md"')
             await watch.ended()
             folder = session.folder
-        async with opened(server, None, resume=folder.name) as session:
-            watch = Watch(session)
+        async with run_session(server, None, resume=folder.name) as session:
+            watch = SessionDriver(session)
             await session.send("second")
             await watch.ended()
             finished = watch.of(ToolFinished)
@@ -158,12 +158,12 @@ async def test_an_attached_file_can_be_edited_and_is_the_same_after_a_resume(wor
 async def test_requests_of_a_run_begin_alike_and_steering_attaches_too(workspace: Path) -> None:
     looks: list[Any] = [step("", call("list_files", path=".")), step("", call("list_files", path="src")), "done"]
     async with serve(scenario("begin", *looks), scenario("also", "both"), strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
 
             def steer(event: Event) -> Answer | None:
                 return None
 
-            watch = Watch(session, steer)
+            watch = SessionDriver(session, steer)
             await session.send("begin with @src/a.py:L1-L2")
             await watch.until_event(ToolStarted)
             await session.send('also @"my notes.md"', steering=True)
@@ -186,30 +186,30 @@ async def test_a_file_can_not_end_the_block_it_stands_in(workspace: Path) -> Non
 
 
 async def test_who_plans_sees_it_too(workspace: Path) -> None:
-    plan = planned(do("Look at it", "read_file"))
-    async with serve(classified_as(), plan, in_step("Look at it", "seen"), summarized(), strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "agent"}) as session:
-            watch = Watch(session)
+    plan = plan_reply(plan_step("Look at it", "read_file"))
+    async with serve(classified_as(), plan, step_reply("Look at it", "seen"), summarized(), strict=True) as server:
+        async with run_session(server, workspace, flags={"mode": "agent"}) as session:
+            watch = SessionDriver(session)
             await session.send("go over @src/a.py:L10-L12")
             await watch.ended()
-    planning = sent_as(server, "planning")[0]
+    planning = requests_of_role(server, "planning")[0]
     assert "11\tline 11" in planning.messages[-1]["content"]
-    step_request = sent_as(server, "execution")[0]
+    step_request = requests_of_role(server, "execution")[0]
     assert "11\tline 11" in json.dumps(step_request.messages, ensure_ascii=False).replace("\\t", "\t")
 
 
 async def test_what_an_interrupted_message_names_goes_with_the_next_one(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("far away\n")
     async with serve(scenario("", "ok"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, lambda event: None)
             await session.send(f"see @{tmp_path}/outside.txt")
             await watch.until_event(ApprovalRequested)
             await session.interrupt()
             assert (await watch.ended()).outcome == "interrupted"
             resume = session.id
-        async with opened(server, workspace, resume=resume) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, resume=resume) as session:
+            watch = SessionDriver(session)
             for text in ("try again", "and again"):
                 await session.send(text)
                 await watch.ended()
@@ -224,8 +224,8 @@ async def test_an_answer_that_names_a_file_attaches_it(workspace: Path) -> None:
     looks: list[Any] = [step("", call("list_files", path=".")), step("", call("list_files", path="src")), "done"]
     answer = Answer(verdict="reply", text='yes, and see @"my notes.md"')
     async with serve(scenario("look", *looks), scenario("yes", "seen"), strict=True) as server:
-        async with opened(server, workspace, flags={"iterations": {"direct": 2}}) as session:
-            watch = Watch(session, lambda event: answer)
+        async with run_session(server, workspace, flags={"iterations": {"direct": 2}}) as session:
+            watch = SessionDriver(session, lambda event: answer)
             await session.send("look")
             await watch.ended()
     (block,) = attached(server)
@@ -269,8 +269,8 @@ async def test_going_through_a_huge_file_ends_with_the_run(workspace: Path, monk
 
     monkeypatch.setattr(os, "read", noting)
     async with serve(scenario("", "ok"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("see @huge.log:L900000000")
             assert await asyncio.to_thread(reading.wait, 30)
             await session.interrupt()

@@ -8,8 +8,7 @@ import pytest
 
 from tests.commands.test_calibration import file_block, only_files
 from tests.doubles.mock import MockServer, scenario, serve, step
-from tests.engine.kit import Watch
-from tests.engine.kit import opened as _opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.commands.probing import probe_project
 from tui_agent.common import paths
 from tui_agent.engine.models import calibration as calibration_module
@@ -21,7 +20,7 @@ WANTED = {"calibrate": True}
 
 def opened(server: MockServer, workspace: Path | None, *, flags: dict[str, Any] | None = None, **more: Any) -> Any:
     """A session with the model `m` of an Ollama, which says how large it is."""
-    return _opened(server, workspace, provider="ollama", flags={"model": "m", **(flags or {})}, **more)
+    return run_session(server, workspace, provider="ollama", flags={"model": "m", **(flags or {})}, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +28,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration_module, "IDLE", 0.0)
 
 
-def told(watch: Watch, code: str) -> list[str]:
+def told(watch: SessionDriver, code: str) -> list[str]:
     return [one.text for one in watch.of(Notice) if one.code == code]
 
 
@@ -41,7 +40,7 @@ async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_
     greeting = scenario("hello", "Hello.")
     async with serve(*only_files(), greeting, models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
-            watch = Watch(session)
+            watch = SessionDriver(session)
             ended = await watch.until_event(Notice, code="model.calibrated")
             assert "m uses whole files" in ended.text and "Saved in models.json" in ended.text
             assert told(watch, "models.read") == []
@@ -51,7 +50,7 @@ async def test_a_model_used_for_the_first_time_is_measured_and_asked_in_the_way_
             assert watch.of(ProtocolChanged)[-1].protocol == "files"
         before = len(server.requests)
         async with opened(server, tmp_path, flags=WANTED) as again:
-            watch = Watch(again)
+            watch = SessionDriver(again)
             await again.send("hello, who are you?")
             await watch.ended()
             assert told(watch, "model.calibrating") == []
@@ -64,7 +63,7 @@ async def test_a_message_ends_the_measurement_and_goes_first(tmp_path: Path) -> 
     ]
     async with serve(*slow, scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await watch.until_event(Notice, code="model.calibrating")
             await server.wait_for_request()
             await session.send("hello, who are you?")
@@ -79,7 +78,7 @@ async def test_a_measurement_that_takes_too_long_is_given_up(tmp_path: Path, mon
     monkeypatch.setattr(calibration_module, "TIMEOUT", 0.2)
     async with serve(scenario("hello", "Hello."), models=["m"]) as server:
         async with opened(server, tmp_path, flags=WANTED) as session:
-            watch = Watch(session)
+            watch = SessionDriver(session)
             notice = await watch.until_event(Notice, code="model.not_calibrated")
             assert "reliability --quick" in notice.text
 

@@ -8,8 +8,8 @@ import pytest
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.doubles.ollama import FakeOllama
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
-from tests.engine.kit import Watch, opened
-from tests.models.asking import delta, sse
+from tests.engine.kit import SessionDriver, run_session
+from tests.models.asking import sse, stream_chunk
 from tui_agent.events import ModelChanged, Notice, RunEnded, StageStarted
 from tui_agent.mock_server.replies import ServedModel
 
@@ -20,7 +20,7 @@ def server(*models: ServedModel | str) -> MockServer:
     return serve(scenario("hi", "hello"), models=models)
 
 
-async def hi(watch: Watch) -> RunEnded:
+async def hi(watch: SessionDriver) -> RunEnded:
     await watch.session.send("hi")
     return await watch.ended()
 
@@ -51,8 +51,8 @@ async def test_a_loaded_model_keeps_its_window(
     async with FakeOllama(lambda body: {"content": "hello"}, trained=1_000_000) as ollama:
         ollama._loaded = {"mock-model": loaded} if loaded else {}
         flags = {"context_window": chosen}
-        async with opened(ollama, tmp_path, provider="ollama", flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(ollama, tmp_path, provider="ollama", flags=flags) as session:
+            watch = SessionDriver(session)
             await hi(watch)
             await hi(watch)
     assert [body["options"]["num_ctx"] for body in ollama.bodies] == [asked] * 2
@@ -73,10 +73,10 @@ async def test_the_window_is_what_the_server_says(
     answers: dict[str, Any], chosen: int | None, window: int, tmp_path: Path
 ) -> None:
     routes = {path: answering(value) for path, value in answers.items()}
-    routes["/v1/chat/completions"] = sse(delta("stop", content="hello"), "[DONE]")
+    routes["/v1/chat/completions"] = sse(stream_chunk("stop", content="hello"), "[DONE]")
     async with FakeRawServer(routes) as raw:
-        async with opened(raw, tmp_path, flags={"context_window": chosen}) as session:
-            watch = Watch(session)
+        async with run_session(raw, tmp_path, flags={"context_window": chosen}) as session:
+            watch = SessionDriver(session)
             await hi(watch)
     assert watch.of(ModelChanged)[-1].context_window == window
 
@@ -87,8 +87,8 @@ async def test_the_window_is_what_the_server_says(
 async def test_a_model_that_only_makes_embeddings_is_never_asked_to_answer(tmp_path: Path) -> None:
     async with server(ServedModel(name="numbers", capabilities=("embedding",))) as served:
         for name in (None, "numbers"):
-            async with opened(served, tmp_path, provider="ollama", flags={"model": name}) as session:
-                ended = await hi(Watch(session))
+            async with run_session(served, tmp_path, provider="ollama", flags={"model": name}) as session:
+                ended = await hi(SessionDriver(session))
             assert ended.outcome == "failed"
             assert "numbers only makes embeddings and can't chat." in ended.text
     assert not [one for one in served.requests if one.path.endswith(CHATS)]
@@ -101,8 +101,8 @@ async def test_a_model_that_takes_tool_calls_is_chosen_before_one_that_does_not(
         ServedModel(name="b", capabilities=("completion", "tools")),
     )
     async with server(*models) as served:
-        async with opened(served, tmp_path, provider="ollama", flags={"model": None}) as session:
-            await hi(Watch(session))
+        async with run_session(served, tmp_path, provider="ollama", flags={"model": None}) as session:
+            await hi(SessionDriver(session))
         assert served.requests[0].body["model"] == "b"
 
 
@@ -116,9 +116,9 @@ async def test_a_model_that_is_not_there_is_told_at_the_opening_and_ends_a_run_a
     flags = {"model": "gone:7b", "mode": "agent"}
     async with (
         server("here:7b", "there:7b") as served,
-        opened(served, tmp_path, provider=provider, flags=flags, attended=True) as session,
+        run_session(served, tmp_path, provider=provider, flags=flags, attended=True) as session,
     ):
-        watch = Watch(session)
+        watch = SessionDriver(session)
         notice = await watch.until_event(Notice, level="error")
         assert "has no model gone:7b" in notice.text and "available: here:7b, there:7b" in notice.text
         assert ("ollama pull gone:7b" in notice.text) is (provider == "ollama")
@@ -133,8 +133,8 @@ async def test_a_model_that_is_not_there_is_told_at_the_opening_and_ends_a_run_a
 async def test_a_name_that_a_server_takes_without_listing_it_is_used(tmp_path: Path) -> None:
     routes = {
         "/v1/models": answering({"data": [{"id": "listed"}, {"id": "another"}]}),
-        "/v1/chat/completions": sse(delta("stop", content="hello"), "[DONE]"),
+        "/v1/chat/completions": sse(stream_chunk("stop", content="hello"), "[DONE]"),
     }
     async with FakeRawServer(routes) as raw:
-        async with opened(raw, tmp_path, flags={"model": "alias"}) as session:
-            assert (await hi(Watch(session))).outcome == "done"
+        async with run_session(raw, tmp_path, flags={"model": "alias"}) as session:
+            assert (await hi(SessionDriver(session))).outcome == "done"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import ConversationRewound, RunStarted
 from tui_agent.view.fold import fold_record
@@ -24,8 +24,8 @@ def sent(server: MockServer) -> str:
 async def test_clear_forgets_the_conversation_and_redo_brings_it_back(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "work")
     async with serve(TALK, MORE, strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("talk")
             await watch.ended()
             session.checkpoints.clear()
@@ -40,8 +40,8 @@ async def test_clear_forgets_the_conversation_and_redo_brings_it_back(tmp_path: 
             session.checkpoints.clear()
             await watch.until_event(ConversationRewound, cleared=True)
             folder = session.folder
-        async with opened(server, None, resume=folder.name) as session:
-            watch = Watch(session)
+        async with run_session(server, None, resume=folder.name) as session:
+            watch = SessionDriver(session)
             await session.send("more")
             await watch.ended()
             assert "as you say" not in sent(server)
@@ -54,8 +54,8 @@ async def test_clear_forgets_the_conversation_and_redo_brings_it_back(tmp_path: 
 
 async def test_nothing_is_forgotten_under_a_run(tmp_path: Path) -> None:
     async with serve(SLOW, strict=True) as server:
-        async with opened(server, make_workspace(tmp_path / "work")) as session:
-            watch = Watch(session)
+        async with run_session(server, make_workspace(tmp_path / "work")) as session:
+            watch = SessionDriver(session)
             await session.send("slow")
             await watch.until_event(RunStarted)
             with pytest.raises(CannotUndo):

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import classified_as, do, in_step, planned, run, sent_as, summarized
-from tests.lsp.kit import command, heard
+from tests.doubles.mock import FeedbackResponder, MockServer, call, scenario, serve, step
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import (
+    classified_as,
+    plan_reply,
+    plan_step,
+    requests_of_role,
+    run_agent,
+    step_reply,
+    summarized,
+)
+from tests.lsp.kit import received, server_command
 from tui_agent.common.domain import Answer, TrustAction
 from tui_agent.engine.host.code_intelligence import CodeIntelligence
 from tui_agent.events import (
@@ -53,7 +61,7 @@ def served(tmp_path: Path, *modes: str, seconds: float = 60.0, **more: Any) -> d
     """Flags under which the fake server serves Python."""
     return {
         "language_servers_on": True,
-        "language_servers": {"python": command(tmp_path, *modes)},
+        "language_servers": {"python": server_command(tmp_path, *modes)},
         "timeouts.diagnostics": seconds,
         "approval_mode": "auto-edit",
         **more,
@@ -74,12 +82,14 @@ def offered(server: MockServer, request: int = 0) -> set[str]:
 
 
 def pids(tmp_path: Path) -> list[int]:
-    return [start[1] for start in heard(tmp_path, "start")]
+    return [start[1] for start in received(tmp_path, "start")]
 
 
-async def worked(server: MockServer, workspace: Path, flags: dict[str, Any], text: str = "do it", **more: Any) -> Watch:
-    async with opened(server, workspace, flags=flags, **more) as session:
-        watch = Watch(session)
+async def worked(
+    server: MockServer, workspace: Path, flags: dict[str, Any], text: str = "do it", **more: Any
+) -> SessionDriver:
+    async with run_session(server, workspace, flags=flags, **more) as session:
+        watch = SessionDriver(session)
         await session.send(text)
         await watch.ended()
         await session.wait()
@@ -115,7 +125,7 @@ async def test_a_false_claim_is_refused_once_and_then_mended(workspace: Path, tm
         step("", write(GOOD)),
         "Now it is done.",
     )
-    async with MockServer(Heeding(story), strict=True) as server:
+    async with MockServer(FeedbackResponder(story), strict=True) as server:
         watch = await worked(server, workspace, served(tmp_path))
     (refused,) = watch.of(CompletionRefused)
     assert refused.why == "1 error in changed files: a.py"
@@ -127,7 +137,7 @@ async def test_a_false_claim_is_refused_once_and_then_mended(workspace: Path, tm
 
 async def test_a_claim_is_refused_only_once(workspace: Path, tmp_path: Path) -> None:
     story = scenario("do it", step("", write(BAD, "new.py")), "Done.", "It is meant so.")
-    async with MockServer(Heeding(story), strict=True) as server:
+    async with MockServer(FeedbackResponder(story), strict=True) as server:
         watch = await worked(server, workspace, served(tmp_path))
     assert len(watch.of(CompletionRefused)) == 1
     assert len(server.requests) == 3
@@ -135,7 +145,7 @@ async def test_a_claim_is_refused_only_once(workspace: Path, tmp_path: Path) -> 
 
 async def test_the_gate_finds_what_the_write_could_not_wait_for(workspace: Path, tmp_path: Path) -> None:
     story = scenario("do it", step("", write(BAD, "new.py")), "Done.", step("", write(GOOD, "new.py")), "Done.")
-    async with MockServer(Heeding(story), strict=True) as server:
+    async with MockServer(FeedbackResponder(story), strict=True) as server:
         watch = await worked(server, workspace, served(tmp_path, seconds=0.001))
     assert not any("Diagnostics" in text for text in results(server))
     assert len(watch.of(CompletionRefused)) == 1
@@ -149,8 +159,8 @@ async def test_errors_that_were_there_before_are_told_apart_and_refuse_nothing(w
         scenario("go on", step("", call("edit_file", **again)), "Done."),
     )
     async with serve(*story, strict=True) as server:
-        async with opened(server, workspace, flags=served(tmp_path)) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=served(tmp_path)) as session:
+            watch = SessionDriver(session)
             for text in ("do it", "go on"):
                 await session.send(text)
                 await watch.ended()
@@ -173,8 +183,8 @@ async def test_nothing_is_refused_where_the_user_refused_or_is_asked(workspace: 
 
     async with serve(asks, no, strict=True) as server:
         flags = served(tmp_path, approval_mode="ask")
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session, answer)
             for text in ("ask", "no"):
                 await session.send(text)
                 await watch.ended()
@@ -185,20 +195,20 @@ async def test_nothing_is_refused_where_the_user_refused_or_is_asked(workspace: 
 async def test_in_a_plan_the_whole_work_is_judged_and_mended(workspace: Path, tmp_path: Path) -> None:
     given = (
         classified_as(),
-        planned(do("Break it"), do("Look at it")),
-        in_step("Break it", step("", write(BAD, "new.py")), "Broken."),
-        in_step("Look at it", step("", call("read_file", path="new.py")), "Seen. [TASK_COMPLETE]"),
+        plan_reply(plan_step("Break it"), plan_step("Look at it")),
+        step_reply("Break it", step("", write(BAD, "new.py")), "Broken."),
+        step_reply("Look at it", step("", call("read_file", path="new.py")), "Seen. [TASK_COMPLETE]"),
         summarized(),
         scenario("", step("", write(GOOD, "new.py")), "Mended."),
     )
     async with serve(*given, strict=True) as server:
         flags = served(tmp_path, plan_auto_approve=True)
-        watch, ended, _ = await run(server, workspace, "do it", flags=flags)
+        watch, ended, _ = await run_agent(server, workspace, "do it", flags=flags)
     assert len(watch.of(CompletionRefused)) == 1
     assert ended.outcome == "done"
     assert ended.text == "Mended."
     assert (workspace / "new.py").read_text("utf-8") == GOOD
-    steps = [str(one.messages) for one in sent_as(server, "execution")]
+    steps = [str(one.messages) for one in requests_of_role(server, "execution")]
     assert sum("This is not done yet" in text for text in steps) == 2  # after the last step only
 
 
@@ -210,7 +220,7 @@ async def test_the_tools_are_offered_where_a_server_can_be_had(workspace: Path, 
     for flags, there in (
         (served(tmp_path), True),
         (served(tmp_path, language_servers_on=False), False),
-        (served(tmp_path, language_servers={"python": ("no-such-server",), "go": command(tmp_path)}), False),
+        (served(tmp_path, language_servers={"python": ("no-such-server",), "go": server_command(tmp_path)}), False),
     ):
         async with serve(story) as server:
             await worked(server, workspace, flags, "hi")
@@ -224,8 +234,8 @@ async def test_nothing_is_started_before_the_folder_is_trusted(workspace: Path, 
     no = Answer(verdict="reject")
     for answer, there in ((no, False), (Answer(verdict="approve"), True)):
         async with serve(story) as server:
-            async with opened(server, workspace, flags=served(tmp_path), trust=False) as session:
-                watch = Watch(session, lambda event, answer=answer: answer)  # type: ignore[misc]  # bound here
+            async with run_session(server, workspace, flags=served(tmp_path), trust=False) as session:
+                watch = SessionDriver(session, lambda event, answer=answer: answer)  # type: ignore[misc]  # bound here
                 await session.send("do it")
                 await watch.ended()
         asked = [one for one in watch.of(ApprovalRequested) if isinstance(one.action, TrustAction)]
@@ -242,9 +252,9 @@ async def test_a_server_that_fails_is_told_as_a_result_and_the_work_goes_on(
     story = scenario("do it", step("", question), step("", write(BAD, "new.py")), "Done.")
     async with serve(story, strict=True) as server:
         flags = served(tmp_path, mode, seconds=0.5 if mode == "hang-initialize" else 60.0)
-        async with opened(server, workspace, flags=flags) as session:
+        async with run_session(server, workspace, flags=flags) as session:
             session._environment.code._limits = limits(start=2.0 if mode == "hang-initialize" else 60.0)
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send("do it")
             ended = await watch.ended()
     found, written = watch.of(ToolFinished)
@@ -259,7 +269,7 @@ async def test_a_server_that_fails_is_told_as_a_result_and_the_work_goes_on(
 
 
 async def test_after_close_nothing_looks_at_a_file_any_more(workspace: Path, tmp_path: Path) -> None:
-    settings = Settings(language_servers={"python": command(tmp_path)})
+    settings = Settings(language_servers={"python": server_command(tmp_path)})
     code = CodeIntelligence(settings, Roots((workspace,)), lambda notice: None, allowed=lambda: True)
     code.expect(workspace / "a.py", GOOD.encode())
     (baseline,) = code._baselines.values()
@@ -289,7 +299,7 @@ async def test_with_a_real_server_a_false_claim_is_refused_and_mended(workspace:
         "Done.",
     )
     flags = {"language_servers_on": True, "timeouts.diagnostics": 60.0, "approval_mode": "auto-edit"}
-    async with MockServer(Heeding(story), strict=True) as server:
+    async with MockServer(FeedbackResponder(story), strict=True) as server:
         watch = await worked(server, workspace, flags)
     broken_result, mended = results(server)
     assert "[Diagnostics] " in broken_result

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.mock import Heeding, MockServer, call, scenario, step
-from tests.engine.kit import Watch, opened
+from tests.doubles.mock import FeedbackResponder, MockServer, call, scenario, step
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.checkpoints import survey
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.engine.checks.project_checks import check_results, failed_check, is_inspection, is_test_run
@@ -118,9 +118,9 @@ def test_rewriting_the_same_content_is_no_change(tmp_path: Path) -> None:
 async def run(workspace: Path, request: str, *steps: Any, **files: str) -> RunEnded:
     for name, content in files.items():
         (workspace / f"{name}.py").write_text(content, encoding="utf-8")
-    model = Heeding(scenario(request[:20], *steps))
-    async with MockServer(model) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    model = FeedbackResponder(scenario(request[:20], *steps))
+    async with MockServer(model) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send(request)
         return await watch.ended()
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.doubles.ollama import Body, FakeOllama, quarter, texts
-from tests.engine.kit import Watch, opened
+from tests.doubles.ollama import Body, FakeOllama, estimate_tokens, request_text
+from tests.engine.kit import SessionDriver, run_session
 from tests.engine.test_window import SUMMARY, notices, reads, wants_summary, workspace
 from tui_agent.engine.context.window_notices import COMPACTION_SCHEDULED, NOTHING_TO_COMPACT
 from tui_agent.engine.core.history import History
@@ -46,7 +46,7 @@ def speaks(home: Path, protocol: Protocol) -> None:
 
 def recalled(body: Body) -> str:
     """What a model can still say of its task, from nothing but the request."""
-    seen = texts(body)
+    seen = request_text(body)
     found = [
         re.search(r"password of the vault is (\S+)\.", seen),
         re.search(r"Never in (\S+);", seen),
@@ -90,7 +90,7 @@ class FakeReader(FakeOllama):
     def _turn(self, body: Body) -> Body:
         if wants_summary(body):
             return self._summary(body) if callable(self._summary) else self._summary
-        if not self._big and quarter(body) > self._grows:
+        if not self._big and estimate_tokens(body) > self._grows:
             self._big, self.window = True, self._shrinks
         elif self._big:
             self._more -= 1
@@ -119,10 +119,10 @@ class FakeReader(FakeOllama):
         return [body for body in self.bodies if not wants_summary(body)]
 
 
-async def worked(server: FakeReader, workspace: Path, **flags: Any) -> Watch:
+async def worked(server: FakeReader, workspace: Path, **flags: Any) -> SessionDriver:
     """A run with a plan, a step and a message of the user's on the way."""
-    async with server, opened(server, workspace, provider="ollama", flags=MANY | flags) as session:
-        watch = Watch(session)
+    async with server, run_session(server, workspace, provider="ollama", flags=MANY | flags) as session:
+        watch = SessionDriver(session)
         await session.send(TASK)
         await session.send(STEERING, steering=True)
         await watch.until_event(ReplyStarted)
@@ -167,15 +167,15 @@ async def test_three_windows_are_compacted_and_the_model_still_knows_task_messag
     speaks(home, protocol)
     server = FakeReader(protocol=protocol)
     watch = await worked(server, workspace)
-    assert quarter(server.refused[0]) > 3 * WINDOW
+    assert estimate_tokens(server.refused[0]) > 3 * WINDOW
     assert watch.of(RunEnded)[0].text == ALL_RECALLED
     event = watch.of(ContextCompacted)[0]
     assert event.by == "model"
     assert event.before > 3 * WINDOW and event.after < 0.85 * WINDOW
-    assert "something of it" in texts(server.bodies[-1])
+    assert "something of it" in request_text(server.bodies[-1])
     assert len(server.refused) == 1
-    assert quarter(server.bodies[-1]) <= WINDOW
-    assert any("Part 2 of" in texts(body) for body in server.summaries)
+    assert estimate_tokens(server.bodies[-1]) <= WINDOW
+    assert any("Part 2 of" in request_text(body) for body in server.summaries)
     assert len({body["options"]["num_ctx"] for body in server.bodies}) == 1
     assert notices(watch, "context.compacting")
     for body in server.asked:
@@ -194,7 +194,7 @@ async def test_without_a_summary_of_the_model_the_program_writes_one(workspace: 
     assert watch.of(RunEnded)[0].text == ALL_RECALLED
     assert server.summaries
     assert watch.of(ContextCompacted)[0].by == "program"
-    last = texts(server.bodies[-1])
+    last = request_text(server.bodies[-1])
     assert "## Work done" in last and "read_file(path=part1" in last
 
 
@@ -227,7 +227,7 @@ async def test_a_run_that_grows_past_seventy_percent_is_compacted_before_the_ser
     assert 1 < len(events) < 8
     assert all(0.65 < event.before / window < 1 and event.after < 0.7 * window for event in events)
     for body in server.asked:
-        assert TASK in texts(body)
+        assert TASK in request_text(body)
         assert all(calls == answers for calls, answers in rounds(body))
 
 
@@ -263,8 +263,8 @@ async def test_the_journal_gives_each_request_as_it_was_sent(workspace: Path) ->
 
 async def test_a_resumed_session_sends_the_same_bytes(workspace: Path) -> None:
     async with (server := FakeReader(more=8)):
-        async with opened(server, workspace, provider="ollama", flags=MANY) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama", flags=MANY) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await session.send(STEERING, steering=True)
             await watch.until_event(ContextCompacted)
@@ -277,8 +277,8 @@ async def test_a_resumed_session_sends_the_same_bytes(workspace: Path) -> None:
             body["messages"] for body in server.asked if bare(body)[-1]["content"].endswith("</agent_outcome>\n\nGo on")
         )
         before = bare({"messages": before})
-        async with opened(server, None, provider="ollama", resume=session.id, flags=MANY) as again:
-            watch = Watch(again)
+        async with run_session(server, None, provider="ollama", resume=session.id, flags=MANY) as again:
+            watch = SessionDriver(again)
             await again.send("And now?")
             await watch.ended()
     after = bare(server.bodies[-1])
@@ -289,8 +289,8 @@ async def test_a_resumed_session_sends_the_same_bytes(workspace: Path) -> None:
 
 async def test_a_run_stopped_while_it_is_summed_up_ends_at_once(workspace: Path) -> None:
     async with (server := FakeReader()):
-        async with opened(server, workspace, provider="ollama", flags=MANY) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama", flags=MANY) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.until(lambda record: getattr(record.event, "code", "") == "context.compacting")
             await session.interrupt()
@@ -312,24 +312,24 @@ async def test_the_user_can_have_a_run_compacted_before_its_next_request(workspa
 
     async with (server := FakeReader(grows=10_000, shrinks=32_768)):
         server.answer = compacts
-        async with opened(server, workspace, provider="ollama", flags=MANY) as session:
+        async with run_session(server, workspace, provider="ollama", flags=MANY) as session:
             sessions.append(session)
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.ended()
     (event,) = watch.of(ContextCompacted)
     assert event.by == "model" and event.after < event.before < 0.7 * 32_768
     at = next(at for at, body in enumerate(server.bodies) if wants_summary(body))
-    assert quarter(server.bodies[at + 1]) < quarter(server.bodies[at - 1])
-    assert TASK in texts(server.bodies[at + 1]) and "something of it" in texts(server.bodies[at + 1])
+    assert estimate_tokens(server.bodies[at + 1]) < estimate_tokens(server.bodies[at - 1])
+    assert TASK in request_text(server.bodies[at + 1]) and "something of it" in request_text(server.bodies[at + 1])
     assert COMPACTION_SCHEDULED.text in [notice.text for notice in notices(watch, "context.compacting")]
 
 
 async def test_between_runs_the_user_compacts_at_once_and_without_the_model(workspace: Path) -> None:
     squares = " ".join(f"{n * n} is the square of {n}." for n in range(600))
     async with FakeOllama(lambda body: {"content": squares}) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             for number in range(5):
                 await session.send(f"question {number}")
                 await watch.ended()
@@ -348,8 +348,8 @@ async def test_between_runs_the_user_compacts_at_once_and_without_the_model(work
 
 async def test_there_may_be_nothing_to_compact(workspace: Path) -> None:
     async with FakeOllama(lambda body: {"content": "hello"}) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             session.compact()
             await watch.until(lambda record: getattr(record.event, "code", "") == "context.compacted")
             await session.send("hi")

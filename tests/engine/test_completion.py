@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.mock import Heeding, MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import classified_as, do, in_step, planned, run, summarized
-from tests.lsp.kit import command
+from tests.doubles.mock import FeedbackResponder, MockServer, call, scenario, serve, step
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import classified_as, plan_reply, plan_step, run_agent, step_reply, summarized
+from tests.lsp.kit import server_command
 from tui_agent.common.domain import Answer
 from tui_agent.engine.loop.completion import ends_with_question
 from tui_agent.events import ApprovalRequested, CompletionRefused, Event, Notice
@@ -26,7 +26,7 @@ def workspace(tmp_path: Path) -> Path:
 def served(tmp_path: Path, **more: Any) -> dict[str, Any]:
     return {
         "language_servers_on": True,
-        "language_servers": {"python": command(tmp_path)},
+        "language_servers": {"python": server_command(tmp_path)},
         "timeouts.diagnostics": 60.0,
         "approval_mode": "auto-edit",
         **more,
@@ -37,7 +37,7 @@ def write(text: str, path: str) -> dict[str, Any]:
     return call("write_file", path=path, content=text)
 
 
-def left(watch: Watch) -> list[str]:
+def left(watch: SessionDriver) -> list[str]:
     return [one.text for one in watch.of(Notice) if one.code == "run.errors_left"]
 
 
@@ -62,10 +62,10 @@ async def test_a_claim_is_checked_whatever_is_asked_behind_it_and_what_rules_ref
         scenario("endless", step("", write(BAD, "endless.py")), *endless),
     )
     refused: dict[str, int] = {}
-    async with MockServer(Heeding(*stories), strict=True) as server:
+    async with MockServer(FeedbackResponder(*stories), strict=True) as server:
         flags = served(tmp_path, iterations={"direct": 5})
-        async with opened(server, workspace, flags=flags, attended=False) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags, attended=False) as session:
+            watch = SessionDriver(session)
             for story in stories:
                 before = len(watch.of(CompletionRefused))
                 await session.send(story["name"])
@@ -90,8 +90,8 @@ async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(w
         return Answer(verdict="reject" if mends else "approve")
 
     async with serve(story, strict=True) as server:
-        async with opened(server, workspace, flags=served(tmp_path, approval_mode="ask")) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace, flags=served(tmp_path, approval_mode="ask")) as session:
+            watch = SessionDriver(session, answer)
             await session.send("no")
             await watch.ended()
     assert len(watch.of(ApprovalRequested)) == 2
@@ -102,23 +102,29 @@ async def test_what_the_user_refused_is_no_reason_to_go_on_but_errors_are_told(w
 async def test_in_a_plan_a_claim_with_an_offer_behind_it_is_checked_too(workspace: Path, tmp_path: Path) -> None:
     given = (
         classified_as(),
-        planned(do("Break it")),
-        in_step("Break it", step("", write(BAD, "new.py")), "Did it. [TASK_COMPLETE] Shall I go on?"),
+        plan_reply(plan_step("Break it")),
+        step_reply("Break it", step("", write(BAD, "new.py")), "Did it. [TASK_COMPLETE] Shall I go on?"),
         summarized(),
         scenario("", "It is meant so."),
     )
     async with serve(*given, strict=True) as server:
-        watch, ended, _ = await run(server, workspace, "do it", flags=served(tmp_path, plan_auto_approve=True))
+        watch, ended, _ = await run_agent(server, workspace, "do it", flags=served(tmp_path, plan_auto_approve=True))
     assert [one.why for one in watch.of(CompletionRefused)] == ["1 error in changed files: new.py"]
     assert ended.text == "It is meant so."
     assert len(left(watch)) == 1
 
 
 async def test_work_that_was_not_done_is_no_answer_to_an_offer(workspace: Path) -> None:
-    step_ = in_step("Do it", "All set. [TASK_COMPLETE] Shall I go on?")
-    given = (classified_as(), planned(do("Do it")), step_, summarized(), scenario("", "There is nothing to do."))
+    step_ = step_reply("Do it", "All set. [TASK_COMPLETE] Shall I go on?")
+    given = (
+        classified_as(),
+        plan_reply(plan_step("Do it")),
+        step_,
+        summarized(),
+        scenario("", "There is nothing to do."),
+    )
     async with serve(*given, strict=True) as server:
-        watch, _, _ = await run(server, workspace, "do it", flags={"plan_auto_approve": True})
+        watch, _, _ = await run_agent(server, workspace, "do it", flags={"plan_auto_approve": True})
     why = [one.why for one in watch.of(CompletionRefused)]
     assert why.count("the request needs a change, and nothing was changed") == 2
 

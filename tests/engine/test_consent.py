@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer, RunAction, Scope
 from tui_agent.events import ApprovalRequested, Event, ToolFinished
 
@@ -24,19 +24,19 @@ async def carried_out(
     *calls: dict[str, Any],
     approval_mode: str = "ask",
     answer: Callable[[Event], Answer] = lambda _: Answer(verdict="reject"),
-) -> Watch:
+) -> SessionDriver:
     talk = scenario("go", *[step("", one) for one in calls], "done")
     async with (
         serve(talk, strict=True) as server,
-        opened(server, workspace, flags={"approval_mode": approval_mode}) as session,
+        run_session(server, workspace, flags={"approval_mode": approval_mode}) as session,
     ):
-        watch = Watch(session, answer)
+        watch = SessionDriver(session, answer)
         await session.send("go")
         await watch.ended()
     return watch
 
 
-def asked(watch: Watch) -> list[RunAction]:
+def asked(watch: SessionDriver) -> list[RunAction]:
     actions = [event.action for event in watch.of(ApprovalRequested)]
     return [action for action in actions if isinstance(action, RunAction)]
 
@@ -73,7 +73,7 @@ async def test_a_shell_that_left_the_workspace_asks_from_then_on(workspace: Path
 
 
 async def test_the_scratch_folder_is_inside(workspace: Path) -> None:
-    async with serve(scenario("go", "done"), strict=True) as server, opened(server, workspace) as session:
+    async with serve(scenario("go", "done"), strict=True) as server, run_session(server, workspace) as session:
         place = session._environment
         (place.scratch / "note").write_text("kept")
         running = await place.judge("cat note", place.scratch)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.mock import MockServer
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import run
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import run_agent
 from tui_agent.common.domain import Answer, EditAction, RunAction
 from tui_agent.common.hunks import new_side_text
 from tui_agent.events import ApprovalRequested, Event, Notice, PlanProposed, ReplyEnded, SummaryProposed
@@ -32,11 +32,11 @@ def refusing(kind: type[EditAction | RunAction]) -> Callable[[Event], Answer]:
     return answer
 
 
-def said(watch: Watch) -> str:
+def said(watch: SessionDriver) -> str:
     return "\n".join(one.text for one in watch.of(ReplyEnded) if not one.role)
 
 
-def of_summary(watch: Watch) -> str:
+def of_summary(watch: SessionDriver) -> str:
     found = watch.of(SummaryProposed)[-1]
     assert found.by == "model"
     one = found.summary
@@ -46,7 +46,7 @@ def of_summary(watch: Watch) -> str:
 async def test_a_refused_edit_is_told_once_and_summed_up_as_refused(workspace: Path) -> None:
     before = (workspace / COUNTING).read_bytes()
     async with MockServer(DEMO_FILE) as server:
-        watch, ended, doc = await run(server, workspace, DEMO_TASK, refusing(EditAction))
+        watch, ended, doc = await run_agent(server, workspace, DEMO_TASK, refusing(EditAction))
     assert (workspace / COUNTING).read_bytes() == before
     assert ended.outcome == "refused"
     assert said(watch).count("The edit was not applied") == 1
@@ -58,7 +58,7 @@ async def test_a_refused_edit_is_told_once_and_summed_up_as_refused(workspace: P
 
 async def test_refused_tests_leave_an_edit_that_is_not_tested(workspace: Path) -> None:
     async with MockServer(DEMO_FILE) as server:
-        watch, ended, doc = await run(server, workspace, DEMO_TASK, refusing(RunAction))
+        watch, ended, doc = await run_agent(server, workspace, DEMO_TASK, refusing(RunAction))
     assert ".lower()" in (workspace / COUNTING).read_text(encoding="utf-8")
     assert ended.outcome == "refused"
     assert said(watch).count("The tests did not run") == 1
@@ -70,7 +70,7 @@ async def test_tests_that_fail_are_summed_up_as_failing(workspace: Path) -> None
     tests = workspace / "tests" / "test_wordcount.py"
     tests.write_text(tests.read_text(encoding="utf-8").replace('["wait", "what"]', '["wait"]'))
     async with MockServer(DEMO_FILE) as server:
-        watch, ended, doc = await run(server, workspace, DEMO_TASK)
+        watch, ended, doc = await run_agent(server, workspace, DEMO_TASK)
     assert ended.outcome == "failed"
     assert "The tests fail" in said(watch)
     assert "❌ The tests fail" in of_summary(watch)
@@ -80,8 +80,8 @@ async def test_tests_that_fail_are_summed_up_as_failing(workspace: Path) -> None
 
 async def test_a_word_counter_that_is_mended_already_is_left_alone(workspace: Path) -> None:
     async with MockServer(DEMO_FILE) as server:
-        async with opened(server, workspace, flags={"mode": "agent"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "agent"}) as session:
+            watch = SessionDriver(session)
             await session.send(DEMO_TASK)
             ended = await watch.ended()
             assert ended.outcome == "done", ended.text
@@ -107,7 +107,7 @@ async def test_an_edit_that_the_user_rewords_is_told_as_theirs(workspace: Path) 
         return Answer(verdict="approve")
 
     async with MockServer(DEMO_FILE) as server:
-        watch, ended, _doc = await run(server, workspace, DEMO_TASK, answer)
+        watch, ended, _doc = await run_agent(server, workspace, DEMO_TASK, answer)
     assert ".casefold()" in (workspace / COUNTING).read_text(encoding="utf-8")
     assert ended.outcome == "done", ended.text
     assert "with your changes" in said(watch) and ".lower()" not in ended.text

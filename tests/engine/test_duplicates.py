@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer
 from tui_agent.engine.loop.calls import LoopDetector
 from tui_agent.events import ApprovalRequested, Event, FileChanged, Notice, QuestionAsked, ReplyRejected, ToolFinished
@@ -42,8 +42,8 @@ async def test_exact_duplicates_in_one_reply_run_once_and_each_has_its_result(wo
     writes = [call("write_file", path="new.txt", content="one\n")] * 2
     same = scenario("same", step("", read(), read(), *writes), *["-"] * 3, "done")
     (workspace / "test_adder.py").unlink()
-    async with serve(same, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(same, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("same")
         ended = await watch.ended()
     assert ended.tool_calls == 2
@@ -58,8 +58,8 @@ async def test_exact_duplicates_in_one_reply_run_once_and_each_has_its_result(wo
 async def test_a_call_repeated_in_the_same_world_gets_its_earlier_result(workspace: Path) -> None:
     steps = [step("", run("touch ran; echo once >> log")), step("", run("touch ran; echo once >> log"))]
     async with serve(scenario("twice", *steps, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("twice")
             ended = await watch.ended()
     assert (workspace / "log").read_text("utf-8") == "once\n"
@@ -74,8 +74,8 @@ async def test_edit_and_test_in_turn_are_never_refused(workspace: Path) -> None:
     test = run("cat adder.py; touch tested")
     steps = [edit("a - b", "a * b"), test, edit("a * b", "a / b"), test, edit("a / b", "a + b"), test]
     async with serve(scenario("mend", *[step("", one) for one in steps], "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("mend")
             ended = await watch.ended()
     assert ended.outcome == "done"
@@ -89,8 +89,8 @@ async def test_edit_and_test_in_turn_within_one_reply_are_run_too(workspace: Pat
     test = run("cat adder.py; touch tested")
     calls = [edit("a - b", "a * b"), test, edit("a * b", "a + b"), test]
     async with serve(scenario("mend", step("", *calls), *["-"] * 3, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("mend")
             ended = await watch.ended()
     assert ended.tool_calls == 4
@@ -105,8 +105,8 @@ async def test_a_file_that_changed_outside_is_read_again(workspace: Path) -> Non
     question = call("ask_user", question="may I?")
     steps = [step("", read()), step("", question), step("", read())]
     async with serve(scenario("look", *steps, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, answer)
             await session.send("look")
             await watch.ended()
     assert "changed outside" in results(server)[2]
@@ -115,8 +115,8 @@ async def test_a_file_that_changed_outside_is_read_again(workspace: Path) -> Non
 async def test_a_signature_expires(workspace: Path) -> None:
     steps = [step("", read()), step("", call("list_files")), step("", read("test_adder.py")), step("", read())]
     async with serve(scenario("look", *steps, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             ended = await watch.ended()
     assert ended.tool_calls == 4
@@ -126,8 +126,8 @@ async def test_a_signature_expires(workspace: Path) -> None:
 async def test_a_reply_with_too_many_calls_is_cut_with_a_notice(workspace: Path) -> None:
     calls = [call("read_file", path="adder.py", start_line=number) for number in range(1, 13)]
     many = scenario("many", step("", *calls), *["-"] * 11, "done")
-    async with serve(many, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(many, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("many")
         ended = await watch.ended()
     assert ended.tool_calls == 10
@@ -138,8 +138,8 @@ async def test_a_reply_with_too_many_calls_is_cut_with_a_notice(workspace: Path)
 
 async def test_five_identical_results_ask_the_user_who_may_stop(workspace: Path) -> None:
     async with serve(scenario("poll", step("", run("touch x; echo busy"))), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, no)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, no)
             await session.send("poll")
             ended = await watch.ended()
     assert ended.outcome == "limit"
@@ -152,8 +152,8 @@ async def test_five_identical_results_ask_the_user_who_may_stop(workspace: Path)
 async def test_two_calls_in_turn_with_the_same_results_stop_where_no_user_is(workspace: Path) -> None:
     turns = [step("", run(f"touch x; echo {number % 2}")) for number in range(30)]
     async with serve(scenario("turns", *turns), strict=True) as server:
-        async with opened(server, workspace, attended=False, flags={"approval_mode": "auto"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, attended=False, flags={"approval_mode": "auto"}) as session:
+            watch = SessionDriver(session)
             await session.send("turns")
             ended = await watch.ended()
     assert ended.outcome == "limit"
@@ -174,8 +174,8 @@ async def test_the_user_can_let_it_go_on_with_advice(workspace: Path) -> None:
     turns = [step("", run(f"touch x; echo {number % 2}")) for number in range(6)]
     advice = scenario("Look into the log", "I did, it is empty.")
     async with serve(scenario("turns", *turns), advice, strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, answer)
             await session.send("turns")
             ended = await watch.ended()
     assert len(asked) == 1
@@ -190,8 +190,8 @@ async def test_at_the_limit_of_rounds_the_user_is_asked(workspace: Path) -> None
         return Answer(verdict="reply", text=next(answers))
 
     async with serve(scenario("look", *looks), strict=True) as server:
-        async with opened(server, workspace, flags={"iterations": {"direct": 3}}) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace, flags={"iterations": {"direct": 3}}) as session:
+            watch = SessionDriver(session, answer)
             await session.send("look")
             ended = await watch.ended()
     assert ended.outcome == "limit"
@@ -201,8 +201,8 @@ async def test_at_the_limit_of_rounds_the_user_is_asked(workspace: Path) -> None
 async def test_a_refused_call_is_not_asked_for_twice_in_a_row(workspace: Path) -> None:
     write = step("", call("write_file", path="new.txt", content="x"))
     async with serve(scenario("write", write, write, "sorry"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, lambda event: Answer(verdict="reject", text="not there"))
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, lambda event: Answer(verdict="reject", text="not there"))
             await session.send("write")
             await watch.ended()
     assert len(watch.of(ApprovalRequested)) == 1
@@ -233,8 +233,8 @@ def test_a_loop_is_told_before_it_stops_and_forgotten_when_the_user_speaks() -> 
 
 async def test_the_user_sees_the_result_of_a_repeated_call_and_no_words_for_the_model(workspace: Path) -> None:
     twice = scenario("look", step("", read()), step("", read()), "seen")
-    async with serve(twice, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(twice, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("look")
         await watch.ended()
     first, second = watch.of(ToolFinished)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.engine.loop.feedback import RejectionCounter, announces_step, is_torn_tail
 from tui_agent.engine.loop.reply import RepetitionDetector
 from tui_agent.events import (
@@ -40,7 +40,7 @@ def said(server: MockServer, request: int = -1) -> str:
     return "\n".join(texts).partition("<agent_control>")[0]
 
 
-def told(watch: Watch) -> list[str]:
+def told(watch: SessionDriver) -> list[str]:
     return [event.kind for event in watch.of(ReplyRejected)]
 
 
@@ -50,8 +50,8 @@ def temperatures(server: MockServer) -> list[float]:
 
 async def test_an_unreadable_reply_goes_back_with_tools_and_shape_and_is_kept(workspace: Path) -> None:
     bad = scenario("go", step(CUT, finish_reason="stop"))
-    async with serve(bad, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(bad, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         ended = await watch.ended()
         (first, *_) = [event for event in watch.of(ReplyRejected) if event.raw]
@@ -70,8 +70,8 @@ async def test_a_secret_in_a_kept_reply_is_masked(workspace: Path, monkeypatch: 
     monkeypatch.setenv("LLM_AUTH_TOKEN", "sk-verysecret-0123456789abcdef")
     text = '<tool_call>{"name": "read_file", "arguments": {"path": "sk-verysecret-0123456789abcdef'
     async with serve(scenario("go", step(text)), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             event = await watch.until_event(ReplyRejected)
             await watch.ended()
@@ -83,8 +83,8 @@ async def test_the_temperature_falls_with_bad_replies_and_recovers_after_a_good_
     unknown = call("reed_the_thing", path="adder.py")
     steps = [step("", unknown), step("", unknown), step("", call("read_file", path="adder.py")), step("fine")]
     async with serve(scenario("go", *steps), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert ended.outcome == "done"
@@ -95,8 +95,8 @@ async def test_the_temperature_falls_with_bad_replies_and_recovers_after_a_good_
 async def test_bad_arguments_are_taught_with_field_shape_and_tools(workspace: Path) -> None:
     wrong = step("", call("edit_file", document="adder.py", old_string="a - b", new_string="a + b"))
     async with serve(scenario("go", wrong, "sorry"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             await watch.ended()
     result = next(str(m["content"]) for m in server.requests[1].messages if m["role"] == "tool")
@@ -109,8 +109,8 @@ async def test_bad_arguments_are_taught_with_field_shape_and_tools(workspace: Pa
 
 async def test_the_same_bad_call_for_ever_ends_as_failed(workspace: Path) -> None:
     bad = [step("", call("read_file"))] * 20
-    async with serve(scenario("go", *bad), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("go", *bad), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -120,8 +120,8 @@ async def test_the_same_bad_call_for_ever_ends_as_failed(workspace: Path) -> Non
 
 async def test_an_empty_reply_is_asked_for_again_with_the_tools(workspace: Path) -> None:
     empty = scenario("go", step(""))
-    async with serve(empty, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(empty, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -136,8 +136,8 @@ async def test_an_empty_reply_is_asked_for_again_with_the_tools(workspace: Path)
 async def test_thinking_without_a_word_that_used_up_the_limit_is_said(workspace: Path) -> None:
     mute = scenario("go", step("", thinking="hm, " + "let me see; " * 9, finish_reason="length"))
     async with serve(mute, strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -148,8 +148,8 @@ async def test_thinking_without_a_word_that_used_up_the_limit_is_said(workspace:
 async def test_a_recovered_call_is_labelled_asked_for_and_run(workspace: Path) -> None:
     text = 'I write it.\n```json\n{"name": "write_file", "arguments": {"path": "n.txt", "content": "x\\n"}}\n```\n'
     async with serve(scenario("go", step(text), "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     (started,) = watch.of(ToolStarted)
@@ -163,8 +163,8 @@ async def test_a_recovered_call_is_labelled_asked_for_and_run(workspace: Path) -
 
 async def test_json_of_an_unknown_tool_never_runs(workspace: Path) -> None:
     text = '```json\n{"name": "delete_all", "arguments": {"path": "."}}\n```\nThat is how it would look.'
-    async with serve(scenario("go", text), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("go", text), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         await watch.ended()
     assert not watch.of(ToolStarted)
@@ -173,8 +173,8 @@ async def test_json_of_an_unknown_tool_never_runs(workspace: Path) -> None:
 
 async def test_thinking_in_the_text_is_thought_and_signals_are_gone(workspace: Path) -> None:
     text = "<think>The user greets.</think>Hello to you.[TASK_COMPLETE]"
-    async with serve(scenario("hi", text), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("hi", text), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         ended = await watch.ended()
     (reply,) = watch.of(ReplyEnded)
@@ -185,8 +185,8 @@ async def test_thinking_in_the_text_is_thought_and_signals_are_gone(workspace: P
 
 async def test_an_announcement_without_a_call_is_not_done(workspace: Path) -> None:
     async with serve(scenario("go", "I will now call read_file to get on."), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -196,8 +196,8 @@ async def test_an_announcement_without_a_call_is_not_done(workspace: Path) -> No
 
 async def test_endless_repetition_is_cut_and_said(workspace: Path) -> None:
     babble = scenario("go", step("I begin.\n" + "I have to look again.\n" * 3_000))
-    async with serve(babble, pace=0.0005, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(babble, pace=0.0005, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         ended = await watch.ended()
         assert server.requests[0].outcome == "disconnected"
@@ -212,8 +212,8 @@ async def test_a_broken_connection_is_tried_again_and_no_call_of_it_is_run(works
     write = step("Now I write.", call("write_file", path="n.txt", content="x\n"))
     write["fault"] = {"kind": "no_end", "times": 1}
     async with serve(scenario("go", write, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert server.requests[0].fired
@@ -227,8 +227,8 @@ async def test_a_broken_connection_is_tried_again_and_no_call_of_it_is_run(works
 
 async def test_a_connection_that_always_breaks_is_given_up(workspace: Path) -> None:
     text = step("Now I write and write and write.", fault={"kind": "cut", "after": 300})
-    async with serve(scenario("go", text), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("go", text), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -237,8 +237,8 @@ async def test_a_connection_that_always_breaks_is_given_up(workspace: Path) -> N
 
 async def test_replies_that_break_in_the_middle_are_asked_for_five_times_more(workspace: Path) -> None:
     text = step("Now I write and write and write. " * 40, fault={"kind": "cut", "after": 3_000})
-    async with serve(scenario("go", text), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("go", text), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -250,8 +250,8 @@ async def test_replies_that_break_in_the_middle_are_asked_for_five_times_more(wo
 async def test_the_tail_of_a_call_is_no_answer(workspace: Path) -> None:
     tail = 'adder.py", "old_string": "a - b", "new_string": "a + b"}}]}'
     async with serve(scenario("go", tail), strict=True, models=[PLAIN]) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -276,8 +276,8 @@ def test_torn_replies_are_seen(text: str, protocol: Protocol, is_torn: bool) -> 
 
 
 async def test_feedback_never_counts_as_the_users_words(workspace: Path) -> None:
-    async with serve(scenario("go", step("")), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("go", step("")), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         await watch.ended()
     assert all(event.kind == "feedback" for event in watch.of(ProgramMessageAdded))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.mock import InTurn, MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.doubles.mock import MockServer, SequenceResponder, call, scenario, serve, step
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction
 from tui_agent.events import (
@@ -51,20 +51,20 @@ def shows(text: str, name: str = "calc.py") -> str:
 
 async def works(
     workspace: Path, text: str, *replies: Any, mode: str = "direct", approval: str = "auto", **more: Any
-) -> tuple[Watch, RunEnded, MockServer]:
+) -> tuple[SessionDriver, RunEnded, MockServer]:
     strategy("files")
     answer = more.pop("answer", None)
-    async with MockServer(InTurn(*replies), strict=True) as server:
+    async with MockServer(SequenceResponder(*replies), strict=True) as server:
         flags = {"mode": mode, "approval_mode": approval}
-        async with opened(server, workspace, flags=flags, **more) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, workspace, flags=flags, **more) as session:
+            watch = SessionDriver(session, answer)
             await session.send(text)
             ended = await watch.ended()
             await session.wait()
     return watch, ended, server
 
 
-def titles(watch: Watch) -> list[str]:
+def titles(watch: SessionDriver) -> list[str]:
     return [event.title for event in watch.of(ToolStarted)]
 
 
@@ -128,9 +128,9 @@ async def test_a_run_that_calls_nothing_goes_on_with_files(workspace: Path) -> N
     strategy("native")
     (paths.models_file()).unlink()
     replies = [*["It is fixed."] * 3, shows(GOOD)]
-    async with MockServer(InTurn(*replies), strict=True) as server:
-        async with opened(server, workspace, flags={"approval_mode": "auto"}) as session:
-            watch = Watch(session)
+    async with MockServer(SequenceResponder(*replies), strict=True) as server:
+        async with run_session(server, workspace, flags={"approval_mode": "auto"}) as session:
+            watch = SessionDriver(session)
             await session.send(ASK)
             ended = await watch.ended()
     assert [event.protocol for event in watch.of(ProtocolChanged)] == ["files"]
@@ -152,8 +152,8 @@ async def test_a_command_that_only_shows_something_leaves_a_request_for_a_change
     for command in ("ls", "python3 -m unittest test_calc"):
         looks = step("", call("run_terminal_command", command=command))
         async with serve(scenario("", looks, *["All done."] * 9), strict=True) as server:
-            async with opened(server, workspace, flags={"approval_mode": "auto"}) as session:
-                watch = Watch(session)
+            async with run_session(server, workspace, flags={"approval_mode": "auto"}) as session:
+                watch = SessionDriver(session)
                 await session.send(ASK)
                 ended = await watch.ended()
         assert ended.outcome == "failed" and "Nothing was changed" in ended.text

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.job import TASK, job, make_workspace
+from tests.doubles.job import TASK, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.nightly import sampled
-from tests.waiting import in_time
+from tests.waiting import within_timeout
 from tui_agent.common.domain import Answer
 from tui_agent.events import (
     ApprovalAnswered,
@@ -49,8 +49,11 @@ def refused(server: MockServer) -> list[str]:
 
 
 async def records_of_the_job(workspace: Path, provider: str) -> int:
-    async with serve(job(), strict=True) as server, opened(server, workspace, provider=provider) as session:
-        watch = Watch(session)
+    async with (
+        serve(job_scenario(), strict=True) as server,
+        run_session(server, workspace, provider=provider) as session,
+    ):
+        watch = SessionDriver(session)
         await session.send(TASK)
         await watch.ended()
         assert not refused(server)
@@ -73,17 +76,17 @@ async def test_after_an_interrupt_anywhere_a_strict_server_accepts_the_next_requ
     assert total > 20
     for point in range(first, total, STRIDE):
         workspace = make_workspace(tmp_path / f"{point}")
-        async with serve(job(), TALK, strict=True) as server:
-            async with opened(server, workspace, provider=provider) as session:
-                watch = Watch(session)
+        async with serve(job_scenario(), TALK, strict=True) as server:
+            async with run_session(server, workspace, provider=provider) as session:
+                watch = SessionDriver(session)
                 await session.send(TASK)
                 await watch.until(lambda record, last=point: reached(record, session.replay_end + last))  # type: ignore[misc]
                 await session.interrupt()
                 await session.send("how are you")
                 await watch.until_event(RunEnded, text="well, thank you")
                 resume = session.id
-            async with opened(server, workspace, provider=provider, resume=resume) as session:
-                watch = Watch(session)
+            async with run_session(server, workspace, provider=provider, resume=resume) as session:
+                watch = SessionDriver(session)
                 await session.send("how are you")
                 assert (await watch.ended()).outcome == "done", point
             assert not refused(server), point
@@ -91,12 +94,12 @@ async def test_after_an_interrupt_anywhere_a_strict_server_accepts_the_next_requ
 
 async def test_stopping_a_reply_closes_the_connection_and_keeps_the_text(tmp_path: Path) -> None:
     long = scenario("long", step("word " * 50_000))
-    async with serve(long, pace=0.005, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
-        watch = Watch(session)
+    async with serve(long, pace=0.005, strict=True) as server, run_session(server, make_workspace(tmp_path)) as session:
+        watch = SessionDriver(session)
         await session.send("long")
         await watch.until_event(TextDelta)
-        await in_time(session.interrupt())
-        await in_time(server.requests[0].finished.wait())
+        await within_timeout(session.interrupt())
+        await within_timeout(server.requests[0].finished.wait())
         assert server.requests[0].outcome == "disconnected"
         await watch.ended()
         (reply,) = watch.of(ReplyEnded)
@@ -107,27 +110,27 @@ async def test_stopping_a_reply_closes_the_connection_and_keeps_the_text(tmp_pat
 
 async def test_stopping_while_the_server_is_silent(tmp_path: Path) -> None:
     slow = scenario("slow", step("late", delay=600))
-    async with serve(slow, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
-        watch = Watch(session)
+    async with serve(slow, strict=True) as server, run_session(server, make_workspace(tmp_path)) as session:
+        watch = SessionDriver(session)
         await session.send("slow")
         await server.wait_for_request(1)
-        await in_time(session.interrupt())
+        await within_timeout(session.interrupt())
         assert (await watch.ended()).outcome == "interrupted"
-        await in_time(server.requests[0].finished.wait())
+        await within_timeout(server.requests[0].finished.wait())
 
 
 async def test_stopping_a_command_kills_it_and_tells_the_model(tmp_path: Path) -> None:
     sleeping = scenario(
         "sleep", step("", call("run_terminal_command", command="echo $$; trap '' TERM; sleep 999 & wait"))
     )
-    async with serve(sleeping, TALK, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
-        watch = Watch(session)
+    async with serve(sleeping, TALK, strict=True) as server, run_session(server, make_workspace(tmp_path)) as session:
+        watch = SessionDriver(session)
         await session.send("sleep")
         output = await watch.until_event(ToolOutput)
         pid = int(output.text.split()[0])
         assert Path(f"/proc/{pid}").exists()
-        await in_time(session.interrupt())
-        await in_time(gone(pid))
+        await within_timeout(session.interrupt())
+        await within_timeout(gone(pid))
         await watch.ended()
         (done,) = watch.of(ToolFinished)
         assert done.result.code == "interrupted"
@@ -136,8 +139,8 @@ async def test_stopping_a_command_kills_it_and_tells_the_model(tmp_path: Path) -
 
 
 async def test_stopping_an_open_approval_withdraws_it(tmp_path: Path) -> None:
-    async with serve(job(), strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
-        watch = Watch(session, lambda event: None)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, make_workspace(tmp_path)) as session:
+        watch = SessionDriver(session, lambda event: None)
         await session.send(TASK)
         asked = await watch.until_event(ApprovalRequested)
         await session.interrupt()
@@ -149,18 +152,18 @@ async def test_stopping_an_open_approval_withdraws_it(tmp_path: Path) -> None:
 
 async def test_stopping_the_wait_before_a_retry(tmp_path: Path) -> None:
     async with serve(TALK, strict=True, faults=["503"] * 6) as server:
-        async with opened(server, make_workspace(tmp_path)) as session:
-            watch = Watch(session)
+        async with run_session(server, make_workspace(tmp_path)) as session:
+            watch = SessionDriver(session)
             await session.send("how are you")
             await watch.until(lambda record: record.event.type == "retry.waiting")
-            await in_time(session.interrupt())
+            await within_timeout(session.interrupt())
             assert (await watch.ended()).outcome == "interrupted"
 
 
 async def test_nothing_is_started_or_shown_after_a_stop(tmp_path: Path) -> None:
     many = scenario("many", step("", *[call("run_terminal_command", command=f"sleep {n}.5") for n in (9, 8, 7)]))
-    async with serve(many, strict=True) as server, opened(server, make_workspace(tmp_path)) as session:
-        watch = Watch(session)
+    async with serve(many, strict=True) as server, run_session(server, make_workspace(tmp_path)) as session:
+        watch = SessionDriver(session)
         await session.send("many")
         await watch.until_event(ToolStarted)
         await session.interrupt()
@@ -169,9 +172,9 @@ async def test_nothing_is_started_or_shown_after_a_stop(tmp_path: Path) -> None:
 
 
 async def test_a_message_during_a_run_waits_and_is_delivered_once(tmp_path: Path) -> None:
-    async with serve(job(), TALK, pace=0.002, strict=True) as server:
-        async with opened(server, make_workspace(tmp_path)) as session:
-            watch = Watch(session)
+    async with serve(job_scenario(), TALK, pace=0.002, strict=True) as server:
+        async with run_session(server, make_workspace(tmp_path)) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.until_event(ReplyPhase)
             await session.send("how are you")
@@ -183,9 +186,9 @@ async def test_a_message_during_a_run_waits_and_is_delivered_once(tmp_path: Path
 
 
 async def test_steering_reaches_the_run_that_goes_on(tmp_path: Path) -> None:
-    async with serve(job(), pace=0.002, strict=True) as server:
-        async with opened(server, make_workspace(tmp_path)) as session:
-            watch = Watch(session)
+    async with serve(job_scenario(), pace=0.002, strict=True) as server:
+        async with run_session(server, make_workspace(tmp_path)) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.until_event(ToolStarted)
             await session.send("and be quick", steering=True)

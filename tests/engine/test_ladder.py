@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import BROKEN, MENDED, make_workspace
+from tests.doubles.job import BROKEN, FIXED, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common import paths
 from tui_agent.common.domain import ModelInfo, SystemMessage, ToolSpec, UserMessage
 from tui_agent.engine.models.protocol_fallback import ProtocolFallback, initial_strategy
@@ -45,12 +45,12 @@ async def test_a_model_without_tools_is_asked_for_json(workspace: Path) -> None:
         json.dumps({"response": "Mended."}),
     )
     async with serve(mend, strict=True, models=[PLAIN]) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("mend")
             ended = await watch.ended()
     assert (ended.outcome, ended.text) == ("done", "Mended.")
-    assert (workspace / "adder.py").read_text("utf-8") == MENDED
+    assert (workspace / "adder.py").read_text("utf-8") == FIXED
     assert [event.protocol for event in watch.of(ProtocolChanged)] == ["json"]
     assert any(event.code == "protocol.changed" for event in watch.of(Notice))
     for request in server.requests:
@@ -66,8 +66,8 @@ async def test_a_server_that_refuses_tools_moves_the_model_at_once(workspace: Pa
     refusal = {"kind": "status", "status": 400, "body": {"error": "mock-model does not support tools"}, "times": 1}
     hello = step(json.dumps({"response": "Hello."}), fault=refusal)
     async with serve(scenario("hi", hello), strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("hi")
             ended = await watch.ended()
     assert server.requests[0].fired
@@ -81,13 +81,13 @@ async def test_a_model_that_writes_its_calls_as_text_is_moved_down_and_stays_the
     look = scenario("look", *texts, json.dumps({"response": "Seen."}))
     again = scenario("again", json.dumps({"response": "Still here."}))
     async with serve(look, again, strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
             folder = session.folder.name
-        async with opened(server, workspace, provider="ollama", resume=folder) as session:
-            later = Watch(session)
+        async with run_session(server, workspace, provider="ollama", resume=folder) as session:
+            later = SessionDriver(session)
             await session.send("again")
             ended = await later.ended()
     assert [event.call.recovered for event in watch.of(ToolStarted)] == [True, True]
@@ -100,8 +100,8 @@ async def test_a_model_that_writes_its_calls_as_text_is_moved_down_and_stays_the
 async def test_one_call_as_text_changes_nothing(workspace: Path) -> None:
     steps = [step(as_xml("read_file", path="adder.py")), step("", call("list_files")), step("done")]
     async with serve(scenario("look", *steps), strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
     assert not watch.of(ProtocolChanged)
@@ -112,8 +112,8 @@ async def test_a_model_that_does_not_keep_to_json_is_asked_for_xml(workspace: Pa
     bad = scenario("go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'})
     good = scenario("go", as_xml("read_file", path="adder.py"), "Seen.")
     async with serve(bad, good, strict=True, models=[PLAIN]) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert [event.protocol for event in watch.of(ProtocolChanged)] == ["json", "xml"]
@@ -142,8 +142,8 @@ async def test_a_protocol_of_models_json_is_never_left(workspace: Path) -> None:
         as_xml("read_file", path="test_adder.py"),
     ]
     async with serve(scenario("look", *texts, "Seen."), strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("look")
             ended = await watch.ended()
     assert ended.text == "Seen."
@@ -159,8 +159,8 @@ async def test_a_calibrated_model_begins_with_what_was_best_and_may_leave_it(wor
     bad = scenario("go", '{"tool_calls": [{"name": "read_file", "parameters": {"pa', when={"system": '{"tool_calls"'})
     good = scenario("go", as_xml("read_file", path="adder.py"), "Seen.")
     async with serve(bad, good, strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     assert ended.text == "Seen."
@@ -189,8 +189,8 @@ def test_the_first_strategy_has_a_reason(
 async def test_an_answer_beside_calls_is_an_error_that_is_told(workspace: Path) -> None:
     both = {"response": "Done.", "tool_calls": [{"name": "read_file", "parameters": {"path": "adder.py"}}]}
     async with serve(scenario("go", json.dumps(both)), strict=True, models=[PLAIN]) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("go")
             event = await watch.until_event(ReplyRejected)
             ended = await watch.ended()
@@ -206,8 +206,8 @@ async def test_an_answer_beside_calls_is_an_error_that_is_told(workspace: Path) 
 async def test_a_reply_that_reached_its_limit_is_continued_without_a_seam(workspace: Path) -> None:
     first = step("The answer begins here and goes on until", finish_reason="length")
     long = scenario("tell", first)
-    async with serve(long, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(long, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("tell")
         ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -222,8 +222,8 @@ async def test_a_reply_that_reached_its_limit_is_continued_without_a_seam(worksp
 async def test_a_write_that_was_cut_off_is_never_run(workspace: Path) -> None:
     cut = step("", call("write_file", path="adder.py", content="def add("), finish_reason="length")
     async with serve(scenario("write", cut, "I send less."), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("write")
             await watch.ended()
     assert (workspace / "adder.py").read_text("utf-8") == BROKEN
@@ -234,8 +234,8 @@ async def test_a_write_that_was_cut_off_is_never_run(workspace: Path) -> None:
 async def test_a_call_in_text_that_was_cut_off_is_never_run(workspace: Path) -> None:
     text = '<tool_call>{"name": "write_file", "arguments": {"path": "adder.py", "content": "def add('
     async with serve(scenario("write", step(text, finish_reason="length")), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("write")
             ended = await watch.ended()
     assert (workspace / "adder.py").read_text("utf-8") == BROKEN

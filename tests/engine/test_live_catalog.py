@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, scenario, serve
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.models import seed_models
 from tui_agent.common import paths
 from tui_agent.common.domain import ModelInfo
@@ -32,15 +32,15 @@ def server(*models: ServedModel | str, **more: Any) -> MockServer:
 
 async def asked(served: MockServer, workspace: Path, *, times: int = 1, **flags: Any) -> list[dict[str, Any]]:
     """The payloads of `times` messages to a session."""
-    async with opened(served, workspace, provider="ollama", flags=flags) as session:
-        watch = Watch(session)
+    async with run_session(served, workspace, provider="ollama", flags=flags) as session:
+        watch = SessionDriver(session)
         for _ in range(times):
             await session.send("hi")
             assert (ended := await watch.ended()).outcome == "done", ended
     return [request.body for request in served.requests]
 
 
-def notices(watch: Watch, code: str) -> list[str]:
+def notices(watch: SessionDriver, code: str) -> list[str]:
     return [notice.text for notice in watch.of(Notice) if notice.code == code]
 
 
@@ -57,8 +57,8 @@ async def test_the_file_is_made_once_a_server_is_there(tmp_path: Path) -> None:
     gone = server("gemma3:4b")
     async with gone:
         pass
-    async with opened(gone, tmp_path, provider="ollama") as session:
-        watch = Watch(session)
+    async with run_session(gone, tmp_path, provider="ollama") as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         assert (await watch.ended()).outcome == "unreachable"
     assert not paths.models_file().exists()
@@ -86,8 +86,8 @@ async def test_a_default_that_the_server_lacks_is_told_once(tmp_path: Path) -> N
     paths.models_file().parent.mkdir(parents=True)
     paths.models_file().write_text(seed_models.TEXT)
     async with server("llama3.1:8b") as served:
-        async with opened(served, tmp_path, provider="ollama", flags={"model": None}) as session:
-            watch = Watch(session)
+        async with run_session(served, tmp_path, provider="ollama", flags={"model": None}) as session:
+            watch = SessionDriver(session)
             for _ in range(2):
                 await session.send("hi")
                 await watch.ended()
@@ -115,8 +115,8 @@ async def test_the_window_of_the_file_counts_and_a_flag_counts_more(tmp_path: Pa
 
 async def test_a_changed_file_holds_from_the_next_message_on_and_the_window_stays(tmp_path: Path) -> None:
     write(**{"mock-model": {"contextWindow": 24_000, "options": {"temperature": 0.7}}})
-    async with server() as served, opened(served, tmp_path, provider="ollama", attended=True) as session:
-        watch = Watch(session)
+    async with server() as served, run_session(served, tmp_path, provider="ollama", attended=True) as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         await watch.ended()
         write(**{"mock-model": {"contextWindow": 8_000, "options": {"temperature": 0.9}}})
@@ -130,8 +130,8 @@ async def test_a_changed_file_holds_from_the_next_message_on_and_the_window_stay
 
 async def test_a_bad_change_is_named_and_the_last_good_file_counts(tmp_path: Path) -> None:
     write(**{"mock-model": {"options": {"temperature": 0.7}}})
-    async with server() as served, opened(served, tmp_path, provider="ollama", attended=True) as session:
-        watch = Watch(session)
+    async with server() as served, run_session(served, tmp_path, provider="ollama", attended=True) as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         await watch.ended()
         write(**{"mock-model": {"contextWindow": "big"}})
@@ -148,8 +148,8 @@ async def test_a_bad_change_is_named_and_the_last_good_file_counts(tmp_path: Pat
 async def test_a_file_that_is_bad_from_the_start_stops_nobody(tmp_path: Path) -> None:
     paths.models_file().parent.mkdir(parents=True)
     paths.models_file().write_text('{"models": {')
-    async with server() as served, opened(served, tmp_path, provider="ollama") as session:
-        watch = Watch(session)
+    async with server() as served, run_session(served, tmp_path, provider="ollama") as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         assert (ended := await watch.ended()).outcome == "done", ended
     (said,) = notices(watch, INVALID)

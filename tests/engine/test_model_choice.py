@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, scenario, serve
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Fault
 from tui_agent.engine.models.roles import Candidate, consequences
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
@@ -22,7 +22,7 @@ def server(*models: ServedModel | str) -> MockServer:
     return serve(scenario("hi", "hello"), models=models or (BIG, SMALL, LATEST, NUMBERS))
 
 
-async def hi(watch: Watch) -> RunEnded:
+async def hi(watch: SessionDriver) -> RunEnded:
     await watch.session.send("hi")
     return await watch.ended()
 
@@ -33,8 +33,8 @@ def chats(served: MockServer) -> list[dict[str, Any]]:
 
 async def test_a_chosen_model_answers_next_and_after_a_resume(tmp_path: Path) -> None:
     async with server() as served:
-        async with opened(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session:
-            watch = Watch(session)
+        async with run_session(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session:
+            watch = SessionDriver(session)
             await hi(watch)
             assert await session.models.choose("execution", "mid") == ""
             changed = watch.session.models
@@ -44,19 +44,19 @@ async def test_a_chosen_model_answers_next_and_after_a_resume(tmp_path: Path) ->
             assert [one["model"] for one in chats(served)] == ["big:14b", "mid:latest"]
             assert watch.of(ModelChanged)[-1].by == "user"
         flags = {"model": None}
-        async with opened(served, None, provider="ollama", resume=session.id, flags=flags) as again:
-            await hi(Watch(again))
+        async with run_session(served, None, provider="ollama", resume=session.id, flags=flags) as again:
+            await hi(SessionDriver(again))
         assert chats(served)[-1]["model"] == "mid:latest"
-        async with opened(served, None, provider="ollama", resume=session.id, flags={"model": "big:14b"}) as named:
-            await hi(Watch(named))
+        async with run_session(served, None, provider="ollama", resume=session.id, flags={"model": "big:14b"}) as named:
+            await hi(SessionDriver(named))
         assert chats(served)[-1]["model"] == "big:14b"  # the command line counts more
 
 
 async def test_a_role_gets_the_model_that_was_chosen_for_it_also_after_a_resume(tmp_path: Path) -> None:
     async with server() as served:
         flags: dict[str, Any] = {"model": "big:14b", "mode": "agent"}
-        async with opened(served, tmp_path, provider="ollama", flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(served, tmp_path, provider="ollama", flags=flags) as session:
+            watch = SessionDriver(session)
             assert await session.models.choose("planning", "small:1b") == ""
             assert await session.models.choose("explorer", "mid") == ""
             await hi(watch)
@@ -67,22 +67,25 @@ async def test_a_role_gets_the_model_that_was_chosen_for_it_also_after_a_resume(
                 RoleChanged(role="explorer", model="mid:latest"),
             ]
         served.requests.clear()
-        async with opened(
+        async with run_session(
             served, None, provider="ollama", resume=session.id, flags={"model": None, "mode": "agent"}
         ) as again:
             current = await again.models.current()
             assert current["planning"] == ("small:1b", True)
             assert current["explorer"] == ("mid:latest", True)
             assert current["summary"] == ("big:14b", False)
-            await hi(Watch(again))
+            await hi(SessionDriver(again))
             assert "small:1b" in {one["model"] for one in chats(served)}
             assert await again.models.choose("planning", "") == ""
             assert (await again.models.current())["planning"] == ("big:14b", False)
 
 
 async def test_what_cannot_be_chosen_is_said_and_changes_nothing(tmp_path: Path) -> None:
-    async with server() as served, opened(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session:
-        watch, models = Watch(session), session.models
+    async with (
+        server() as served,
+        run_session(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session,
+    ):
+        watch, models = SessionDriver(session), session.models
         assert "has no model none" in await models.choose("execution", "none")
         assert "can't chat" in await models.choose("summary", "numbers")
         await hi(watch)
@@ -97,12 +100,12 @@ async def test_what_cannot_be_chosen_is_said_and_changes_nothing(tmp_path: Path)
 
 async def test_a_chosen_model_that_vanished_is_told_and_the_sessions_own_is_used(tmp_path: Path) -> None:
     async with server() as served:
-        async with opened(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session:
+        async with run_session(served, tmp_path, provider="ollama", flags={"model": "big:14b"}) as session:
             await session.models.choose("planning", "small:1b")
     async with server(BIG) as served:
         flags = {"model": "big:14b", "mode": "agent"}
-        async with opened(served, None, provider="ollama", resume=session.id, flags=flags) as again:
-            watch = Watch(again)
+        async with run_session(served, None, provider="ollama", resume=session.id, flags=flags) as again:
+            watch = SessionDriver(again)
             await hi(watch)
             assert {one["model"] for one in chats(served)} == {"big:14b"}
             told = [one.text for one in watch.of(Notice) if one.code == "models.missing"]
@@ -111,7 +114,10 @@ async def test_a_chosen_model_that_vanished_is_told_and_the_sessions_own_is_used
 
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
 async def test_the_list_has_what_the_server_says(provider: str, tmp_path: Path) -> None:
-    async with server() as served, opened(served, tmp_path, provider=provider, flags={"model": "big:14b"}) as session:
+    async with (
+        server() as served,
+        run_session(served, tmp_path, provider=provider, flags={"model": "big:14b"}) as session,
+    ):
         listed = await session.models.listed()
         assert not isinstance(listed, Fault)
         assert [one.name for one in listed] == ["big:14b", "mid:latest", "numbers", "small:1b"]

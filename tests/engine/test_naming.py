@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import side
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import side_reply
 from tui_agent.common import paths
 from tui_agent.engine.session import parse_title
 from tui_agent.events import ReplyStarted, SessionTitled
@@ -16,12 +16,12 @@ from tui_agent.storage import catalog
 
 async def test_an_open_session_is_renamed_and_called_so_from_then_on(tmp_path: Path) -> None:
     async with serve(scenario("never", "nothing")) as server:
-        async with opened(server, tmp_path) as session:
+        async with run_session(server, tmp_path) as session:
             assert await session.naming.rename("  A better\x1b[2J\n name  ") == "A better name"
             assert await session.naming.rename(" \n") == ""
             assert session.title == "A better name"
             assert catalog.list_sessions(paths.data_dir())[0].title == "A better name"
-        async with opened(server, None, resume=session.id) as again:
+        async with run_session(server, None, resume=session.id) as again:
             assert again.title == "A better name"
             assert len(await again.naming.rename("long " * 100)) == 100
 
@@ -36,10 +36,10 @@ def asked_for_titles(server: MockServer) -> list[str]:
 
 async def test_after_the_first_run_the_small_model_names_the_session_once(tmp_path: Path) -> None:
     talk = [scenario(word, "Yes.") for word in ("is the adder", "really")]
-    name = side(NAMES, 'Title: "A look at the adder."')
+    name = side_reply(NAMES, 'Title: "A look at the adder."')
     async with serve(name, *talk, strict=True, models=["mock-model", "little"]) as server:
-        async with opened(server, tmp_path, flags={**TITLES, "small_model": "little"}) as session:
-            watch = Watch(session)
+        async with run_session(server, tmp_path, flags={**TITLES, "small_model": "little"}) as session:
+            watch = SessionDriver(session)
             await session.send("is the adder of any use to anybody who has to add in the morning?")
             await watch.ended()
             assert session.title == "is the adder of any use to anybody who has to add in the…"
@@ -49,9 +49,9 @@ async def test_after_the_first_run_the_small_model_names_the_session_once(tmp_pa
             await watch.ended()
             assert session.title == "A look at the adder"
         assert catalog.list_sessions(paths.data_dir())[0].title == "A look at the adder"
-        async with opened(server, None, resume=session.id, flags=TITLES) as again:
+        async with run_session(server, None, resume=session.id, flags=TITLES) as again:
             assert again.title == "A look at the adder"
-            watch = Watch(again)
+            watch = SessionDriver(again)
             await again.send("really?")
             await watch.ended()
     assert asked_for_titles(server) == ["little"]
@@ -65,8 +65,8 @@ async def test_no_title_is_asked_for_where_it_is_off_or_nobody_is_there(
 ) -> None:
     monkeypatch.setattr("tui_agent.engine.session.TITLE_DELAY", 0.0)
     async with serve(scenario("hello", "Hello."), strict=True) as server:
-        async with opened(server, tmp_path, **off) as session:
-            watch = Watch(session)
+        async with run_session(server, tmp_path, **off) as session:
+            watch = SessionDriver(session)
             for _ in range(2):
                 await session.send("hello")
                 await watch.ended()
@@ -78,8 +78,8 @@ async def test_no_title_is_asked_for_where_it_is_off_or_nobody_is_there(
 async def test_whoever_goes_on_does_not_wait_for_a_title(tmp_path: Path) -> None:
     slow = {**scenario("", step("Never said", delay=60), when={"system": NAMES}), "name": "title"}
     async with serve(scenario("hello", "Hello."), slow, strict=True) as server:
-        async with opened(server, tmp_path, flags=TITLES) as session:
-            watch = Watch(session)
+        async with run_session(server, tmp_path, flags=TITLES) as session:
+            watch = SessionDriver(session)
             await session.send("hello")
             await watch.until_event(ReplyStarted, role="title")
             assert not session.busy
@@ -91,15 +91,15 @@ async def test_whoever_goes_on_does_not_wait_for_a_title(tmp_path: Path) -> None
 
 
 async def test_a_name_that_the_user_gave_stays(tmp_path: Path) -> None:
-    async with serve(scenario("hello", "Hello."), side(NAMES, "Another"), strict=True) as server:
-        async with opened(server, tmp_path, flags=TITLES) as session:
-            watch = Watch(session)
+    async with serve(scenario("hello", "Hello."), side_reply(NAMES, "Another"), strict=True) as server:
+        async with run_session(server, tmp_path, flags=TITLES) as session:
+            watch = SessionDriver(session)
             await session.naming.rename("Mine")
             await session.send("hello")
             await watch.ended()
             await session.wait()
-        async with opened(server, None, resume=session.id, flags=TITLES) as again:
-            watch = Watch(again)
+        async with run_session(server, None, resume=session.id, flags=TITLES) as again:
+            watch = SessionDriver(again)
             await again.send("hello")
             await watch.ended()
             await again.wait()

@@ -7,12 +7,12 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import classified_as, do, in_step, planned, summarized
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import classified_as, plan_reply, plan_step, step_reply, summarized
 from tui_agent.common.domain import Answer
 from tui_agent.events import Notice, SummaryProposed
 
-WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
+WRITE = step_reply("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
 
 
 @pytest.fixture
@@ -29,12 +29,14 @@ TICKS = {
 }
 
 
-async def accepted_after(workspace: Path, edit: Any, answer: Answer, update: dict[str, Any]) -> tuple[Watch, str]:
+async def accepted_after(
+    workspace: Path, edit: Any, answer: Answer, update: dict[str, Any]
+) -> tuple[SessionDriver, str]:
     """What becomes of the plan when somebody saves it while the summary waits: `edit` makes the new text."""
 
-    write = [classified_as(), planned(do("Write")), summarized("Wrote it", **update), WRITE]
+    write = [classified_as(), plan_reply(plan_step("Write")), summarized("Wrote it", **update), WRITE]
     async with serve(*write, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "agent"}) as session:
+        async with run_session(server, workspace, flags={"mode": "agent"}) as session:
             assert await session.edit_plan(CRITERIA)
 
             def at_dialog(event: Any) -> Answer:
@@ -44,7 +46,7 @@ async def accepted_after(workspace: Path, edit: Any, answer: Answer, update: dic
                     return answer
                 return Answer(verdict="approve")
 
-            watch = Watch(session, at_dialog)
+            watch = SessionDriver(session, at_dialog)
             await session.send("write the report")
             await watch.ended()
             await session.wait()
@@ -88,9 +90,9 @@ async def test_what_the_user_says_in_the_dialog_itself_is_newer_than_their_save(
 async def test_what_the_user_writes_after_a_proposal_stays_as_they_wrote_it(workspace: Path) -> None:
     tick = step("", call("update_plan", criteria_met=["crit X", "crit Z"]))
     async with serve(scenario("look", tick, "Proposed."), strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
             assert await session.edit_plan(CRITERIA)
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
             await session.edit_plan(CRITERIA.replace("crit Z", "crit Z *(not yet)*"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer, EditAction, ReadAction, Scope, action_digest
 from tui_agent.events import (
     ApprovalAnswered,
@@ -36,7 +36,7 @@ def workspace(tmp_path: Path) -> Path:
 class Played:
     """What a session came to."""
 
-    def __init__(self, watch: Watch, requests: list[Any]) -> None:
+    def __init__(self, watch: SessionDriver, requests: list[Any]) -> None:
         self.watch = watch
         self.requests = requests
 
@@ -53,8 +53,8 @@ class Played:
 
 async def played(workspace: Path, *calls: dict[str, Any], answer: Callable[[Event], Answer | None]) -> Played:
     talk = scenario("go", *[step("", one) for one in calls], "done")
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session, answer)
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session, answer)
         await session.send("go")
         await watch.ended()
         return Played(watch, [one.body for one in server.requests])
@@ -169,8 +169,8 @@ async def test_a_file_that_changes_under_the_question_voids_it_and_is_asked_abou
         return None
 
     talk = scenario("go", step("", call("edit_file", path="a.txt", old_string="line 15", new_string="XV")), "ok")
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session, answer)
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session, answer)
         await session.send("go")
         void = await watch.until_event(ApprovalVoided)
         assert void.reason == "changed on disk"
@@ -189,8 +189,8 @@ async def test_a_void_question_can_still_be_rejected(workspace: Path) -> None:
         return None
 
     talk = scenario("go", step("", call("edit_file", path="a.txt", old_string="line 15", new_string="XV")), "ok")
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session, answer)
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session, answer)
         await session.send("go")
         void = await watch.until_event(ApprovalVoided)
         assert session.answer(void.id, Answer(verdict="reject", text="leave it")) is True
@@ -205,8 +205,8 @@ async def test_a_file_made_under_the_question_is_not_overwritten(workspace: Path
         return None
 
     talk = scenario("go", step("", call("write_file", path="b.txt", content="theirs\n")), "ok")
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session, answer)
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session, answer)
         await session.send("go")
         void = await watch.until_event(ApprovalVoided)
         assert session.answer(void.id, Answer(verdict="withdrawn")) is True
@@ -221,8 +221,8 @@ async def test_parallel_calls_that_need_the_same_leave_ask_once(workspace: Path,
     outside.write_text("".join(f"{number}\n" for number in range(100)))
     calls = [call("read_file", path=str(outside), start_line=at) for at in (1, 20, 40)]
     talk = scenario("go", step("", *calls), "done")
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session, lambda _: Answer(verdict=verdict, text="" if verdict == "approve" else "mine"))
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session, lambda _: Answer(verdict=verdict, text="" if verdict == "approve" else "mine"))
         await session.send("go")
         await watch.ended()
     (asked,) = watch.of(ApprovalRequested)
@@ -239,8 +239,8 @@ async def test_of_parallel_questions_about_different_things_each_is_asked(worksp
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
     talk = scenario("go", step("", *[call("read_file", path=str(tmp_path / name)) for name in ("one", "two")]), "done")
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session)
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         await watch.ended()
     assert len(watch.of(ApprovalRequested)) == 2

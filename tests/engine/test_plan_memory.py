@@ -7,8 +7,8 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.doubles.ollama import FakeOllama, quarter
-from tests.engine.kit import Watch, opened
+from tests.doubles.ollama import FakeOllama, estimate_tokens
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Summary
 from tui_agent.engine.core.state import EngineState
@@ -50,8 +50,8 @@ def edited(path: Path, old: str, new: str) -> str:
 
 
 async def test_an_edit_of_an_older_text_is_merged_with_later_changes(workspace: Path) -> None:
-    async with serve(strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         doc = session.folder / "plan_doc.md"
         assert await session.edit_plan(PLAN)
         base = (await watch.until_event(PlanDocChanged, by="user")).text
@@ -66,8 +66,8 @@ async def test_an_edit_of_an_older_text_is_merged_with_later_changes(workspace: 
 
 
 async def test_a_value_changed_by_two_edits_is_asked_about(workspace: Path) -> None:
-    async with serve(strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, lambda event: Answer(verdict="approve", data={"take": "both"}))
+    async with serve(strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, lambda event: Answer(verdict="approve", data={"take": "both"}))
         doc = session.folder / "plan_doc.md"
         assert await session.edit_plan(PLAN)
         base = (await watch.until_event(PlanDocChanged, by="user")).text
@@ -82,8 +82,8 @@ async def test_a_value_changed_by_two_edits_is_asked_about(workspace: Path) -> N
 
 
 async def test_notes_in_an_edit_of_the_newest_text_are_written_verbatim(workspace: Path) -> None:
-    async with serve(strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         assert await session.edit_plan(PLAN)
         base = (await watch.until_event(PlanDocChanged, by="user")).text
         mine = base.replace("my note", "my\tother note ✎  ")
@@ -95,13 +95,13 @@ async def test_notes_in_an_edit_of_the_newest_text_are_written_verbatim(workspac
 async def test_a_smaller_actual_window_also_limits_the_document(workspace: Path) -> None:
     decisions = "".join(f"### Decision {item}\n**Rationale:** {'Since it fits. ' * 20}\n\n" for item in range(200))
     server = FakeOllama(lambda body: {"role": "assistant", "content": "Hello."}, window=6_144, refuses=True)
-    async with server, opened(server, workspace, provider="ollama") as session:
+    async with server, run_session(server, workspace, provider="ollama") as session:
         assert await session.edit_plan(f"# Plan: Ship\n\n## Decisions Made\n{decisions}")
-        watch = Watch(session)
+        watch = SessionDriver(session)
         await session.send("hello")
         assert (await watch.ended()).outcome == "done"
     assert server.refused and "Decision 199\n**Rationale" in server.bodies[-1]["messages"][1]["content"]
-    assert quarter(server.bodies[-1]) < 6_144
+    assert estimate_tokens(server.bodies[-1]) < 6_144
 
 
 # --- proposals ---
@@ -109,8 +109,8 @@ async def test_a_smaller_actual_window_also_limits_the_document(workspace: Path)
 
 async def test_an_external_change_is_reported_while_a_proposal_is_pending(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             await session.edit_plan(PLAN)
             await session.send("look")
             await watch.ended()
@@ -123,8 +123,8 @@ async def test_an_external_change_is_reported_while_a_proposal_is_pending(worksp
 
 async def test_an_unseen_proposal_is_not_accepted(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
             shown = watch.of(PlanDocChanged)[-1]
@@ -139,39 +139,39 @@ async def test_an_unseen_proposal_is_not_accepted(workspace: Path) -> None:
 @pytest.mark.parametrize("accept", [True, False])
 async def test_a_pending_proposal_survives_a_resume(workspace: Path, accept: bool) -> None:
     async with serve(PROPOSE, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             await session.edit_plan(PLAN)
             await session.send("look")
             await watch.ended()
             shown = watch.of(PlanDocChanged)[-1]
             name = session.folder.name
-        async with opened(server, None, resume=name) as again:
+        async with run_session(server, None, resume=name) as again:
             assert "Proposed" in again.memory.proposals()
-            watch = Watch(again)
+            watch = SessionDriver(again)
             assert await again.settle_plan(accept, hash_of(shown.text))
             assert (await watch.until_event(PlanDocResolved)).answer.verdict == ("approve" if accept else "reject")
             text = (again.folder / "plan_doc.md").read_text("utf-8")
             assert ("- [ ] Proposed" in text) is accept and "my note" in text and "- [ ] two" in text
-        async with opened(server, None, resume=name) as third:
+        async with run_session(server, None, resume=name) as third:
             assert not third.memory.pending
             assert not await third.settle_plan(True)
 
 
 async def test_a_proposal_for_a_changed_plan_is_dropped_with_a_notice(workspace: Path) -> None:
     async with serve(PROPOSE, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
             path = session.folder
         (path / "plan_doc.md").write_text(PLAN)
-        async with opened(server, None, resume=path.name) as again:
-            watch = Watch(again)
+        async with run_session(server, None, resume=path.name) as again:
+            watch = SessionDriver(again)
             assert (await watch.until_event(PlanDocResolved)).answer.verdict == "withdrawn"
             assert "the pending proposal was dropped" in watch.of(Notice)[-1].text
             assert not again.memory.pending
-        async with opened(server, None, resume=path.name) as third:
+        async with run_session(server, None, resume=path.name) as third:
             assert not third.memory.pending
             told = [record.event for record in read_records(path / "events.jsonl")]
     assert sum(isinstance(event, PlanDocResolved) for event in told) == 1
@@ -182,13 +182,13 @@ async def test_a_proposal_for_a_changed_plan_is_dropped_with_a_notice(workspace:
 
 @pytest.mark.parametrize("reply", ["Merge it", "Leave it"])
 async def test_a_saved_copy_is_reported_and_offered_for_merging(workspace: Path, reply: str) -> None:
-    async with serve(strict=True) as server, opened(server, workspace) as session:
+    async with serve(strict=True) as server, run_session(server, workspace) as session:
         doc = session.folder / "plan_doc.md"
 
         def answer(event: Event) -> Answer | None:
             return Answer(verdict="reply", text=reply) if isinstance(event, QuestionAsked) else None
 
-        watch = Watch(session, answer)
+        watch = SessionDriver(session, answer)
         assert await session.edit_plan(PLAN)
         with doc.open("r+b") as editor:
             old = editor.read().decode()
@@ -208,7 +208,7 @@ async def test_a_saved_copy_is_reported_and_offered_for_merging(workspace: Path,
 
 
 async def test_a_conflicting_saved_copy_is_merged_after_a_question(workspace: Path) -> None:
-    async with serve(strict=True) as server, opened(server, workspace) as session:
+    async with serve(strict=True) as server, run_session(server, workspace) as session:
         doc = session.folder / "plan_doc.md"
 
         def answer(event: Event) -> Answer:
@@ -216,7 +216,7 @@ async def test_a_conflicting_saved_copy_is_merged_after_a_question(workspace: Pa
                 return Answer(verdict="reply", text="Merge it")
             return Answer(verdict="approve", data={"take": "ours"})
 
-        watch = Watch(session, answer)
+        watch = SessionDriver(session, answer)
         assert await session.edit_plan(PLAN)
         with doc.open("r+b") as editor:
             old = editor.read().decode()
@@ -237,9 +237,9 @@ async def test_a_saved_copy_is_offered_on_each_start_until_decided(workspace: Pa
         return Answer(verdict="reply", text=reply) if isinstance(event, QuestionAsked) else None
 
     async with serve(strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             path, doc = session.folder, session.folder / "plan_doc.md"
-            watch = Watch(session, lambda event: None)
+            watch = SessionDriver(session, lambda event: None)
             assert await session.edit_plan(PLAN)
             with doc.open("r+b") as editor:
                 old = editor.read().decode()
@@ -249,8 +249,8 @@ async def test_a_saved_copy_is_offered_on_each_start_until_decided(workspace: Pa
             assert await session.edit_plan(doc.read_text("utf-8").replace("## Goal\nShip", "## Goal\nShip it"))
             await watch.until_event(QuestionAsked)
         (place,) = path.glob("plan_doc.aside-*.md")
-        async with opened(server, None, resume=path.name) as second:
-            watch = Watch(second, later)
+        async with run_session(server, None, resume=path.name) as second:
+            watch = SessionDriver(second, later)
             asked = await watch.until_event(QuestionAsked)
             assert asked.about == place.name and str(place) in asked.question
             if reply == "Merge it":
@@ -262,8 +262,8 @@ async def test_a_saved_copy_is_offered_on_each_start_until_decided(workspace: Pa
         assert "two" not in text and "Ship it" in text  # what was deleted since stays deleted
         another = place.with_name("plan_doc.aside-99990101-000000-other.md")
         another.write_text(place.read_text("utf-8").replace("late", "later"), "utf-8")
-        async with opened(server, None, resume=path.name) as third:
-            watch = Watch(third)
+        async with run_session(server, None, resume=path.name) as third:
+            watch = SessionDriver(third)
             assert (await watch.until_event(QuestionAsked)).about == another.name
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, scenario, serve
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import side
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import side_reply
 from tui_agent.common.domain import Answer
 from tui_agent.engine.session import Session
 from tui_agent.events import Event, Notice, PlanDocChanged, PlanDocConflict, PlanDocResolved
@@ -34,7 +34,7 @@ def asked(server: MockServer) -> list[Any]:
     return [item for item in server.requests if REPAIR in str(item.messages[0]["content"])]
 
 
-async def broken(session: Session, watch: Watch, data: bytes) -> Path:
+async def broken(session: Session, watch: SessionDriver, data: bytes) -> Path:
     doc = session.folder / "plan_doc.md"
     doc.write_bytes(data)
     await watch.until_event(Notice, code="plan_doc.unread")
@@ -49,15 +49,15 @@ def saved(folder: Path) -> list[bytes]:
 async def test_a_broken_document_is_repaired_by_the_model_and_written_when_the_user_accepts(
     workspace: Path, data: bytes
 ) -> None:
-    async with serve(side(REPAIR, f"```markdown\n{MENDED}```"), HELLO, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "direct"}) as session:
+    async with serve(side_reply(REPAIR, f"```markdown\n{MENDED}```"), HELLO, strict=True) as server:
+        async with run_session(server, workspace, flags={"mode": "direct"}) as session:
             result: list[bytes] = []
 
             def answer(event: Event) -> Answer:
                 result.append((session.folder / "plan_doc.md").read_bytes())
                 return OURS
 
-            watch = Watch(session, answer)
+            watch = SessionDriver(session, answer)
             doc = await broken(session, watch, data)
             await session.send("hello")
             await watch.ended()
@@ -75,9 +75,9 @@ async def test_a_broken_document_is_repaired_by_the_model_and_written_when_the_u
 async def test_a_failed_or_refused_repair_leaves_the_file_and_explains_the_options(
     workspace: Path, reply: str, answer: Answer
 ) -> None:
-    async with serve(side(REPAIR, reply), HELLO, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "direct"}) as session:
-            watch = Watch(session, lambda event: answer)
+    async with serve(side_reply(REPAIR, reply), HELLO, strict=True) as server:
+        async with run_session(server, workspace, flags={"mode": "direct"}) as session:
+            watch = SessionDriver(session, lambda event: answer)
             doc = await broken(session, watch, BROKEN[0])
             for _ in range(2):
                 await session.send("hello")
@@ -93,10 +93,10 @@ async def test_a_failed_or_refused_repair_leaves_the_file_and_explains_the_optio
 
 @pytest.mark.parametrize("accept", [False, True])
 async def test_without_a_user_a_repair_needs_the_flag(workspace: Path, accept: bool) -> None:
-    async with serve(side(REPAIR, MENDED), HELLO, strict=True) as server:
+    async with serve(side_reply(REPAIR, MENDED), HELLO, strict=True) as server:
         flags = {"mode": "direct"}
-        async with opened(server, workspace, attended=False, accept_plan=accept, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, attended=False, accept_plan=accept, flags=flags) as session:
+            watch = SessionDriver(session)
             doc = await broken(session, watch, BROKEN[0])
             await session.send("hello")
             await watch.ended()
@@ -110,8 +110,8 @@ async def test_without_a_user_a_repair_needs_the_flag(workspace: Path, accept: b
 
 async def test_a_read_only_mode_requests_no_repair(workspace: Path) -> None:
     async with serve(HELLO, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "chat"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "chat"}) as session:
+            watch = SessionDriver(session)
             await broken(session, watch, BROKEN[0])
             await session.send("hello")
             await watch.ended()
@@ -120,14 +120,14 @@ async def test_a_read_only_mode_requests_no_repair(workspace: Path) -> None:
 
 async def test_a_user_repair_during_the_question_is_not_overwritten(workspace: Path) -> None:
     own = "# Plan: Mended by hand\n"
-    async with serve(side(REPAIR, MENDED), HELLO, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "direct"}) as session:
+    async with serve(side_reply(REPAIR, MENDED), HELLO, strict=True) as server:
+        async with run_session(server, workspace, flags={"mode": "direct"}) as session:
 
             def answer(event: Event) -> Answer:
                 (session.folder / "plan_doc.md").write_text(own)
                 return OURS
 
-            watch = Watch(session, answer)
+            watch = SessionDriver(session, answer)
             doc = await broken(session, watch, BROKEN[0])
             await session.send("hello")
             await watch.ended()

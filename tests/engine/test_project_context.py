@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer
 from tui_agent.engine.context.project import FULL, SMALL, ProjectFacts, describe_project, discover
 from tui_agent.events import ApprovalRequested, FileChanged, Notice
@@ -44,9 +44,9 @@ def rules_in(server: MockServer, request: int = -1) -> int:
     return sum(text.count("<agent_rules>") for text in texts(server, request))
 
 
-async def talk(server: MockServer, workspace: Path, *said: str, answer: Any = None, **more: Any) -> Watch:
-    async with opened(server, workspace, **more) as session:
-        watch = Watch(session, answer)
+async def talk(server: MockServer, workspace: Path, *said: str, answer: Any = None, **more: Any) -> SessionDriver:
+    async with run_session(server, workspace, **more) as session:
+        watch = SessionDriver(session, answer)
         for text in said:
             await session.send(text)
             await watch.ended()
@@ -155,8 +155,8 @@ async def test_changed_rules_hold_from_the_next_message_on_and_bad_ones_are_told
     (workspace / "src/AGENTS.md").write_bytes(b"\xff\xfebad")
     look = step("", call("read_file", path="src/a.py"))
     async with serve(scenario("one", look, "ok"), scenario("two", "ok"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("one")
             await watch.ended()
             put(workspace, AGENTS__md="NEW RULES THAT ARE LONGER")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.nightly import sampled
 from tui_agent.common.domain import Answer, Mode
 from tui_agent.events import (
@@ -94,8 +94,8 @@ async def test_a_model_that_calls_every_tool_by_every_name_changes_nothing(
     sneaking = scenario("Write", step("", *tries), "Nothing.")
     async with serve(sneaking, scenario("go", *every, "That is all.")) as server:
         flags = {"mode": mode, "approval_mode": approval, "iterations": {mode.replace("-", "_"): 30}}
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session, yes)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session, yes)
             doc = (session.folder / "plan_doc.md").read_bytes()
             await session.send("go")
             assert (await watch.ended()).text == "That is all."
@@ -118,7 +118,7 @@ def yes(event: Event) -> Answer:
     return Answer(verdict="reply" if isinstance(event, QuestionAsked) else "approve", text="Continue")
 
 
-def _only_where_they_belong(watch: Watch, mode: Mode) -> None:
+def _only_where_they_belong(watch: SessionDriver, mode: Mode) -> None:
     """Proposals in plan mode, sub-agents in deep-explore."""
     done = {one.name: one.result for one in watch.of(ToolFinished) if not one.agent}
     pending = [one for one in watch.of(PlanDocChanged) if one.pending]
@@ -137,8 +137,8 @@ def _only_where_they_belong(watch: Watch, mode: Mode) -> None:
 async def test_what_only_reads_is_allowed_and_what_writes_is_not_offered(workspace: Path, mode: Mode) -> None:
     commands = step("", call("run_terminal_command", command="git log -p"), call("read_file", path="adder.py"))
     async with serve(scenario("go", commands, "seen"), strict=True) as server:
-        async with opened(server, workspace, flags={"mode": mode}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": mode}) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             ended = await watch.ended()
     done = {one.name: one.result for one in watch.of(ToolFinished)}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.events import (
     ProgramMessageAdded,
     ReplyEnded,
@@ -34,7 +34,7 @@ def workspace(tmp_path: Path) -> Path:
 class Seen:
     """What a run of `steps` left behind."""
 
-    def __init__(self, watch: Watch, server: MockServer, ended: RunEnded) -> None:
+    def __init__(self, watch: SessionDriver, server: MockServer, ended: RunEnded) -> None:
         self.ended = ended
         self.shown = "".join(event.text for event in watch.of(TextDelta))
         self.replies = watch.of(ReplyEnded)
@@ -48,8 +48,8 @@ class Seen:
 
 async def played(workspace: Path, *steps: dict[str, Any] | str, pace: float = 0.0) -> Seen:
     async with serve(scenario("go", *steps), strict=True, pace=pace) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             return Seen(watch, server, await watch.ended())
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.mock import InTurn, MockServer, call, step
-from tests.engine.kit import Watch, opened
+from tests.doubles.mock import MockServer, SequenceResponder, call, step
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common import paths
 from tui_agent.engine.checks.name_checks import answer_gaps
 from tui_agent.engine.checks.request_reading import read_request
@@ -208,10 +208,10 @@ def strategy(name: str) -> None:
 async def test_the_files_strategy_does_not_write_protected_files(workspace: Path) -> None:
     strategy("files")
     good = f"calc.py\n{FENCE}python\ndef add(a, b):\n    return a + b\n{FENCE}\n\nnotes.txt\n{FENCE}\ngone\n{FENCE}\n"
-    async with MockServer(InTurn(good), strict=True) as server:
+    async with MockServer(SequenceResponder(good), strict=True) as server:
         flags = {"mode": "direct", "approval_mode": "auto"}
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send(ASK)
             ended = await watch.ended()
     assert ended.outcome == "done" and len(server.requests) == 1
@@ -223,10 +223,10 @@ async def test_a_run_that_changes_a_protected_file_is_not_done(workspace: Path) 
     strategy("native")
     edit = call("edit_file", path="calc.py", old_string="a - b", new_string="a + b")
     both: Any = step("", edit, call("edit_file", path="notes.txt", old_string="keep me", new_string="gone"))
-    async with MockServer(InTurn(both, "Done.", "Done.", "Done."), strict=True) as server:
+    async with MockServer(SequenceResponder(both, "Done.", "Done.", "Done."), strict=True) as server:
         flags = {"mode": "direct", "approval_mode": "auto"}
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send(ASK)
             ended = await watch.ended()
     assert ended.outcome == "failed" and "notes.txt" in ended.text

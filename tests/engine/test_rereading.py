@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.job import make_workspace
-from tests.doubles.ollama import Body, FakeOllama, quarter
+from tests.doubles.ollama import Body, FakeOllama, estimate_tokens
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
-from tests.engine.kit import Watch, opened
-from tests.models.asking import delta
+from tests.engine.kit import SessionDriver, run_session
+from tests.models.asking import stream_chunk
 from tui_agent.events import Notice, ReplyPhase, ReplyStarted
 
 READS = 5
@@ -36,9 +36,9 @@ def answer(body: Body) -> Body:
 async def told(workspace: Path, says: Callable[[Body], Body], mode: str = "direct") -> list[str]:
     async with (
         FakeOllama(answer, says=says) as server,
-        opened(server, workspace, provider="ollama", flags={"mode": mode}) as session,
+        run_session(server, workspace, provider="ollama", flags={"mode": mode}) as session,
     ):
-        watch = Watch(session)
+        watch = SessionDriver(session)
         await session.send("look around")
         await watch.ended()
     assert len(server.bodies) >= READS
@@ -46,7 +46,7 @@ async def told(workspace: Path, says: Callable[[Body], Body], mode: str = "direc
 
 
 def cached(share: float, **more: int) -> Callable[[Body], Body]:
-    return lambda body: {"prompt_eval_cached_count": int(share * quarter(body))} | more
+    return lambda body: {"prompt_eval_cached_count": int(share * estimate_tokens(body))} | more
 
 
 async def test_a_long_prompt_that_is_read_again_is_told_once_with_the_cause(workspace: Path) -> None:
@@ -74,17 +74,19 @@ async def test_the_progress_of_reading_is_told_and_what_is_new_in_a_request(work
         await connection.head(200, "text/event-stream", chunked=True)
         for done in (1_000, 3_200, 8_100):
             progress = {"total": 8_100, "cache": 0, "processed": done, "time_ms": 1}
-            await connection.events(delta(content=None) | {"prompt_progress": progress})
+            await connection.events(stream_chunk(content=None) | {"prompt_progress": progress})
             await asyncio.sleep(0.01)
         asked = any(message["role"] == "tool" for message in connection.request.json["messages"])
         call = {"index": 0, "id": "c", "function": {"name": "read_file", "arguments": '{"path": "short1.py"}'}}
-        await connection.events(delta("stop", content="done") if asked else delta("tool_calls", tool_calls=[call]))
+        await connection.events(
+            stream_chunk("stop", content="done") if asked else stream_chunk("tool_calls", tool_calls=[call])
+        )
         await connection.events("[DONE]")
         await connection.end()
 
     routes: dict[str, Script] = {"/v1/models": models, "/v1/chat/completions": chat}
-    async with FakeRawServer(routes) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with FakeRawServer(routes) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("look around")
         assert (await watch.ended()).outcome == "done"
     read = [(one.done, one.total) for one in watch.of(ReplyPhase) if one.total]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened, session_options
+from tests.engine.kit import SessionDriver, run_session, session_options
 from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError
@@ -34,12 +34,12 @@ async def test_a_resumed_session_works_in_its_own_folder_wherever_it_is_resumed_
     (workspace / "only_here.txt").write_text("found")
     other = make_workspace(tmp_path / "other")
     async with serve(TALK, LOOK, strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             await session.send("hi")
             await session.wait()
         monkeypatch.chdir(other)
-        async with opened(server, None, resume=session.id) as again:
-            watch = Watch(again)
+        async with run_session(server, None, resume=session.id) as again:
+            watch = SessionDriver(again)
             await again.send("look")
             await watch.ended()
     assert watch.of(SessionOpened)[0].workspace == str(workspace)
@@ -52,9 +52,9 @@ async def test_i08_who_is_there_is_warned_of_running_as_root(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace, attended=attended) as session:
+        async with run_session(server, workspace, attended=attended) as session:
             monkeypatch.undo()
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send("hi")
             await watch.ended()
     warned = any("runs as root" in one.text for one in watch.of(Notice))
@@ -64,7 +64,7 @@ async def test_i08_who_is_there_is_warned_of_running_as_root(
 async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(workspace: Path, tmp_path: Path) -> None:
     other = make_workspace(tmp_path / "other")
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             await session.send("hi")
             await session.wait()
         with pytest.raises(SessionOpenError, match=str(workspace)):
@@ -74,14 +74,14 @@ async def test_another_folder_than_the_sessions_own_is_refused_with_its_name(wor
 async def test_a_moved_workspace_is_named_on_resuming(workspace: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved"
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             await session.send("hi")
             await session.wait()
         workspace.rename(moved)
         with pytest.raises(SessionOpenError, match="--workspace"):
             await open_session(session_options(server, None, resume=session.id))
-        async with opened(server, moved, resume=session.id) as again:
-            watch = Watch(again)
+        async with run_session(server, moved, resume=session.id) as again:
+            watch = SessionDriver(again)
             await again.send("hi")
             await watch.ended()
     assert watch.of(SessionOpened)[0].workspace == str(moved)
@@ -92,14 +92,14 @@ async def test_a_saved_state_of_another_shape_is_left_aside(
     workspace: Path, tmp_path: Path, state: dict[str, Any]
 ) -> None:
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             await session.send("hi")
             await session.wait()
             folder = session.folder
         add_records(folder, [StateSaved(state=state)], SecretMask({}))
-        async with opened(server, None, resume=folder.name) as again:
+        async with run_session(server, None, resume=folder.name) as again:
             assert again.title == "hi"
-            watch = Watch(again)
+            watch = SessionDriver(again)
             await again.send("hi")
             assert (await watch.ended()).text == "hello"
 
@@ -109,11 +109,11 @@ async def test_the_other_roots_of_a_session_come_back(workspace: Path, tmp_path:
     (more / "only_here.txt").write_text("found")
     look = scenario("look", step("", call("read_file", path="more/only_here.txt")), "seen")
     async with serve(TALK, look, strict=True) as server:
-        async with opened(server, workspace, more_roots=(more,)) as session:
+        async with run_session(server, workspace, more_roots=(more,)) as session:
             await session.send("hi")
             await session.wait()
-        async with opened(server, workspace, resume=session.id) as again:
-            watch = Watch(again, lambda event: None)
+        async with run_session(server, workspace, resume=session.id) as again:
+            watch = SessionDriver(again, lambda event: None)
             await again.send("look")
             await watch.ended()
     assert watch.of(ToolFinished)[0].result.success
@@ -124,10 +124,10 @@ async def test_a_link_to_the_workspace_is_the_workspace(workspace: Path, tmp_pat
     link = tmp_path / "link"
     link.symlink_to(workspace)
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             await session.send("hi")
             await session.wait()
-        async with opened(server, link, resume="latest") as again:
+        async with run_session(server, link, resume="latest") as again:
             assert again.id == session.id
 
 
@@ -140,10 +140,10 @@ async def test_a_missing_root_is_named_before_anything_is_made(workspace: Path, 
 
 async def test_another_server_does_not_inherit_the_name_of_the_model(workspace: Path) -> None:
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace, provider="openai", flags={"model": "gpt-of-there"}) as session:
+        async with run_session(server, workspace, provider="openai", flags={"model": "gpt-of-there"}) as session:
             await session.send("hi")
             await session.wait()
-        async with opened(server, workspace, provider="ollama", flags={"model": None}, resume=session.id) as again:
+        async with run_session(server, workspace, provider="ollama", flags={"model": None}, resume=session.id) as again:
             await again.send("hi")
             await again.wait()
         assert server.requests[-1].body["model"] != "gpt-of-there"
@@ -152,19 +152,19 @@ async def test_another_server_does_not_inherit_the_name_of_the_model(workspace: 
 async def test_what_a_flag_allowed_is_not_allowed_to_the_next_start(workspace: Path) -> None:
     async with serve(TALK, strict=True) as server:
         headless = {"attended": False, "flags": {"approval_mode": "auto"}}
-        async with opened(server, workspace, **headless) as session:
+        async with run_session(server, workspace, **headless) as session:
             await session.send("hi")
             await session.wait()
-        async with opened(server, workspace, resume=session.id) as again:
-            opening = await Watch(again).until_event(SessionOpened)
+        async with run_session(server, workspace, resume=session.id) as again:
+            opening = await SessionDriver(again).until_event(SessionOpened)
             assert opening.approval_mode == "ask"
             await again.set_modes(approval_mode="auto-edit")
-        async with opened(server, workspace, resume=session.id) as third:
-            assert (await Watch(third).until_event(SessionOpened)).approval_mode == "auto-edit"
+        async with run_session(server, workspace, resume=session.id) as third:
+            assert (await SessionDriver(third).until_event(SessionOpened)).approval_mode == "auto-edit"
 
 
 async def test_a_session_in_use_says_so(workspace: Path) -> None:
-    async with serve(TALK, strict=True) as server, opened(server, workspace) as session:
+    async with serve(TALK, strict=True) as server, run_session(server, workspace) as session:
         with pytest.raises(SessionOpenError, match="in use"):
             await open_session(session_options(server, workspace, resume=session.id))
 
@@ -172,7 +172,7 @@ async def test_a_session_in_use_says_so(workspace: Path) -> None:
 @pytest.mark.parametrize("name", ["scratch", "events.jsonl"])
 async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_back(workspace: Path, name: str) -> None:
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace) as session:
+        async with run_session(server, workspace) as session:
             await session.send("hi")
             await session.wait()
         place, aside = session.folder / name, session.folder / "aside"
@@ -188,7 +188,7 @@ async def test_what_is_in_the_way_of_a_session_is_named_and_the_session_given_ba
         place.unlink() if place.is_file() else place.rmdir()
         if aside.exists():
             aside.rename(place)
-        async with opened(server, workspace, resume=session.id) as again:
-            watch = Watch(again)
+        async with run_session(server, workspace, resume=session.id) as again:
+            watch = SessionDriver(again)
             await again.send("hi")
             await watch.ended()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.events import ApprovalRequested, SessionOpened, ToolFinished
 from tui_agent.safety.sandbox import find_sandbox
 
@@ -31,9 +31,9 @@ def commands(*texts: str) -> dict[str, Any]:
     return scenario("go", *(step("", call("run_terminal_command", command=text)) for text in texts), "done")
 
 
-async def run(server: MockServer, workspace: Path, **flags: Any) -> Watch:
-    async with opened(server, workspace, flags=flags) as session:
-        watch = Watch(session)
+async def run(server: MockServer, workspace: Path, **flags: Any) -> SessionDriver:
+    async with run_session(server, workspace, flags=flags) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         await watch.ended()
         opening = [record.event async for record in _past(session)]
@@ -49,7 +49,7 @@ async def _past(session: Any) -> Any:
             return
 
 
-def texts(watch: Watch) -> list[str]:
+def texts(watch: SessionDriver) -> list[str]:
     return [event.text for event in watch.of(ToolFinished)]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import BROKEN, MENDED, TASK, job, make_workspace
+from tests.doubles.job import BROKEN, FIXED, TASK, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction, RunAction, Scope, TrustAction
 from tui_agent.events import (
@@ -52,8 +52,8 @@ def edit(**more: Any) -> dict[str, Any]:
 async def test_reading_calls_of_one_reply_run_side_by_side_and_answer_in_order(workspace: Path) -> None:
     reads = step("", call("read_file", path="adder.py"), call("read_file", path="test_adder.py"), call("list_files"))
     async with serve(scenario("look", reads, "?", "?", "seen"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
     types = [r.event.type for r in watch.records if r.event.type in ("tool.started", "tool.finished")]
@@ -66,8 +66,8 @@ async def test_reading_calls_of_one_reply_run_side_by_side_and_answer_in_order(w
 
 async def test_the_reason_of_a_rejection_reaches_the_model(workspace: Path) -> None:
     no = Answer(verdict="reject", text="use subtraction on purpose")
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, lambda event: no)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, lambda event: no)
         await session.send(TASK)
         await watch.ended()
     assert (workspace / "adder.py").read_text("utf-8") == BROKEN
@@ -76,8 +76,8 @@ async def test_the_reason_of_a_rejection_reaches_the_model(workspace: Path) -> N
 
 
 async def test_an_approval_shows_the_diff_and_is_bound_to_it(workspace: Path) -> None:
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send(TASK)
         await watch.ended()
     asked = next(event for event in watch.of(ApprovalRequested) if isinstance(event.action, EditAction))
@@ -99,11 +99,11 @@ async def test_a_file_that_changed_under_an_open_approval_is_asked_again(workspa
                 (workspace / "adder.py").write_text("# mine\n" + BROKEN)
         return APPROVE
 
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, answer)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, answer)
         await session.send(TASK)
         await watch.ended()
-    assert (workspace / "adder.py").read_text("utf-8") == "# mine\n" + MENDED
+    assert (workspace / "adder.py").read_text("utf-8") == "# mine\n" + FIXED
     assert len(shown) == 2
     assert shown[0].before != shown[1].before
 
@@ -114,15 +114,15 @@ async def test_leave_for_the_session_asks_once(workspace: Path) -> None:
     twice = scenario("twice", step("", edit()), step("", again), "both done")
     grant = Answer(verdict="approve", scope=Scope.SESSION)
     async with serve(twice, strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, lambda event: grant)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, lambda event: grant)
             await session.send("twice")
             await watch.ended()
             assert len(watch.of(ApprovalRequested)) == 1
             resume = session.id
         (workspace / "adder.py").write_text(BROKEN)
-        async with opened(server, workspace, resume=resume) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace, resume=resume) as session:
+            watch = SessionDriver(session, lambda event: None)
             await session.send("twice")
             await watch.ended()
             assert not watch.of(ApprovalRequested)
@@ -134,13 +134,13 @@ async def test_leave_for_always_is_kept_by_the_user_and_not_in_the_folder(worksp
     grant = Answer(verdict="approve", scope=Scope.ALWAYS)
     before = sorted(path.name for path in workspace.iterdir())
     async with serve(scenario("mend", step("", edit()), "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, lambda event: grant)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, lambda event: grant)
             await session.send("mend")
             await watch.ended()
         (workspace / "adder.py").write_text(BROKEN)
-        async with opened(server, workspace) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, lambda event: None)
             await session.send("mend")
             await watch.ended()
             assert not watch.of(ApprovalRequested)
@@ -149,8 +149,8 @@ async def test_leave_for_always_is_kept_by_the_user_and_not_in_the_folder(worksp
 
 
 async def test_the_first_answer_wins(workspace: Path) -> None:
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, lambda event: None)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, lambda event: None)
         await session.send(TASK)
         asked = await watch.until_event(ApprovalRequested)
         assert session.answer(asked.id, Answer(verdict="reject"))
@@ -163,8 +163,8 @@ async def test_the_first_answer_wins(workspace: Path) -> None:
 async def test_trust_is_asked_first_and_nothing_is_read_before(workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
     async with serve(scenario("hi", "hello"), strict=True) as server:
-        async with opened(server, workspace, trust=False) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace, trust=False) as session:
+            watch = SessionDriver(session, lambda event: None)
             asked = await watch.until_event(ApprovalRequested)
             assert isinstance(asked.action, TrustAction)
             assert any("AGENTS.md" in found for found in asked.action.contents)
@@ -173,8 +173,8 @@ async def test_trust_is_asked_first_and_nothing_is_read_before(workspace: Path) 
             session.answer(asked.id, APPROVE)
             await watch.ended()
         assert "RULES OF THE FOLDER" in sent(server)[0]["content"]
-        async with opened(server, workspace, trust=False) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace, trust=False) as session:
+            watch = SessionDriver(session, lambda event: None)
             await session.send("hi")
             await watch.ended()
             assert not watch.of(ApprovalRequested)
@@ -185,8 +185,8 @@ async def test_settings_of_a_folder_that_was_just_trusted_are_announced(workspac
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text("tools_off: [write_file]\n")
     async with serve(scenario("hi", "hello"), strict=True) as server:
-        async with opened(server, workspace, trust=False) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, trust=False) as session:
+            watch = SessionDriver(session)
             await session.send("hi")
             await watch.ended()
     assert "trust.settings" in [notice.code for notice in watch.of(Notice)]
@@ -194,8 +194,8 @@ async def test_settings_of_a_folder_that_was_just_trusted_are_announced(workspac
 
 async def test_without_trust_the_session_only_reads(workspace: Path) -> None:
     (workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
-    async with serve(job(), strict=True) as server, opened(server, workspace, trust=False) as session:
-        watch = Watch(session, lambda event: Answer(verdict="reject"))
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace, trust=False) as session:
+        watch = SessionDriver(session, lambda event: Answer(verdict="reject"))
         await watch.until_event(ApprovalRequested)
         await session.send(TASK)
         await watch.ended()
@@ -207,8 +207,8 @@ async def test_a_resumed_session_sends_what_it_would_have_sent(workspace: Path) 
     talk = scenario("how are you", "well, thank you")
 
     async def last_request(server: MockServer, pause: bool) -> str:
-        async with opened(server, make_workspace(workspace)) as session:
-            watch = Watch(session)
+        async with run_session(server, make_workspace(workspace)) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.ended()
             if not pause:
@@ -216,20 +216,20 @@ async def test_a_resumed_session_sends_what_it_would_have_sent(workspace: Path) 
                 await watch.ended()
             resume = session.id
         if pause:
-            async with opened(server, workspace, resume=resume) as session:
-                watch = Watch(session)
+            async with run_session(server, workspace, resume=resume) as session:
+                watch = SessionDriver(session)
                 await session.send("how are you")
                 await watch.ended()
         return json.dumps(sent(server))
 
-    async with serve(job(), talk, strict=True) as server:
+    async with serve(job_scenario(), talk, strict=True) as server:
         assert await last_request(server, pause=False) == await last_request(server, pause=True)
 
 
 async def test_a_run_without_a_word_gets_a_closing_summary(workspace: Path) -> None:
     silent = scenario("mute", step("", call("read_file", path="adder.py")), step(""))
-    async with serve(silent, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(silent, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("mute")
         ended = await watch.ended()
     assert ended.outcome == "failed"
@@ -241,8 +241,8 @@ async def test_a_call_that_the_server_could_not_parse_goes_back_to_the_model(wor
     bad = {"kind": "error", "body": 'error parsing tool call: raw=\'{"path": "a\', err=unexpected end'}
     broken = scenario("broken", step("all good", fault={**bad, "times": 1}))
     async with serve(broken, strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("broken")
             ended = await watch.ended()
     assert server.requests[0].fired
@@ -252,8 +252,8 @@ async def test_a_call_that_the_server_could_not_parse_goes_back_to_the_model(wor
 
 async def test_a_full_context_stops_before_anything_is_cut(workspace: Path) -> None:
     async with serve(scenario("big", "?"), strict=True) as server:
-        async with opened(server, workspace, flags={"context_window": 2048}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"context_window": 2048}) as session:
+            watch = SessionDriver(session)
             await session.send("big " + "word " * 4_000)
             ended = await watch.ended()
     assert ended.outcome == "limit"
@@ -262,15 +262,15 @@ async def test_a_full_context_stops_before_anything_is_cut(workspace: Path) -> N
 
 
 async def test_one_window_for_all_requests_of_a_session(workspace: Path) -> None:
-    async with serve(job(), scenario("hi", "hello"), strict=True) as server:
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+    async with serve(job_scenario(), scenario("hi", "hello"), strict=True) as server:
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             for text in (TASK, "hi", "hi"):
                 await session.send(text)
                 await watch.ended()
             resume = session.id
-        async with opened(server, workspace, provider="ollama", resume=resume) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama", resume=resume) as session:
+            watch = SessionDriver(session)
             await session.send("hi")
             await watch.ended()
     windows = {exchange.body["options"]["num_ctx"] for exchange in server.requests}
@@ -279,8 +279,8 @@ async def test_one_window_for_all_requests_of_a_session(workspace: Path) -> None
 
 
 async def test_the_first_request_is_small_and_the_next_ones_share_its_beginning(workspace: Path) -> None:
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send(TASK)
         await watch.ended()
     first = server.requests[0].body
@@ -301,8 +301,8 @@ async def test_a_question_of_the_model_is_answered_by_the_user(workspace: Path) 
     def answer(event: Event) -> Answer | None:
         return Answer(verdict="reply", text="blue") if isinstance(event, QuestionAsked) else APPROVE
 
-    async with serve(asks, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, answer)
+    async with serve(asks, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, answer)
         await session.send("choose")
         await watch.ended()
     assert "blue" in results(server)[0]
@@ -310,16 +310,16 @@ async def test_a_question_of_the_model_is_answered_by_the_user(workspace: Path) 
 
 async def test_nobody_is_asked_where_nobody_is(workspace: Path) -> None:
     asks = scenario("choose", step("", call("ask_user", question="Which one?")), "ok")
-    async with serve(asks, strict=True) as server, opened(server, workspace, attended=False) as session:
-        watch = Watch(session)
+    async with serve(asks, strict=True) as server, run_session(server, workspace, attended=False) as session:
+        watch = SessionDriver(session)
         await session.send("choose")
         await watch.ended()
     assert "No user is present" in results(server)[0]
 
 
 async def test_waiting_for_the_user_is_no_time_of_the_call(workspace: Path) -> None:
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, lambda event: None)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, lambda event: None)
         await session.send(TASK)
         asked = await watch.until_event(ApprovalRequested)
         await session.run_shell("sleep 0.6")
@@ -339,8 +339,8 @@ async def test_the_shell_keeps_folder_and_variables_between_commands(workspace: 
     commands = ["cd deep && export COLOUR=green", "echo $COLOUR in $PWD"]
     steps = [step("", call("run_terminal_command", command=command)) for command in commands]
     async with serve(scenario("shell", *steps, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("shell")
             await watch.ended()
     assert f"green in {workspace / 'deep'}" in results(server)[1]
@@ -353,8 +353,8 @@ async def test_what_a_command_leaves_running_is_told_to_the_user_once(workspace:
     commands = ["sleep 309 & echo up", "true | echo"]
     steps = [step("", call("run_terminal_command", command=command)) for command in commands]
     async with serve(scenario("start", *steps, "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("start")
             left = await watch.until_event(Notice, code="command.left")
             pid = int(left.text.partition("!kill ")[2].split("`")[0])
@@ -365,8 +365,8 @@ async def test_what_a_command_leaves_running_is_told_to_the_user_once(workspace:
 
 async def test_a_reading_command_runs_unasked_and_is_journaled_with_its_rule(workspace: Path) -> None:
     async with serve(scenario("ls", step("", call("run_terminal_command", command="ls")), "ok"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session, lambda event: None)
             await session.send("ls")
             await watch.ended()
     assert not watch.of(ApprovalRequested)
@@ -378,8 +378,8 @@ async def test_a_reading_command_runs_unasked_and_is_journaled_with_its_rule(wor
 async def test_output_of_a_command_is_seen_while_it_runs(workspace: Path) -> None:
     slow = call("run_terminal_command", command="echo early; read -t 0.3 <> <(:); echo late")
     async with serve(scenario("slow", step("", slow), "ok"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("slow")
             live = await watch.until_event(ToolOutput)
             assert "early" in live.text
@@ -388,8 +388,8 @@ async def test_output_of_a_command_is_seen_while_it_runs(workspace: Path) -> Non
 
 
 async def test_a_command_of_the_users_own_runs_at_once(workspace: Path) -> None:
-    async with serve(strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, lambda event: None)
+    async with serve(strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, lambda event: None)
         await session.run_shell("echo hello; exit 3")
         ran = await watch.until_event(UserShellCommand)
     assert (ran.output.strip(), ran.exit_code) == ("hello", 3)
@@ -397,8 +397,8 @@ async def test_a_command_of_the_users_own_runs_at_once(workspace: Path) -> None:
 
 
 async def test_phases_name_what_is_being_written(workspace: Path) -> None:
-    async with serve(job(), pace=0.002, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(job_scenario(), pace=0.002, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send(TASK)
         await watch.ended()
     details = [event.detail for event in watch.of(ReplyPhase)]
@@ -409,8 +409,8 @@ async def test_an_unknown_tool_and_bad_arguments_are_named_to_the_model(workspac
     wrong = scenario(
         "wrong", step("", call("reed_file", path="adder.py")), step("", call("read_file", start_line="many")), "sorry"
     )
-    async with serve(wrong, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(wrong, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("wrong")
         await watch.ended()
     unknown, bad = results(server)
@@ -421,8 +421,8 @@ async def test_an_unknown_tool_and_bad_arguments_are_named_to_the_model(workspac
 
 async def test_a_defect_of_the_server_ends_the_run_and_not_the_session(workspace: Path) -> None:
     async with serve(scenario("hi", "hello"), strict=True, faults=["status:status=400,times=1"]) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("hi")
             assert (await watch.ended()).outcome == "failed"
             await session.send("hi")
@@ -431,16 +431,16 @@ async def test_a_defect_of_the_server_ends_the_run_and_not_the_session(workspace
 
 async def test_bad_rules_are_told_and_do_no_harm(workspace: Path) -> None:
     (workspace / "AGENTS.md").write_bytes(b"\xff\xfe\x00bad")
-    async with serve(scenario("hi", "hello"), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("hi", "hello"), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         assert (await watch.ended()).outcome == "done"
     assert any("AGENTS.md" in event.text for event in watch.of(Notice))
 
 
 async def test_every_request_is_announced_before_it_is_sent(workspace: Path) -> None:
-    async with serve(job(), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send(TASK)
         await watch.ended()
         assert len(watch.of(ReplyStarted)) == len(server.requests)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.events import FileChanged, Notice
 
 pytestmark = pytest.mark.needs("git")
@@ -42,17 +42,17 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
-async def said(work: Path, *texts: str, flags: dict[str, Any] = ON, **more: Any) -> Watch:
+async def said(work: Path, *texts: str, flags: dict[str, Any] = ON, **more: Any) -> SessionDriver:
     async with serve(WRITE, scenario("look", "Nothing there."), strict=True) as server:
-        async with opened(server, work, flags=flags, **more) as session:
-            watch = Watch(session)
+        async with run_session(server, work, flags=flags, **more) as session:
+            watch = SessionDriver(session)
             for text in texts:
                 await session.send(text)
                 await watch.ended()
     return watch
 
 
-def told(watch: Watch) -> list[Notice]:
+def told(watch: SessionDriver) -> list[Notice]:
     return [one for one in watch.of(Notice) if one.code == "git.branch"]
 
 
@@ -111,8 +111,8 @@ async def test_without_a_repository_nothing_is_said(tmp_path: Path) -> None:
 
 async def test_a_command_that_may_write_counts_as_a_change(work: Path) -> None:
     runs = scenario("run", step("", call("run_terminal_command", command="cp a.txt c.txt")), "Copied.")
-    async with serve(runs, strict=True) as server, opened(server, work, flags=ON) as session:
-        watch = Watch(session)
+    async with serve(runs, strict=True) as server, run_session(server, work, flags=ON) as session:
+        watch = SessionDriver(session)
         await session.send("run it")
         await watch.ended()
     assert len(told(watch)) == 1 and (work / "c.txt").exists()

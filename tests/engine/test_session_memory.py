@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer, Diff, EditAction, FileChange, ToolCall, ToolResult
 from tui_agent.engine.core.state import FULL, MAX_FACTS, SMALL, SessionFacts
 from tui_agent.events import (
@@ -122,14 +122,14 @@ async def test_what_was_is_told_last_and_is_the_same_after_a_resume(tmp_path: Pa
     )
     later = [scenario(word, step("", call("list_files")), "ok") for word in ("second", "third")]
     async with serve(first, *later, strict=True) as server:
-        async with opened(server, work) as session:
-            watch = Watch(session)
+        async with run_session(server, work) as session:
+            watch = SessionDriver(session)
             for text in ("first", "second"):
                 await session.send(text)
                 await watch.ended()
             name = session.folder.name
-        async with opened(server, None, resume=name) as session:
-            watch = Watch(session)
+        async with run_session(server, None, resume=name) as session:
+            watch = SessionDriver(session)
             await session.send("third")
             await watch.ended()
     assert [len(notes(server, at)) for at in range(7)] == [0, 0, 0, 1, 1, 1, 1]
@@ -148,14 +148,14 @@ async def test_how_many_messages_are_left_out_is_told_and_the_same_after_a_resum
     work.mkdir()
     flags = {"context_window": 2_048, "mode": "chat"}
     async with serve(scenario("message", "Yes, that is noted."), strict=True) as server:
-        async with opened(server, work, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, work, flags=flags) as session:
+            watch = SessionDriver(session)
             for number in range(20):
                 await session.send(f"message {number:02}: the password is {number}{number}, do not forget it")
                 await watch.ended()
             name, codes = session.folder.name, [one.code for one in watch.of(Notice)]
-        async with opened(server, None, resume=name, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, None, resume=name, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send("message 20: and one more")
             await watch.ended()
     seen = [

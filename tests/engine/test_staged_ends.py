@@ -9,20 +9,20 @@ import pytest
 
 from tests.doubles.job import COMMAND, environment, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.engine.staging import (
     DIAGNOSE,
     DISPATCHER,
     PLANNING,
     classified_as,
-    do,
-    in_step,
-    plan,
-    planned,
-    roles_of,
-    run,
-    sent_as,
-    side,
+    plan_json,
+    plan_reply,
+    plan_step,
+    request_roles,
+    requests_of_role,
+    run_agent,
+    side_reply,
+    step_reply,
     summarized,
 )
 from tui_agent.common import paths
@@ -44,10 +44,10 @@ from tui_agent.events import (
 TASK = "mend the adder"
 LOOK = "look at the adder"
 EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
-MEND = in_step("Mend", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended.")
-DIAGNOSIS = side(DIAGNOSE, {"cause": "it is broken", "prerequisite": "", "strategy": "another way"})
+MEND = step_reply("Mend", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended.")
+DIAGNOSIS = side_reply(DIAGNOSE, {"cause": "it is broken", "prerequisite": "", "strategy": "another way"})
 
-NO_OTHER_WAY = side(
+NO_OTHER_WAY = side_reply(
     PLANNING, "I know no other way.", trigger=["What failed, and why", "That plan can't be carried out"]
 )
 
@@ -60,14 +60,14 @@ def workspace(tmp_path: Path) -> Path:
 async def test_a_check_that_fails_is_mended_by_a_recovery_plan_and_run_again(workspace: Path) -> None:
     async with serve(
         classified_as(),
-        side(PLANNING, plan(do("Mend it after all", "edit_file")), trigger="What failed, and why"),
-        planned(do("Look", "read_file"), check=COMMAND),
+        side_reply(PLANNING, plan_json(plan_step("Mend it after all", "edit_file")), trigger="What failed, and why"),
+        plan_reply(plan_step("Look", "read_file"), check=COMMAND),
         DIAGNOSIS,
         summarized(),
-        in_step("Look", step("", call("read_file", path="adder.py")), "It looks right."),
+        step_reply("Look", step("", call("read_file", path="adder.py")), "It looks right."),
         MEND,
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
+        watch, ended, _ = await run_agent(server, workspace, TASK)
     assert ended.outcome == "done"
     assert [one.met for one in watch.of(StepVerified) if one.command] == [False, True]
     assert watch.of(StepRecoveryStarted)[0].error_class == "test_failure"
@@ -77,12 +77,12 @@ async def test_a_critical_step_that_nothing_mends_stops_the_run_and_is_told(work
     async with serve(
         classified_as(),
         NO_OTHER_WAY,
-        planned(do("Call it", "run_terminal_command", critical=True), do("Never reached")),
+        plan_reply(plan_step("Call it", "run_terminal_command", critical=True), plan_step("Never reached")),
         DIAGNOSIS,
         summarized("Tried"),
-        in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
+        step_reply("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
     ) as server:
-        watch, ended, doc = await run(server, workspace, TASK)
+        watch, ended, doc = await run_agent(server, workspace, TASK)
     assert ended.outcome == "failed" and "Stopped at step 1 (Call it)" in ended.text
     assert [one.outcome for one in watch.of(StepFinished)] == ["failed"]
     assert "Tried" in doc
@@ -92,13 +92,13 @@ async def test_a_step_that_is_not_critical_may_fail_and_the_rest_goes_on(workspa
     async with serve(
         classified_as(),
         NO_OTHER_WAY,
-        planned(do("Call it", "run_terminal_command", critical=False), do("Mend it", "edit_file")),
+        plan_reply(plan_step("Call it", "run_terminal_command", critical=False), plan_step("Mend it", "edit_file")),
         DIAGNOSIS,
         summarized(),
-        in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
+        step_reply("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
         MEND,
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
+        watch, ended, _ = await run_agent(server, workspace, TASK)
     assert ended.outcome == "done"
     assert [one.outcome for one in watch.of(StepFinished)] == ["failed", "done"]
 
@@ -106,12 +106,12 @@ async def test_a_step_that_is_not_critical_may_fail_and_the_rest_goes_on(workspa
 async def test_a_recovery_plan_that_begins_with_what_failed_is_none(workspace: Path) -> None:
     async with serve(
         classified_as(),
-        planned(do("Call it", "run_terminal_command", critical=True)),
+        plan_reply(plan_step("Call it", "run_terminal_command", critical=True)),
         DIAGNOSIS,
-        in_step("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
+        step_reply("Call it", step("", call("run_terminal_command", command="false")), "It fails."),
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
-    assert ended.outcome == "failed" and roles_of(server).count("planning") == 2
+        watch, ended, _ = await run_agent(server, workspace, TASK)
+    assert ended.outcome == "failed" and request_roles(server).count("planning") == 2
     assert len(watch.of(PlanProposed)) == 1 and len(watch.of(StepFinished)) == 1
 
 
@@ -121,34 +121,39 @@ async def test_a_refused_step_is_not_tried_by_another_way(workspace: Path) -> No
         return Answer(verdict="approve") if asks else Answer(verdict="reject", text="leave it")
 
     async with serve(
-        classified_as(), planned(do("Mend it", "edit_file", error_handling="write it anew")), summarized(), MEND
+        classified_as(),
+        plan_reply(plan_step("Mend it", "edit_file", error_handling="write it anew")),
+        summarized(),
+        MEND,
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK, answer)
+        watch, ended, _ = await run_agent(server, workspace, TASK, answer)
     assert ended.outcome == "refused" and not watch.of(StepRecoveryStarted)
-    assert "diagnose" not in roles_of(server)
+    assert "diagnose" not in request_roles(server)
 
 
 async def test_a_plan_that_worked_is_taken_from_the_cache_and_shown_as_such(workspace: Path) -> None:
     async with serve(
-        classified_as(needs_write=False), planned(do("Say it")), summarized(), in_step("Say it", "said")
+        classified_as(needs_write=False), plan_reply(plan_step("Say it")), summarized(), step_reply("Say it", "said")
     ) as server:
-        async with opened(server, workspace, flags={"mode": "agent"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "agent"}) as session:
+            watch = SessionDriver(session)
             for _ in range(2):
                 await session.send(LOOK)
                 await watch.ended()
     assert [one.cached for one in watch.of(PlanProposed)] == [False, True]
-    (asked,) = sent_as(server, "planning")
+    (asked,) = requests_of_role(server, "planning")
     tools = [one["function"]["name"] for one in asked.body["tools"]]
     pattern = request_pattern("coding", LOOK, tools, version("plan_steps"))
     assert list(json.loads((paths.data_dir() / PLAN_CACHE).read_text("utf-8"))["plans"]) == [pattern.key]
-    assert roles_of(server).count("planning") == 1
+    assert request_roles(server).count("planning") == 1
 
 
 async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(workspace: Path) -> None:
-    async with serve(classified_as(), planned(do("Mend it", "edit_file")), summarized("Mended it"), MEND) as server:
-        async with opened(server, workspace, flags={"mode": "agent"}) as session:
-            watch = Watch(
+    async with serve(
+        classified_as(), plan_reply(plan_step("Mend it", "edit_file")), summarized("Mended it"), MEND
+    ) as server:
+        async with run_session(server, workspace, flags={"mode": "agent"}) as session:
+            watch = SessionDriver(
                 session, lambda event: None if isinstance(event, SummaryProposed) else Answer(verdict="approve")
             )
             await session.send(TASK)
@@ -188,7 +193,7 @@ async def test_a_model_that_only_talks_where_an_object_is_asked_for_is_not_heard
         {**scenario("", endless, when={"system": PLANNING}), "name": "planning"},
         scenario(LOOK, "There is nothing to mend."),
     ) as server:
-        watch, ended, _ = await run(server, workspace, LOOK)
+        watch, ended, _ = await run_agent(server, workspace, LOOK)
     assert ended.outcome == "done" and ended.text == "There is nothing to mend."
-    assert roles_of(server) == ["dispatcher", "planning", "planning", "execution"]
+    assert request_roles(server) == ["dispatcher", "planning", "planning", "execution"]
     assert watch.of(RequestClassified)[0].classified.guessed

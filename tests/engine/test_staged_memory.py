@@ -14,16 +14,26 @@ import pytest
 
 from tests.doubles.job import environment, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.engine.staging import SUMMARY, classified_as, do, in_step, planned, run, sent_as, side, summarized
-from tests.nightly import rounds
+from tests.engine.kit import SessionDriver, run_session
+from tests.engine.staging import (
+    SUMMARY,
+    classified_as,
+    plan_reply,
+    plan_step,
+    requests_of_role,
+    run_agent,
+    side_reply,
+    step_reply,
+    summarized,
+)
+from tests.nightly import repetitions
 from tui_agent.common.domain import Answer
 from tui_agent.events import Notice, PlanDocChanged, SummaryProposed, SummaryReviewed, ToolFinished
 from tui_agent.mock_server.replies import ServedModel
 
 TASK = "write the report"
-WRITE = in_step("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
-PROPOSE = in_step(
+WRITE = step_reply("Write", step("", call("write_file", path="report.md", content="All is well.\n")), "Written.")
+PROPOSE = step_reply(
     "Propose",
     step("", call("initialize_plan", goal="A good report", acceptance_criteria=["It is written", "It is read"])),
     step("", call("update_plan", criteria_met=["It is written"], decisions_made=[{"title": "Markdown"}])),
@@ -42,12 +52,12 @@ def at_summary(answer: Answer | None) -> Any:
 
 
 def writing(*more: dict[str, Any]) -> list[dict[str, Any]]:
-    return [classified_as(), planned(do("Propose"), do("Write")), *more, PROPOSE, WRITE]
+    return [classified_as(), plan_reply(plan_step("Propose"), plan_step("Write")), *more, PROPOSE, WRITE]
 
 
 async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(workspace: Path) -> None:
     async with serve(*writing(summarized()), strict=True) as server:
-        watch, ended, doc = await run(server, workspace, TASK, at_summary(DISCARD))
+        watch, ended, doc = await run_agent(server, workspace, TASK, at_summary(DISCARD))
     assert (workspace / "report.md").exists()
     assert ended.outcome == "done"
     assert "[Goal to be defined]" in doc and "[No actions taken yet]" in doc
@@ -60,10 +70,10 @@ async def test_a_discarded_summary_changes_nothing_and_drops_what_was_proposed(w
 async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_summary(workspace: Path) -> None:
     update = {"acceptance_criteria_updates": [{"description": "It is read", "completed": True}]}
     async with serve(*writing(summarized("Wrote the report", **update)), strict=True) as server:
-        _, _, doc = await run(server, workspace, TASK)
+        _, _, doc = await run_agent(server, workspace, TASK)
     assert "A good report" in doc and "- [x] It is written" in doc and "- [x] It is read" in doc
     assert "Markdown" in doc and "Wrote the report" in doc and "status: completed" in doc
-    requests = [one.messages for one in sent_as(server, "execution")]
+    requests = [one.messages for one in requests_of_role(server, "execution")]
     assert "Goal: A good report" in requests[1][-1]["content"]
     assert all("A good report" not in str(messages[0]) for messages in requests)
     heads = {str(messages[0]["content"]) for messages in requests}
@@ -73,8 +83,8 @@ async def test_proposals_count_in_the_run_stand_last_and_are_written_with_the_su
 async def test_the_user_settles_a_proposal_by_itself(workspace: Path) -> None:
     talk = scenario("look", step("", call("update_plan", goal="From plan mode", status="blocked")), "Proposed.")
     async with serve(talk, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             doc = session.folder / "plan_doc.md"
             for accept in (False, True):
                 await session.send("look")
@@ -90,8 +100,8 @@ async def test_the_user_settles_a_proposal_by_itself(workspace: Path) -> None:
 async def test_a_proposal_holds_for_the_plan_as_the_user_has_edited_it_meanwhile(workspace: Path) -> None:
     talk = scenario("look", step("", call("update_plan", criteria_added=["Ours"])), "Proposed.")
     async with serve(talk, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
             await session.edit_plan("# Plan: Mine\n\n## Acceptance Criteria\n- [ ] Theirs\n")
@@ -103,8 +113,8 @@ async def test_a_proposal_holds_for_the_plan_as_the_user_has_edited_it_meanwhile
 async def test_a_criterion_that_is_not_there_cannot_be_met(workspace: Path) -> None:
     talk = scenario("look", step("", call("update_plan", criteria_met=["Unheard of"])), "So it is.")
     async with serve(talk, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "plan"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "plan"}) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
     (finished,) = watch.of(ToolFinished)
@@ -114,21 +124,21 @@ async def test_a_criterion_that_is_not_there_cannot_be_met(workspace: Path) -> N
 async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(workspace: Path) -> None:
     flags = {"approval_mode": "auto", "plan_auto_approve": True}
     async with serve(*writing(summarized("Wrote it")), strict=True) as server:
-        async with opened(server, workspace, attended=False, flags={"mode": "agent", **flags}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, attended=False, flags={"mode": "agent", **flags}) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.ended()
             folder = session.folder
         assert watch.of(SummaryReviewed)[0].outcome == "pending"
         assert "Wrote it" not in (folder / "plan_doc.md").read_text("utf-8")
-        async with opened(server, None, resume=folder.name) as again:
-            watch = Watch(again)
+        async with run_session(server, None, resume=folder.name) as again:
+            watch = SessionDriver(again)
             settled = await watch.until_event(SummaryReviewed)
         # The session is closed at once: what was accepted is written first.
         assert settled.outcome == "accepted" and settled.summary.action == "Wrote it"
         assert "Wrote it" in (folder / "plan_doc.md").read_text("utf-8")
-        async with opened(server, None, resume=folder.name) as third:
-            watch = Watch(third)
+        async with run_session(server, None, resume=folder.name) as third:
+            watch = SessionDriver(third)
             await third.set_modes(mode="chat")
             await watch.until(lambda record: record.event.type == "mode.changed")
         assert not watch.of(SummaryProposed)
@@ -137,15 +147,15 @@ async def test_without_a_user_the_summary_waits_for_the_next_interactive_start(w
 async def test_the_flag_accepts_the_summary_without_a_user(workspace: Path) -> None:
     async with serve(*writing(summarized("Wrote it")), strict=True) as server:
         flags = {"approval_mode": "auto"}
-        watch, _, doc = await run(
+        watch, _, doc = await run_agent(
             server, workspace, TASK, attended=False, accept_summary=True, accept_plan=True, flags=flags
         )
     assert watch.of(SummaryReviewed)[0].outcome == "accepted" and "Wrote it" in doc
 
 
 async def test_a_summary_model_that_fails_is_replaced_by_the_facts(workspace: Path) -> None:
-    async with serve(*writing(side(SUMMARY, "I had a lovely time.")), strict=True) as server:
-        watch, _, doc = await run(server, workspace, TASK)
+    async with serve(*writing(side_reply(SUMMARY, "I had a lovely time.")), strict=True) as server:
+        watch, _, doc = await run_agent(server, workspace, TASK)
     (offered,) = watch.of(SummaryProposed)
     assert offered.by == "program" and offered.summary.action == TASK
     assert "report.md" in doc and "write_file" in doc
@@ -154,7 +164,7 @@ async def test_a_summary_model_that_fails_is_replaced_by_the_facts(workspace: Pa
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from tests.engine.kit import Watch
+from tests.engine.kit import SessionDriver
 from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
@@ -163,7 +173,7 @@ from tui_agent.events import SummaryProposed
 async def main(url, workspace):
     flags = {"provider": "openai", "base_url": url, "model": "mock-model", "mode": "agent"}
     session = await open_session(SessionOptions(workspace=Path(workspace), flags=flags, trust=True))
-    watch = Watch(session, lambda event: None if isinstance(event, SummaryProposed) else Answer(verdict="approve"))
+    watch = SessionDriver(session, lambda event: None if isinstance(event, SummaryProposed) else Answer(verdict="approve"))
     await session.send("write the report")
     await watch.until_event(SummaryProposed)
     print(session.folder, flush=True)
@@ -191,8 +201,8 @@ async def test_a_crash_before_the_decision_leaves_the_document_as_it_was(workspa
         doc = (folder / "plan_doc.md").read_text("utf-8")
         assert "A good report" not in doc and "Wrote it" not in doc and "[Goal to be defined]" in doc
         assert '"A good report' in (folder / "events.jsonl").read_text("utf-8").replace("Goal: A", '"A')
-        async with opened(server, None, resume=folder.name) as again:
-            watch = Watch(again, lambda event: None)
+        async with run_session(server, None, resume=folder.name) as again:
+            watch = SessionDriver(again, lambda event: None)
             offered = await watch.until_event(SummaryProposed)
             shown = watch.of(PlanDocChanged)
             assert "Wrote it" not in (folder / "plan_doc.md").read_text("utf-8")
@@ -204,21 +214,21 @@ def tokens(request: Any) -> int:
     return len(json.dumps([request.messages, request.body.get("tools")])) // 4
 
 
-@pytest.mark.parametrize("turns", rounds(20, 60))
+@pytest.mark.parametrize("turns", repetitions(20, 60))
 async def test_many_requests_with_accepted_summaries_do_not_grow(workspace: Path, turns: int) -> None:
     for number in range(5):
         (workspace / f"part{number}.txt").write_text(f"{number:04} of the text\n" * 250)
     reads = [call("read_file", path=f"part{number}.txt") for number in range(5)]
-    work = in_step("Read", step("I read.", *reads), "All five parts were read; nothing in them needs a change.")
+    work = step_reply("Read", step("I read.", *reads), "All five parts were read; nothing in them needs a change.")
     async with serve(
         classified_as("mixed", "moderate", needs_write=False),
-        planned(do("Read all parts")),
-        side(SUMMARY, {"log_entry": ENTRY}),
+        plan_reply(plan_step("Read all parts")),
+        side_reply(SUMMARY, {"log_entry": ENTRY}),
         work,
     ) as server:
         flags = {"mode": "agent", "plan_auto_approve": True, "plan_cache": False}
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             for turn in range(turns):
                 await session.send(f"please go through the parts, time {turn:02}")
                 await watch.ended()
@@ -226,7 +236,7 @@ async def test_many_requests_with_accepted_summaries_do_not_grow(workspace: Path
             doc = (session.folder / "plan_doc.md").read_text("utf-8")
     assert doc.count("Read the five parts") == turns
     assert len([one for one in watch.of(ToolFinished) if len(one.text) > 4_000]) == 5 * turns
-    first = [one for one in sent_as(server, "execution") if not _results(one)]
+    first = [one for one in requests_of_role(server, "execution") if not _results(one)]
     assert len(first) == turns
     assert tokens(first[-1]) <= 1.1 * tokens(first[9])
     users = [str(m["content"]) for m in first[-1].messages if m["role"] == "user"]
@@ -235,7 +245,7 @@ async def test_many_requests_with_accepted_summaries_do_not_grow(workspace: Path
     ]
 
 
-@pytest.mark.parametrize("turns", rounds(15, 60))
+@pytest.mark.parametrize("turns", repetitions(15, 60))
 @pytest.mark.parametrize("mode", ["agent", "direct"])
 async def test_two_hundred_decisions_in_a_small_window_neither_grow_nor_stop_the_work(
     workspace: Path, mode: str, turns: int
@@ -252,14 +262,14 @@ async def test_two_hundred_decisions_in_a_small_window_neither_grow_nor_stop_the
     sums_up = {**scenario("", COMPACTED, when={"system": "seven headings"}), "name": "sums up"}
     async with serve(
         classified_as("mixed", "simple", needs_write=False),
-        side(SUMMARY, {"log_entry": ENTRY}),
+        side_reply(SUMMARY, {"log_entry": ENTRY}),
         sums_up,
         work,
         models=[ServedModel(name="mock-model", context_length=8_192)],
     ) as server:
         flags = {"mode": mode, "plan_auto_approve": True, "plan_cache": False}
-        async with opened(server, workspace, flags=flags, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags, provider="ollama") as session:
+            watch = SessionDriver(session)
             assert await session.edit_plan(f"# Plan: Ship it\n\n## Decisions Made\n{decisions}")
             sent: list[list[Any]] = []
             for turn in range(turns):
@@ -297,7 +307,7 @@ def _results(request: Any) -> bool:
 async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_once_it_can(workspace: Path) -> None:
     flags = {"mode": "agent"}
     served = serve(*writing(summarized()), strict=True)
-    async with served as server, opened(server, workspace, flags=flags) as session:
+    async with served as server, run_session(server, workspace, flags=flags) as session:
         doc = session.folder / "plan_doc.md"
 
         def answer(event: Any) -> Answer:
@@ -306,7 +316,7 @@ async def test_what_was_accepted_while_the_plan_could_not_be_written_is_written_
                 doc.mkdir()
             return Answer(verdict="approve")
 
-        watch = Watch(session, answer)
+        watch = SessionDriver(session, answer)
         for told in (1, 2):
             await session.send(TASK)
             await watch.ended()

@@ -6,19 +6,19 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.engine.staging import (
     DIAGNOSE,
     PLANNING,
     VERIFY,
     classified_as,
-    do,
-    in_step,
-    plan,
-    planned,
-    run,
-    sent_as,
-    side,
+    plan_json,
+    plan_reply,
+    plan_step,
+    requests_of_role,
+    run_agent,
+    side_reply,
+    step_reply,
     summarized,
 )
 from tui_agent.events import CompletionRefused, PlanProposed, ReplyStarted, StageEnded, StageStarted, StepVerified
@@ -27,7 +27,7 @@ from tui_agent.view.items import ReplyItem, SessionView
 
 TASK = "mend the adder"
 EDIT = call("edit_file", path="adder.py", old_string="a - b", new_string="a + b")
-DIAGNOSIS = side(DIAGNOSE, {"cause": "it is broken", "prerequisite": "", "strategy": "another way"})
+DIAGNOSIS = side_reply(DIAGNOSE, {"cause": "it is broken", "prerequisite": "", "strategy": "another way"})
 FAILING = call("run_terminal_command", command="echo tried >> tries; false")
 
 
@@ -39,15 +39,17 @@ def workspace(tmp_path: Path) -> Path:
 async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(workspace: Path) -> None:
     async with serve(
         classified_as(),
-        side(PLANNING, plan(do("Mend it", expected_outcome="it adds")), trigger="What failed, and why"),
-        planned(do("Call it", "run_terminal_command", critical=True)),
+        side_reply(
+            PLANNING, plan_json(plan_step("Mend it", expected_outcome="it adds")), trigger="What failed, and why"
+        ),
+        plan_reply(plan_step("Call it", "run_terminal_command", critical=True)),
         DIAGNOSIS,
-        side(VERIFY, {"met": True, "evidence": "it adds"}),
+        side_reply(VERIFY, {"met": True, "evidence": "it adds"}),
         summarized(),
-        in_step("Call it", step("", FAILING), "It fails."),
-        in_step("Mend it", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended."),
+        step_reply("Call it", step("", FAILING), "It fails."),
+        step_reply("Mend it", step("", call("read_file", path="adder.py")), step("", EDIT), "Mended."),
     ) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
+        watch, ended, _ = await run_agent(server, workspace, TASK)
     assert ended.outcome == "done"
     records = watch.records
     (entered,) = [r for r in records if isinstance(r.event, StageStarted) and r.event.stage == "recovery"]
@@ -85,8 +87,8 @@ async def test_a_recovery_has_a_node_of_its_own_below_the_step_that_failed(works
 async def test_a_command_that_failed_for_a_passing_reason_is_run_again(workspace: Path, words: str, tries: int) -> None:
     command = call("run_terminal_command", command=f"echo tried >> tries; echo '{words}'; exit 3")
     async with serve(scenario("go", step("", command), step("", command), "done"), strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             await watch.ended()
     assert (workspace / "tries").read_text("utf-8") == "tried\n" * tries
@@ -95,30 +97,30 @@ async def test_a_command_that_failed_for_a_passing_reason_is_run_again(workspace
 async def test_a_verdict_quotes_the_earlier_result_and_not_that_it_is_one(workspace: Path) -> None:
     async with serve(
         classified_as(),
-        planned(do("Call it", "run_terminal_command", critical=True)),
-        side(PLANNING, "I know no other way.", trigger="What failed, and why"),
+        plan_reply(plan_step("Call it", "run_terminal_command", critical=True)),
+        side_reply(PLANNING, "I know no other way.", trigger="What failed, and why"),
         DIAGNOSIS,
         summarized(),
-        in_step("Call it", step("", FAILING), step("", FAILING), "It fails."),
+        step_reply("Call it", step("", FAILING), step("", FAILING), "It fails."),
     ) as server:
-        watch, _, _ = await run(server, workspace, TASK)
+        watch, _, _ = await run_agent(server, workspace, TASK)
     assert (workspace / "tries").read_text("utf-8") == "tried\n"
     (verified,) = watch.of(StepVerified)
     assert verified.actual.startswith("exit code 1") and "before" not in verified.actual
-    told = [str(one.messages) for role in ("diagnose", "planning", "summary") for one in sent_as(server, role)]
+    told = [str(one.messages) for role in ("diagnose", "planning", "summary") for one in requests_of_role(server, role)]
     assert len(told) == 4 and not [one for one in told if "very call before" in one]
 
 
 async def test_claims_without_a_change_are_never_done_whatever_the_plans_criteria_say(workspace: Path) -> None:
     async with serve(
         classified_as(),
-        planned(do("Mend it")),
-        in_step("Mend it", "Done, it is mended."),
+        plan_reply(plan_step("Mend it")),
+        step_reply("Mend it", "Done, it is mended."),
         scenario("", "No change is needed."),
     ) as server:
-        async with opened(server, workspace, flags={"mode": "agent"}) as session:
+        async with run_session(server, workspace, flags={"mode": "agent"}) as session:
             await session.edit_plan("# Plan: Sums\n\n## Acceptance Criteria\n- [x] It adds\n")
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send(TASK)
             ended = await watch.ended()
     assert ended.outcome == "failed" and "Not done" in ended.text
@@ -129,11 +131,11 @@ async def test_claims_without_a_change_are_never_done_whatever_the_plans_criteri
 async def test_a_run_that_stops_says_how_many_steps_were_not_begun(workspace: Path) -> None:
     async with serve(
         classified_as(),
-        planned(do("Call it", "run_terminal_command", critical=True), do("Two"), do("Three")),
-        side(PLANNING, "I know no other way.", trigger="What failed, and why"),
+        plan_reply(plan_step("Call it", "run_terminal_command", critical=True), plan_step("Two"), plan_step("Three")),
+        side_reply(PLANNING, "I know no other way.", trigger="What failed, and why"),
         DIAGNOSIS,
         summarized(),
-        in_step("Call it", step("", FAILING), "It fails."),
+        step_reply("Call it", step("", FAILING), "It fails."),
     ) as server:
-        _, ended, _ = await run(server, workspace, TASK)
+        _, ended, _ = await run_agent(server, workspace, TASK)
     assert ended.outcome == "failed" and "2 more steps were not begun" in ended.text

@@ -11,7 +11,7 @@ import pytest
 
 import tui_agent
 from tests.doubles.mock import call, serve, step
-from tests.engine.staging import classified_as, do, in_step, planned, run, summarized
+from tests.engine.staging import classified_as, plan_reply, plan_step, run_agent, step_reply, summarized
 from tui_agent.events import RunEnded, StepFinished, StepRecoveryStarted, StepVerified, ToolFinished
 
 TASK = "Clone the repository at https://example.org/someone/thing and review the README"
@@ -35,8 +35,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def the_plan(**more: Any) -> dict[str, Any]:
-    return planned(
-        do(
+    return plan_reply(
+        plan_step(
             "Fetch the repository and read its README",
             "run_terminal_command",
             error_handling="if it asks for a login, take the address that needs none",
@@ -50,14 +50,14 @@ def the_plan(**more: Any) -> dict[str, Any]:
 
 async def test_a_login_that_is_missing_is_gone_around_within_three_rounds(workspace: Path) -> None:
     other_way = "git clone -q ../thing.git thing && cat thing/README.md"
-    fetching = in_step(
+    fetching = step_reply(
         "Fetch the repository",
         step("", call("run_terminal_command", command=FETCH)),
         step("It wants a login; I take the other address.", call("run_terminal_command", command=other_way)),
         "The README names it The thing.",
     )
     async with serve(classified_as("mixed", "moderate"), the_plan(), summarized(), fetching, strict=True) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
+        watch, ended, _ = await run_agent(server, workspace, TASK)
     failed = watch.of(ToolFinished)[0]
     assert not failed.result.success and "authentication" in failed.text
     assert ended.outcome == "done" and ended.iterations <= 3, ended
@@ -68,14 +68,14 @@ async def test_a_login_that_is_missing_is_gone_around_within_three_rounds(worksp
 
 
 async def test_a_model_that_gives_up_is_sent_the_other_way_with_what_failed(workspace: Path) -> None:
-    gives_up = in_step(
+    gives_up = step_reply(
         "Fetch the repository", step("", call("run_terminal_command", command=FETCH)), "It wants a login."
     )
-    goes_on = in_step(
+    goes_on = step_reply(
         "Do this instead", step("", call("run_terminal_command", command="git clone -q ../thing.git thing")), "Got it."
     )
     async with serve(classified_as(), the_plan(), summarized(), goes_on, gives_up, strict=True) as server:
-        watch, ended, _ = await run(server, workspace, TASK)
+        watch, ended, _ = await run_agent(server, workspace, TASK)
     (recovering,) = watch.of(StepRecoveryStarted)
     assert recovering.by == "fallback" and recovering.error_class == "authentication"
     assert [one.outcome for one in watch.of(StepFinished)] == ["done", "done"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer, Grant, Scope
 from tui_agent.events import ApprovalRequested, GrantRevoked
 from tui_agent.safety import policy as grants
@@ -28,7 +28,7 @@ def approve(scope: Scope) -> Answer:
     return Answer(verdict="approve", scope=scope)
 
 
-async def questions(watch: Watch, text: str) -> int:
+async def questions(watch: SessionDriver, text: str) -> int:
     before = len(watch.of(ApprovalRequested))
     await watch.session.send(text)
     await watch.ended()
@@ -36,8 +36,8 @@ async def questions(watch: Watch, text: str) -> int:
 
 
 async def test_a_grant_is_listed_and_once_taken_back_it_is_asked_again(workspace: Path) -> None:
-    async with serve(TALK, AGAIN, MORE, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
-        watch = Watch(session, lambda _: approve(Scope.SESSION))
+    async with serve(TALK, AGAIN, MORE, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
+        watch = SessionDriver(session, lambda _: approve(Scope.SESSION))
         assert await questions(watch, "go") == 1
         (grant,) = session.grants.listed()
         assert (grant.kind, grant.pattern, grant.scope) == ("run", COMMAND, Scope.SESSION)
@@ -54,42 +54,42 @@ async def test_a_sessions_grants_are_resumed_with_it_unless_they_were_taken_back
     workspace: Path, revoked: bool
 ) -> None:
     async with serve(TALK, AGAIN, strict=True) as server:
-        async with opened(server, workspace, flags=DIRECT) as session:
-            watch = Watch(session, lambda _: approve(Scope.SESSION))
+        async with run_session(server, workspace, flags=DIRECT) as session:
+            watch = SessionDriver(session, lambda _: approve(Scope.SESSION))
             await questions(watch, "go")
             if revoked:
                 await session.grants.revoke(session.grants.listed()[0])
-        async with opened(server, None, resume=session.id, flags=DIRECT) as again:
+        async with run_session(server, None, resume=session.id, flags=DIRECT) as again:
             assert len(again.grants.listed()) == (0 if revoked else 1)
-            watch = Watch(again, lambda _: approve(Scope.ONCE))
+            watch = SessionDriver(again, lambda _: approve(Scope.ONCE))
             assert await questions(watch, "again") == (1 if revoked else 0)
 
 
 async def test_another_session_has_none_of_them(workspace: Path) -> None:
     async with serve(TALK, AGAIN, strict=True) as server:
-        async with opened(server, workspace, flags=DIRECT) as session:
-            await questions(Watch(session, lambda _: approve(Scope.SESSION)), "go")
-        async with opened(server, workspace, flags=DIRECT) as other:
+        async with run_session(server, workspace, flags=DIRECT) as session:
+            await questions(SessionDriver(session, lambda _: approve(Scope.SESSION)), "go")
+        async with run_session(server, workspace, flags=DIRECT) as other:
             assert other.grants.listed() == ()
-            assert await questions(Watch(other, lambda _: approve(Scope.ONCE)), "again") == 1
+            assert await questions(SessionDriver(other, lambda _: approve(Scope.ONCE)), "again") == 1
 
 
 async def test_what_is_always_allowed_is_taken_out_of_the_users_file(workspace: Path) -> None:
     async with serve(TALK, strict=True) as server:
-        async with opened(server, workspace, flags=DIRECT) as session:
-            await questions(Watch(session, lambda _: approve(Scope.ALWAYS)), "go")
+        async with run_session(server, workspace, flags=DIRECT) as session:
+            await questions(SessionDriver(session, lambda _: approve(Scope.ALWAYS)), "go")
             assert len(grants.load_grants(workspace)) == 1
-        async with opened(server, workspace, flags=DIRECT) as other:
+        async with run_session(server, workspace, flags=DIRECT) as other:
             (grant,) = other.grants.listed()
             assert grant.scope is Scope.ALWAYS
             assert await other.grants.revoke(grant) is True
         assert grants.load_grants(workspace) == ()
-        async with opened(server, workspace, flags=DIRECT) as last:
+        async with run_session(server, workspace, flags=DIRECT) as last:
             assert last.grants.listed() == ()
 
 
 async def test_what_was_never_given_is_not_taken_back(workspace: Path) -> None:
-    async with serve(TALK, strict=True) as server, opened(server, workspace, flags=DIRECT) as session:
+    async with serve(TALK, strict=True) as server, run_session(server, workspace, flags=DIRECT) as session:
         last = session.last
         assert await session.grants.revoke(Grant(kind="run", pattern="rm -rf /")) is False
         assert session.last == last

@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
-from tests.engine.kit import Watch, opened, session_options
+from tests.engine.kit import SessionDriver, run_session, session_options
 from tui_agent.common.domain import Answer
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.session import Session
@@ -68,8 +68,8 @@ def unsaved(session: Session) -> Iterator[None]:
 
 
 async def test_a_stop_before_the_run_has_begun_ends_it(workspace: Path) -> None:
-    async with serve(scenario("hi", "hello"), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("hi", "hello"), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("hi")
         await session.interrupt()
         ended = await asyncio.wait_for(watch.ended(), DEADLINE)
@@ -78,8 +78,8 @@ async def test_a_stop_before_the_run_has_begun_ends_it(workspace: Path) -> None:
 
 async def test_a_call_stopped_before_its_first_act_is_finished(workspace: Path) -> None:
     write = scenario("write", step("", call("write_file", path="new.py", content="x = 1\n")), "done")
-    async with serve(write, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(write, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("write")
         started = await watch.until_event(ToolStarted)
         await session.interrupt()
@@ -92,8 +92,8 @@ async def test_what_can_not_be_saved_ends_the_run_and_says_so(workspace: Path) -
     calls = [call("read_file", path=".env"), call("read_file", path="adder.py")]
     reads = scenario("read", step("", *calls, delay=0.3), "done")
     (workspace / ".env").write_text("TOKEN=1\n")
-    async with serve(reads, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(reads, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("read")
         await server.wait_for_request(1)
         with unsaved(session):
@@ -107,8 +107,8 @@ async def test_what_can_not_be_saved_ends_the_run_and_says_so(workspace: Path) -
 async def test_what_can_not_be_saved_is_named_where_reading_calls_run_side_by_side(workspace: Path) -> None:
     (workspace / ".env").write_text("TOKEN=1\n")
     reads = scenario("read", step("", call("read_file", path=".env"), call("read_file", path="adder.py")), "done")
-    async with serve(reads, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session, lambda event: None)
+    async with serve(reads, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session, lambda event: None)
         await session.send("read")
         asked = await watch.until_event(ApprovalRequested)
         with unsaved(session):
@@ -123,11 +123,11 @@ async def test_what_can_not_be_saved_is_named_where_reading_calls_run_side_by_si
 
 async def test_trust_that_can_not_be_asked_does_no_harm(workspace: Path, complaints: list[dict[str, Any]]) -> None:
     async with serve(scenario("hi", "hello"), strict=True) as server:
-        async with opened(server, workspace, trust=False) as session:
+        async with run_session(server, workspace, trust=False) as session:
             with unsaved(session):
                 await session.send("hi")
                 await asyncio.wait_for(session.wait(), DEADLINE)
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await asyncio.wait_for(watch.until_event(ModeChanged, approval_mode="read-only"), DEADLINE)
             await watch.ended()
     assert complaints == []
@@ -151,8 +151,8 @@ async def test_what_is_said_to_a_closing_session_is_kept_for_the_next_start(
         assert [event.text for event in events if isinstance(event, UserMessageAdded)] == ["first"]
         queued = [event for event in events if isinstance(event, MessageQueued)]
         assert [(event.id, event.text) for event in queued] == [("m-given", "second")]
-        async with opened(server, workspace, resume=session.id) as again:
-            watch = Watch(again)
+        async with run_session(server, workspace, resume=session.id) as again:
+            watch = SessionDriver(again)
             await again.send("first")
             assert (await watch.until_event(UserMessageAdded)).text == "second"
     assert complaints == []
@@ -164,7 +164,7 @@ async def test_closing_twice_is_closed_both_times(workspace: Path) -> None:
         first = asyncio.create_task(session.close())
         await asyncio.sleep(0)
         await session.close()
-        async with opened(server, workspace, resume=session.id):
+        async with run_session(server, workspace, resume=session.id):
             await first
 
 
@@ -183,8 +183,8 @@ async def test_a_command_of_the_users_own_ends_with_the_session(
 
 
 async def test_a_stop_ends_a_command_of_the_users_own(workspace: Path) -> None:
-    async with serve(scenario("hi", "hello"), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("hi", "hello"), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         own = asyncio.create_task(session.run_shell("echo begun > begun; sleep 60"))
         await begun(workspace)
         await asyncio.wait_for(session.interrupt(), DEADLINE)
@@ -196,8 +196,8 @@ async def test_a_stop_ends_a_command_of_the_users_own(workspace: Path) -> None:
 
 async def test_two_stops_at_once_cost_no_word_of_what_was_written(workspace: Path) -> None:
     long = scenario("long", step("word " * 2_000))
-    async with serve(long, pace=0.005, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(long, pace=0.005, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("long")
         await watch.until_event(TextDelta)
         await asyncio.gather(session.interrupt(), session.interrupt(), session.interrupt())
@@ -210,24 +210,24 @@ async def test_two_stops_at_once_cost_no_word_of_what_was_written(workspace: Pat
 async def test_a_state_too_large_to_save_costs_nothing_else(workspace: Path, complaints: list[dict[str, Any]]) -> None:
     huge = "\N{GRINNING FACE}" * 400_000
     async with serve(scenario("", step("ok", delay=60)), strict=True) as server:
-        async with opened(server, workspace, flags={"context_window": 4_000_000}) as session:
+        async with run_session(server, workspace, flags={"context_window": 4_000_000}) as session:
             for _ in range(12):
                 await session.send(huge)
             folder = session.folder
         events = [record.event for record in read_records(folder / "events.jsonl")]
         assert not any(isinstance(event, StateSaved) for event in events)
         assert isinstance(events[-1], SessionClosed)
-        async with opened(server, workspace, resume=session.id) as again:
+        async with run_session(server, workspace, resume=session.id) as again:
             assert len([m for m in events if isinstance(m, MessageQueued)]) == 11
-            watch = Watch(again)
+            watch = SessionDriver(again)
             await again.send("x")
             assert (await watch.until_event(UserMessageAdded)).text == huge
     assert complaints == []
 
 
 async def test_a_message_too_large_to_keep_is_refused_in_words(workspace: Path) -> None:
-    async with serve(scenario("x", "ok"), strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(scenario("x", "ok"), strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("x" * (17 << 20))
         notice = await watch.until_event(Notice, code="message.too_big")
         assert "file" in notice.text
@@ -241,8 +241,8 @@ async def test_a_reply_without_end_is_cut(workspace: Path) -> None:
         while True:
             await connection.events({"choices": [{"delta": {"content": "word " * 10_000}}]})
 
-    async with FakeRawServer({"/v1/chat/completions": endless}) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with FakeRawServer({"/v1/chat/completions": endless}) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("endless")
         assert (await watch.ended()).outcome == "failed"
         await asyncio.wait_for(server.left.wait(), DEADLINE)
@@ -260,8 +260,8 @@ async def test_a_change_too_large_to_be_shown_is_not_made(workspace: Path) -> No
         "done",
     )
     auto = {"approval_mode": "auto"}
-    async with serve(write, strict=True) as server, opened(server, workspace, flags=auto) as session:
-        watch = Watch(session)
+    async with serve(write, strict=True) as server, run_session(server, workspace, flags=auto) as session:
+        watch = SessionDriver(session)
         await session.send("write x to large.txt")
         ended = await watch.ended()
     assert ended.outcome == "failed" and "nothing changed" in ended.text
@@ -271,8 +271,8 @@ async def test_a_change_too_large_to_be_shown_is_not_made(workspace: Path) -> No
 
 async def test_output_never_comes_after_the_end_of_its_call(workspace: Path) -> None:
     noise = scenario("noise", step("", call("run_terminal_command", command="yes | head -c 3000000")), "done")
-    async with serve(noise, strict=True) as server, opened(server, workspace) as session:
-        watch = Watch(session)
+    async with serve(noise, strict=True) as server, run_session(server, workspace) as session:
+        watch = SessionDriver(session)
         await session.send("noise")
         assert (await watch.ended()).outcome == "done"
     kinds = [type(record.event) for record in watch.records]

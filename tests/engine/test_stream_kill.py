@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.test_stream import told
-from tests.nightly import rounds
+from tests.nightly import repetitions
 from tui_agent.engine.core.stream import EventStream
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import JournalReader
@@ -68,7 +68,7 @@ def run_and_kill(path: Path, acknowledgements: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kills", rounds(8, 20))
+@pytest.mark.parametrize("kills", repetitions(8, 20))
 async def test_kills_lose_and_double_nothing_that_was_shown(tmp_path: Path, kills: int) -> None:
     folder = SessionFolder.create(tmp_path / "sessions", workspace=tmp_path, model="m", mode="agent")
     folder.close()

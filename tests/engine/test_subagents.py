@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import ToolResult
 from tui_agent.events import Notice, ProgramMessageAdded, ReplyEnded, ReplyStarted, TextDelta, ToolFinished, ToolStarted
 from tui_agent.export.session import export_session
@@ -72,11 +72,11 @@ def sent_by(server: MockServer, words: str) -> list[Any]:
     return found
 
 
-def inside(watch: Watch, node: str) -> list[ToolFinished]:
+def inside(watch: SessionDriver, node: str) -> list[ToolFinished]:
     return [one for one in watch.of(ToolFinished) if one.agent == node]
 
 
-def results(watch: Watch) -> dict[str, ToolResult]:
+def results(watch: SessionDriver) -> dict[str, ToolResult]:
     """Title → result of the calls that sent sub-agents."""
     titles = {one.call.id: one.title for one in watch.of(ToolStarted) if one.call.name == "run_subagent"}
     done = {one.call_id: one.result for one in watch.of(ToolFinished)}
@@ -87,8 +87,8 @@ async def test_three_sub_agents_review_300_files_and_one_is_stopped_alone(worksp
     stalls = looks_through("network", last=step("never", delay=600.0))
     known = [main(*map(send, AREAS)), looks_through("parsers", thinking="Where first?"), looks_through("storage")]
     async with serve(*known, stalls, scenario("Thanks", "Gladly."), strict=True) as server:
-        async with opened(server, workspace, flags=ORCHESTRATOR) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=ORCHESTRATOR) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             nodes: dict[str, str] = {}
             while len(nodes) < 3:
@@ -127,8 +127,8 @@ async def test_three_sub_agents_review_300_files_and_one_is_stopped_alone(worksp
         assert {"read_file", "search_workspace"} < of_sub
         assert not of_sub & {"write_file", "edit_file", "run_subagent", "ask_user", "update_plan"}
 
-        async with opened(server, workspace, flags=ORCHESTRATOR, resume=resume) as session:
-            again = Watch(session)
+        async with run_session(server, workspace, flags=ORCHESTRATOR, resume=resume) as session:
+            again = SessionDriver(session)
             await session.send("Thanks for that")
             assert (await again.ended()).text == "Gladly."
         resumed = sent_by(server, "Thanks for that")[-1]
@@ -139,7 +139,7 @@ async def test_three_sub_agents_review_300_files_and_one_is_stopped_alone(worksp
     _the_tree_shows_all(watch, nodes)
 
 
-def _the_tree_shows_all(watch: Watch, nodes: dict[str, str]) -> None:
+def _the_tree_shows_all(watch: SessionDriver, nodes: dict[str, str]) -> None:
     view = SessionView()
     for record in watch.records:
         fold_record(view, record)
@@ -168,8 +168,8 @@ async def test_its_failures_and_limits_are_results_with_what_was_found_until_the
     sent = main(*map(send, AREAS))
     async with serve(sent, long, breaks, endless) as server:
         flags = {**ORCHESTRATOR, "iterations": {"subagent": 3}}
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             assert (await watch.ended()).outcome == "done"
     found = results(watch)
@@ -191,8 +191,8 @@ async def test_its_model_is_chosen_by_three_tiers(workspace: Path) -> None:
     asked: list[str] = []
     async with serve(*known, models=["mock-model", "small", "other"]) as server:
         for flags, chosen in ((ORCHESTRATOR, ""), ({**ORCHESTRATOR, "explorer_model": "small"}, "other")):
-            async with opened(server, workspace, flags=flags) as session:
-                watch = Watch(session)
+            async with run_session(server, workspace, flags=flags) as session:
+                watch = SessionDriver(session)
                 for wish in ("", chosen):
                     await session._roles.choose("explorer", wish)
                     await session.send(REVIEW)
@@ -205,8 +205,8 @@ async def test_its_model_is_chosen_by_three_tiers(workspace: Path) -> None:
 async def test_stopping_the_run_stops_all_and_a_crash_leaves_them_interrupted(workspace: Path) -> None:
     stall = [looks_through(area, last=step("never", delay=600.0)) for area in AREAS]
     async with serve(main(*map(send, AREAS)), *stall, scenario("Go on", "I see.")) as server:
-        async with opened(server, workspace, flags=ORCHESTRATOR) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=ORCHESTRATOR) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             waiting: set[str] = set()
             while len(waiting) < 3:
@@ -223,9 +223,9 @@ async def test_stopping_the_run_stops_all_and_a_crash_leaves_them_interrupted(wo
             ] * 3
             resume = session.id
         journal.write_bytes(crashed)
-        async with opened(server, workspace, flags=ORCHESTRATOR, resume=resume) as session:
+        async with run_session(server, workspace, flags=ORCHESTRATOR, resume=resume) as session:
             view = SessionView()
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send("Go on")
             await watch.ended()
             async for record in session.follow(0):
@@ -247,8 +247,8 @@ async def test_the_orchestrator_has_four_tools_whatever_it_calls(workspace: Path
     sorted_ = scenario("", json.dumps(looks), when={"system": "You sort requests"})
     async with serve(sorted_, scenario(REVIEW, step(None, *tried), "I have none of these.")) as server:
         flags = {**ORCHESTRATOR, "mode": mode, "plan_depth": "simple"}
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             ended = await watch.ended()
     done = watch.of(ToolFinished)[:3]
@@ -263,9 +263,9 @@ async def test_the_orchestrator_has_four_tools_whatever_it_calls(workspace: Path
 async def test_the_plan_document_is_for_those_who_are_sent_to_read_it(workspace: Path) -> None:
     about = send("storage", task="Look through storage: does it hold what plan_doc.md demands?")
     async with serve(main(send("parsers"), about), looks_through("parsers"), looks_through("storage")) as server:
-        async with opened(server, workspace, flags=ORCHESTRATOR) as session:
+        async with run_session(server, workspace, flags=ORCHESTRATOR) as session:
             await session.edit_plan("# Plan: Trust\n\n## Goal\nEvery error is seen\n")
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             await watch.ended()
     for area in ("parsers", "storage"):
@@ -280,8 +280,8 @@ async def test_sub_agents_work_with_calls_as_text_too(workspace: Path) -> None:
     outer = scenario(REVIEW, sends, json.dumps({"response": "One finding."}))
     model = ServedModel(name="mock-model", capabilities=("completion",))
     async with serve(inner, outer, models=[model]) as server:
-        async with opened(server, workspace, provider="ollama", flags=ORCHESTRATOR) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama", flags=ORCHESTRATOR) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             ended = await watch.ended()
     assert ended.text == "One finding." and {"reply_json", "tools", "rules", "mode_direct"} < set(ended.prompts)
@@ -292,8 +292,8 @@ async def test_sub_agents_work_with_calls_as_text_too(workspace: Path) -> None:
 
 async def test_the_logs_tell_sub_agents_from_the_agent(workspace: Path) -> None:
     async with serve(main(send("parsers")), looks_through("parsers", thinking="Where first?")) as server:
-        async with opened(server, workspace, flags=ORCHESTRATOR) as session:
-            watch, out = Watch(session), StringIO()
+        async with run_session(server, workspace, flags=ORCHESTRATOR) as session:
+            watch, out = SessionDriver(session), StringIO()
             await session.send(REVIEW)
             await watch.ended()
             await session._stream.durable()
@@ -320,8 +320,8 @@ async def test_rules_of_a_folder_are_told_to_who_works_in_it_each_for_itself(wor
     looks = scenario("Look through parsers", step("", call("read_file", path="parsers/mod_07.py")), again, "Looked.")
     reads = step("", call("read_file", path="parsers/mod_07.py"))
     async with serve(scenario(REVIEW, step("", send("parsers")), reads, "Done."), looks, strict=True) as server:
-        async with opened(server, workspace, flags={"mode": "deep-explore"}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags={"mode": "deep-explore"}) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             await watch.ended()
 
@@ -339,8 +339,8 @@ async def test_a_sub_agent_that_failed_is_sent_again_when_it_is_asked_for(worksp
     breaks = looks_through("storage", last=step("x", fault={"kind": "status", "status": 400}))
     story = scenario(REVIEW, step("", send("storage")), step("", send("storage")), "It fails.")
     async with serve(story, breaks) as server:
-        async with opened(server, workspace, flags=ORCHESTRATOR) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=ORCHESTRATOR) as session:
+            watch = SessionDriver(session)
             await session.send(REVIEW)
             await watch.ended()
     sent = [one for one in watch.of(ToolFinished) if one.name == "run_subagent"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.nightly import rounds, sampled
+from tests.nightly import repetitions, sampled
 from tui_agent.common.domain import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from tui_agent.engine.context.compaction import Assessment, TruncationWatch
 from tui_agent.engine.core.tokens import KINDS, Gauge, count_request
@@ -129,19 +129,19 @@ def talk(seed: int, resumed: bool = False) -> list[tuple[Assessment, int, int]]:
     return seen
 
 
-@pytest.mark.parametrize("seeds", rounds(60, 200))
+@pytest.mark.parametrize("seeds", repetitions(60, 200))
 def test_honest_sessions_raise_no_warning(seeds: int) -> None:
     told = [(seed, at) for seed in range(seeds) for at, one in enumerate(talk(seed)) if one[0].cut_to]
     assert not told
 
 
-@pytest.mark.parametrize("seeds", rounds(60, 200))
+@pytest.mark.parametrize("seeds", repetitions(60, 200))
 def test_resumed_sessions_whose_past_is_still_cached_raise_no_warning(seeds: int) -> None:
     told = [(seed, at) for seed in range(seeds) for at, one in enumerate(talk(seed, True)) if one[0].cut_to]
     assert not told
 
 
-@pytest.mark.parametrize("seeds", rounds(60, 200))
+@pytest.mark.parametrize("seeds", repetitions(60, 200))
 def test_estimates_of_honest_sessions_are_close_once_the_server_has_counted(seeds: int) -> None:
     errors = [
         abs(estimate / full - 1)
@@ -155,7 +155,7 @@ def test_estimates_of_honest_sessions_are_close_once_the_server_has_counted(seed
     assert errors[len(errors) * 95 // 100] < 0.1
 
 
-@pytest.mark.parametrize("seeds", rounds(60, 200))
+@pytest.mark.parametrize("seeds", repetitions(60, 200))
 def test_what_is_shown_as_the_prompts_size_is_never_a_count_of_the_uncached_part(seeds: int) -> None:
     for seed in range(seeds):
         for judged, _, full in talk(seed):

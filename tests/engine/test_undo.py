@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer
 from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import (
@@ -62,8 +62,8 @@ def tree(folder: Path) -> dict[str, tuple[int, str]]:
 async def test_a_run_is_undone_and_done_again_byte_for_byte(workspace: Path) -> None:
     before = tree(workspace)
     async with serve(WORK, TALK, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session)
             await session.send("work")
             await watch.ended()
             after = tree(workspace)
@@ -80,14 +80,14 @@ async def test_a_run_is_undone_and_done_again_byte_for_byte(workspace: Path) -> 
             assert session.checkpoints.listed()[0].undone
             await session.checkpoints.redo()
             assert tree(workspace) == after
-        async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
+        async with run_session(server, workspace, resume=session.id, **EDIT) as resumed:
             assert not (await resumed.checkpoints.undo(files=["a.txt"])).stopped
             assert (workspace / "a.txt").read_bytes() == b"one\r\ntwo\r\nthree"
             await resumed.checkpoints.undo()
             assert tree(workspace) == before
             with pytest.raises(CannotUndo, match="Nothing to undo"):
                 await resumed.checkpoints.undo()
-            watch = Watch(resumed)
+            watch = SessionDriver(resumed)
             await resumed.send("talk")
             assert (await watch.ended()).outcome == "done"
             sent = str(server.requests[-1].body)
@@ -96,8 +96,8 @@ async def test_a_run_is_undone_and_done_again_byte_for_byte(workspace: Path) -> 
 
 async def test_the_pre_image_is_kept_before_the_edit(workspace: Path) -> None:
     async with serve(WORK, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session)
             await session.send("work")
             await watch.ended()
             kinds = [type(one.event).type for one in watch.records]
@@ -114,7 +114,7 @@ async def test_newer_work_of_the_user_is_asked_about_and_never_lost(workspace: P
     theirs = b"mine\r\none\r\nTWO\r\nthree"
     words = {"leave": "Leave", "merge": "Revert", "overwrite": "Restore it", "aside": "Save the earlier"}
     async with serve(WORK, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
+        async with run_session(server, workspace, **EDIT) as session:
 
             def answer(event: object) -> Answer | None:
                 if not isinstance(event, QuestionAsked):
@@ -123,7 +123,7 @@ async def test_newer_work_of_the_user_is_asked_about_and_never_lost(workspace: P
                 assert "+mine" in event.question
                 return Answer(verdict="reply", text=next(o for o in event.options if o.startswith(words[choice])))
 
-            watch = Watch(session, answer)
+            watch = SessionDriver(session, answer)
             await session.send("work")
             await watch.ended()
             (workspace / "a.txt").write_bytes(theirs)
@@ -148,8 +148,8 @@ async def test_newer_work_of_the_user_is_asked_about_and_never_lost(workspace: P
 async def test_a_rewind_takes_back_files_and_conversation(workspace: Path) -> None:
     before = tree(workspace)
     async with serve(WORK, AGAIN, TALK, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session)
             for text in ("talk", "work", "again"):
                 await session.send(text)
                 await watch.ended()
@@ -167,8 +167,8 @@ async def test_a_rewind_takes_back_files_and_conversation(workspace: Path) -> No
 
 async def test_a_run_that_goes_on_is_not_undone(workspace: Path) -> None:
     ask = {"flags": {"approval_mode": "ask", "mode": "direct"}}
-    async with serve(WORK, strict=True) as server, opened(server, workspace, **ask) as session:
-        watch = Watch(session, lambda event: None)
+    async with serve(WORK, strict=True) as server, run_session(server, workspace, **ask) as session:
+        watch = SessionDriver(session, lambda event: None)
         await session.send("work")
         await watch.until_event(ApprovalRequested)
         with pytest.raises(CannotUndo, match="is working"):
@@ -179,8 +179,8 @@ async def test_a_run_that_goes_on_is_not_undone(workspace: Path) -> None:
 async def test_a_file_too_large_to_keep_is_asked_about_first(workspace: Path) -> None:
     flags = {"approval_mode": "auto", "mode": "direct", "caps.undo_file_bytes": 12}
     async with serve(WORK, strict=True) as server:
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session, lambda event: Answer(verdict="reject"))
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session, lambda event: Answer(verdict="reject"))
             await session.send("work")
             await watch.ended()
             asked = watch.of(ApprovalRequested)
@@ -192,8 +192,8 @@ async def test_a_file_too_large_to_keep_is_asked_about_first(workspace: Path) ->
 async def test_a_full_store_refuses_the_edit_unless_the_user_wants_it(workspace: Path) -> None:
     flags = {"approval_mode": "auto", "mode": "direct", "caps.undo_bytes": 10}
     async with serve(WORK, strict=True) as server:
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send("work")
             await watch.ended()
             assert "used up" in watch.of(ApprovalRequested)[0].why
@@ -206,14 +206,14 @@ async def test_a_full_store_refuses_the_edit_unless_the_user_wants_it(workspace:
 
 async def test_what_is_told_live_is_told_on_replay(workspace: Path) -> None:
     async with serve(WORK, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session)
             await session.send("work")
             await watch.ended()
             await session.checkpoints.undo()
             await watch.until_event(UndoFinished)
             assert watch.of(UndoStarted)
-        async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
+        async with run_session(server, workspace, resume=session.id, **EDIT) as resumed:
             again: list[Record] = []
             async for record in resumed.follow(0):
                 again.append(record)
@@ -238,8 +238,8 @@ SHELL = scenario(
 async def test_what_a_command_changed_is_said_to_be_beyond_undo(workspace: Path) -> None:
     flags = {"approval_mode": "auto", "mode": "direct"}
     async with serve(SHELL, strict=True) as server:
-        async with opened(server, workspace, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send("shell")
             await watch.ended()
             assert not (workspace / "a.txt").exists()
@@ -261,8 +261,8 @@ async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: P
     for end in ("finish", "back"):
         before = tree(workspace)
         async with serve(WORK, strict=True) as server:
-            async with opened(server, workspace, **EDIT) as session:
-                watch = Watch(session)
+            async with run_session(server, workspace, **EDIT) as session:
+                watch = SessionDriver(session)
                 await session.send("work")
                 await watch.ended()
                 after = tree(workspace)
@@ -272,8 +272,8 @@ async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: P
                 session._emit(UndoStarted(id="u-1", kind="undo", items=tuple(items)))
                 assert undo.execute(items[0]).outcome == "restored"
             assert tree(workspace) not in (before, after)
-            async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
-                assert (await Watch(resumed).until_event(Notice, code="undo.cut_off")).level == "warning"
+            async with run_session(server, workspace, resume=session.id, **EDIT) as resumed:
+                assert (await SessionDriver(resumed).until_event(Notice, code="undo.cut_off")).level == "warning"
                 with pytest.raises(CannotUndo, match="crash interrupted"):
                     await resumed.checkpoints.undo()
                 if end == "finish":
@@ -299,8 +299,8 @@ async def test_a_kill_around_an_edit_leaves_a_session_that_can_undo(workspace: P
     """Journal and file as kill -9 leaves them behind the pre-image: without the edit, and with it."""
     before = tree(workspace)
     async with serve(ONE, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session)
             await session.send("one edit")
             await watch.ended()
         journal = session.folder / "events.jsonl"
@@ -309,8 +309,8 @@ async def test_a_kill_around_an_edit_leaves_a_session_that_can_undo(workspace: P
         journal.write_bytes(b"".join(lines[: last + 1]))
         if not edited:
             (workspace / "a.txt").write_bytes(b"one\r\ntwo\r\nthree")
-        async with opened(server, workspace, resume=session.id, **EDIT) as resumed:
-            recovered = await Watch(resumed).until_event(SessionRecovered)
+        async with run_session(server, workspace, resume=session.id, **EDIT) as resumed:
+            recovered = await SessionDriver(resumed).until_event(SessionRecovered)
             assert len(recovered.interrupted) == 1  # the kill came inside the call
             (item,) = (await resumed.checkpoints.undo()).items
             assert item.outcome == ("restored" if edited else "already")
@@ -319,8 +319,8 @@ async def test_a_kill_around_an_edit_leaves_a_session_that_can_undo(workspace: P
 
 async def test_closing_a_session_that_asks_about_an_undo_undoes_nothing(workspace: Path) -> None:
     async with serve(ONE, strict=True) as server:
-        async with opened(server, workspace, **EDIT) as session:
-            watch = Watch(session, lambda event: None)
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session, lambda event: None)
             await session.send("one edit")
             await watch.ended()
             (workspace / "a.txt").write_bytes(b"mine")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.job import TASK, job, make_workspace
+from tests.doubles.job import TASK, job_scenario, make_workspace
 from tests.doubles.mock import scenario, serve
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.session import MessageQueue, Session
 from tui_agent.events import Event, MessageMoved, MessageQueued, ReplyPhase, StateSaved, UserMessageAdded
@@ -66,9 +66,9 @@ def test_what_a_message_is_meant_for_can_be_changed() -> None:
 async def test_the_order_of_the_queue_is_kept_and_is_the_order_of_the_runs(tmp_path: Path) -> None:
     talk = [scenario(one, f"answer to {one}") for one in ("first", "second", "third", "edited")]
     workspace = make_workspace(tmp_path)
-    async with serve(job(), *talk, pace=0.002, strict=True) as server:
-        async with opened(server, workspace) as session:
-            watch = Watch(session)
+    async with serve(job_scenario(), *talk, pace=0.002, strict=True) as server:
+        async with run_session(server, workspace) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.until_event(ReplyPhase)
             for id in ("first", "second", "third"):
@@ -86,9 +86,9 @@ async def test_the_order_of_the_queue_is_kept_and_is_the_order_of_the_runs(tmp_p
             if not isinstance(record.event, StateSaved):
                 replayed.fold(record.event, record.run)
         assert [one.id for one in replayed.queue] == ["third", "edited", "second"]
-        async with opened(server, workspace, resume=session.id) as again:
+        async with run_session(server, workspace, resume=session.id) as again:
             assert ids(again) == ["third", "edited", "second"]
-            watch = Watch(again)
+            watch = SessionDriver(again)
             assert again.queue.send()
             assert not again.queue.send()
             for _ in range(3):
@@ -99,9 +99,9 @@ async def test_the_order_of_the_queue_is_kept_and_is_the_order_of_the_runs(tmp_p
 
 async def test_what_is_said_after_a_stop_is_heard_although_that_run_is_not_over_yet(tmp_path: Path) -> None:
     talk = [scenario(one, f"answer to {one}") for one in ("before", "after")]
-    async with serve(job(), *talk, pace=0.002, strict=True) as server:
-        async with opened(server, make_workspace(tmp_path)) as session:
-            watch = Watch(session)
+    async with serve(job_scenario(), *talk, pace=0.002, strict=True) as server:
+        async with run_session(server, make_workspace(tmp_path)) as session:
+            watch = SessionDriver(session)
             await session.send(TASK)
             await watch.until_event(ReplyPhase)
             stopping = asyncio.create_task(session.interrupt())

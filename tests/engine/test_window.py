@@ -7,8 +7,8 @@ import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.doubles.ollama import Body, FakeOllama, quarter, texts
-from tests.engine.kit import Watch, opened
+from tests.doubles.ollama import Body, FakeOllama, estimate_tokens, request_text
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.events import ContextCompacted, ContextMeasured, Notice, ReplyEnded
 from tui_agent.mock_server.replies import ServedModel
 
@@ -35,13 +35,13 @@ def wants_summary(body: Body) -> bool:
     return "seven headings" in body["messages"][0]["content"]
 
 
-def notices(watch: Watch, code: str) -> list[Notice]:
+def notices(watch: SessionDriver, code: str) -> list[Notice]:
     return [notice for notice in watch.of(Notice) if notice.code == code]
 
 
-async def run(server: Any, workspace: Path, text: str = "look around", **flags: Any) -> Watch:
-    async with opened(server, workspace, provider="ollama", flags=flags) as session:
-        watch = Watch(session)
+async def run(server: Any, workspace: Path, text: str = "look around", **flags: Any) -> SessionDriver:
+    async with run_session(server, workspace, provider="ollama", flags=flags) as session:
+        watch = SessionDriver(session)
         await session.send(text)
         await watch.ended()
         await session.wait()
@@ -97,7 +97,7 @@ async def test_the_parts_of_the_window_add_up(workspace: Path) -> None:
     assert set(measured.parts) == {"system", "tools", "messages", "results", "files"}
     assert min(measured.parts.values()) > 0
     assert measured.parts["files"] > measured.parts["results"]
-    assert measured.used == quarter(server.requests[-1].body) + 1
+    assert measured.used == estimate_tokens(server.requests[-1].body) + 1
 
 
 async def test_a_count_that_is_left_out_is_estimated_and_marked(workspace: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_count_that_is_left_out_is_estimated_and_marked(workspace: Path)
         watch = await run(server, workspace)
     measured = watch.of(ContextMeasured)[-1]
     assert measured.estimated
-    assert measured.used == pytest.approx(quarter(server.bodies[-1]), rel=0.3)
+    assert measured.used == pytest.approx(estimate_tokens(server.bodies[-1]), rel=0.3)
 
 
 # --- a server that cuts ---
@@ -138,7 +138,7 @@ async def test_honest_servers_raise_no_warning(workspace: Path, server_does: str
     seen: list[int] = []
 
     def count(body: Body) -> int | None:
-        whole = quarter(body)
+        whole = estimate_tokens(body)
         seen.append(whole)
         if server_does == "counts" or len(seen) == 1:
             return whole
@@ -164,12 +164,12 @@ async def test_an_overflow_is_learnt_from_compacted_and_sent_once_more(workspace
         if wants_summary(body):
             return {"content": SUMMARY}
         done = sum(message["role"] == "tool" for message in body["messages"])
-        return {"content": "done"} if "something of it" in texts(body) else reads(done)
+        return {"content": "done"} if "something of it" in request_text(body) else reads(done)
 
     async with FakeOllama(answer, window=6_000, refuses=True) as server:
         server.window = None
-        async with opened(server, workspace, provider="ollama") as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
             await session.send("Read the parts")
             await watch.until(lambda record: len(watch.of(ReplyEnded)) == 5)
             server.window = 6_000
@@ -177,7 +177,7 @@ async def test_an_overflow_is_learnt_from_compacted_and_sent_once_more(workspace
     assert ended.outcome == "done"
     assert len(server.refused) == 1
     assert watch.of(ContextCompacted)
-    assert quarter(server.bodies[-1]) < 6_000
+    assert estimate_tokens(server.bodies[-1]) < 6_000
     assert watch.of(ContextMeasured)[-1].limit == 6_000
     assert {body["options"]["num_ctx"] for body in server.bodies} == {32_768}
 
@@ -185,8 +185,8 @@ async def test_an_overflow_is_learnt_from_compacted_and_sent_once_more(workspace
 async def test_what_does_not_fit_is_not_sent(workspace: Path) -> None:
     text = "Explain: " + "the worker took the next job and wrote what it found to disk. " * 700
     async with serve(scenario("Explain", "fine")) as server:
-        async with opened(server, workspace, provider="ollama", flags={"context_window": 8_192}) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, provider="ollama", flags={"context_window": 8_192}) as session:
+            watch = SessionDriver(session)
             await session.send(text)
             ended = await watch.ended()
     assert not server.requests
@@ -203,9 +203,9 @@ async def test_fewer_entries_of_the_plans_log_come_before_any_compaction(workspa
     doc = "# Plan: Ship\n\n## Execution Log\n" + "\n".join(entries)
     models = [ServedModel(name="mock-model", context_length=8_192)]
     async with serve(scenario("hello", "Hello."), strict=True, models=models) as server:
-        async with opened(server, workspace, provider="ollama", flags={"mode": "direct"}) as session:
+        async with run_session(server, workspace, provider="ollama", flags={"mode": "direct"}) as session:
             await session.edit_plan(doc)
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send("hello" + " and so on, with more" * 620)
             await watch.ended()
     assert len(server.requests) == 1  # no summary was asked for
@@ -223,9 +223,9 @@ async def test_a_prompt_cut_to_a_window_that_the_server_does_not_tell_is_noticed
         done = sum(message["role"] == "tool" for message in body["messages"])
         return {"content": "done"} if done == 10 else reads(done)
 
-    async with FakeOllama(answer, count=lambda body: min(quarter(body), window)) as server:
+    async with FakeOllama(answer, count=lambda body: min(estimate_tokens(body), window)) as server:
         watch = await run(server, workspace, iterations={"direct": 30})
-    sizes = [quarter(body) for body in server.bodies]
+    sizes = [estimate_tokens(body) for body in server.bodies]
     (notice,) = notices(watch, "context.truncated")
     assert f"read {window:,} of about" in notice.text
     cut = [bool(one.truncated) for one in watch.of(ContextMeasured)]

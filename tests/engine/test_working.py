@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.ollama import Body, FakeOllama
-from tests.engine.kit import Watch, opened
-from tests.lsp.kit import command, heard
+from tests.engine.kit import SessionDriver, run_session
+from tests.lsp.kit import received, server_command
 from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.mock_server.http import Request
 
@@ -21,10 +21,10 @@ async def test_the_code_tools_come_with_the_first_source_file(tmp_path: Path) ->
     work = tmp_path / "work"
     work.mkdir()
     begin = scenario("begin", step("", call("write_file", path="a.py", content="x = 1\n")), "begun")
-    flags = {"language_servers_on": True, "language_servers": {"python": command(tmp_path)}}
+    flags = {"language_servers_on": True, "language_servers": {"python": server_command(tmp_path)}}
     async with serve(begin, scenario("go on", "gone on"), strict=True) as server:
-        async with opened(server, work, flags={**flags, "approval_mode": "auto-edit"}) as session:
-            watch = Watch(session)
+        async with run_session(server, work, flags={**flags, "approval_mode": "auto-edit"}) as session:
+            watch = SessionDriver(session)
             for text in ("begin", "go on", "go on"):
                 await session.send(text)
                 await watch.ended()
@@ -38,16 +38,16 @@ async def test_what_can_not_be_told_at_the_moment_is_asked_again(tmp_path: Path)
     (work / "a.py").write_text("x = 1\n")
     (work / "notes.txt").write_text("some notes\n")
     ask = step("", call("get_diagnostics", path="notes.txt"))
-    flags = {"language_servers_on": True, "language_servers": {"python": command(tmp_path)}}
+    flags = {"language_servers_on": True, "language_servers": {"python": server_command(tmp_path)}}
     async with serve(scenario("look", ask, ask, "seen"), strict=True) as server:
-        async with opened(server, work, flags=flags) as session:
-            watch = Watch(session)
+        async with run_session(server, work, flags=flags) as session:
+            watch = SessionDriver(session)
             await session.send("look")
             await watch.ended()
     results = [str(one["content"]) for one in server.requests[-1].messages if one["role"] == "tool"]
     assert len(results) == 2
     assert all(text.startswith("Not available: no language server is known for .txt") for text in results)
-    assert not heard(tmp_path)
+    assert not received(tmp_path)
 
 
 async def test_a_stop_waits_for_a_task_that_heeds_it_late_however_often_it_is_stopped_itself() -> None:
@@ -90,7 +90,7 @@ class FakeForgetful(FakeOllama):
 async def test_a_window_that_could_not_be_asked_for_is_asked_for_again(tmp_path: Path) -> None:
     server = FakeForgetful(lambda body: {"content": "ok"}, trained=8_192)
     async with server:
-        async with opened(server, tmp_path, provider="ollama") as session:
+        async with run_session(server, tmp_path, provider="ollama") as session:
             roles = session._roles
             assert [await roles.window_of("other") for _ in range(3)] == [32_768, 8_192, 8_192]
         assert server.failures == 0
@@ -98,5 +98,5 @@ async def test_a_window_that_could_not_be_asked_for_is_asked_for_again(tmp_path:
 
 async def test_the_window_of_the_settings_holds_for_other_models_too(tmp_path: Path) -> None:
     async with FakeOllama(lambda body: {"content": "ok"}, trained=65_536) as server:
-        async with opened(server, tmp_path, provider="ollama", flags={"context_window": 12_288}) as session:
+        async with run_session(server, tmp_path, provider="ollama", flags={"context_window": 12_288}) as session:
             assert await session._roles.window_of("other") == 12_288

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.doubles.hostile import LONG, strings
-from tests.doubles.planted import NAMED, TEXT, leaked
+from tests.doubles.hostile import LONG_TEXTS, hostile_texts
+from tests.doubles.planted import ALL_SECRETS_TEXT, BY_VARIABLE, find_leaks
 from tests.scenes import load, names
 from tests.storage.samples import OPENED, SHELL, story_records, write_journal
 from tui_agent import events as e
@@ -82,7 +82,7 @@ ATTACKS = (
     "\\`<img src=x>\\`",
     "    <img src=x>\n# Heading\nHeading\n---\n## You · 9\n> # quoted\n- # listed\n1. ===\n</details>",
 )
-CORPUS = (*ATTACKS, *strings(20, 5), *LONG)
+CORPUS = (*ATTACKS, *hostile_texts(20, 5), *LONG_TEXTS)
 
 
 class Reader(HTMLParser):
@@ -405,9 +405,9 @@ def test_messages_keep_their_lines_and_are_listed(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked_in_both(tmp_path: Path) -> None:
-    shown = document(tmp_path, *told(TEXT), mask=SecretMask(NAMED))
+    shown = document(tmp_path, *told(ALL_SECRETS_TEXT), mask=SecretMask(BY_VARIABLE))
     for text in (to_html(shown), to_markdown(shown)):
-        assert leaked(text) == [] and "⟨secret" in text
+        assert find_leaks(text) == [] and "⟨secret" in text
 
 
 def test_damage_and_forks_are_told(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ AT_LEAST = {
 }
 
 
-def counted(part: str, total: int) -> None:
+def register_part(part: str, total: int) -> None:
     """So many faults came to pass in this part."""
     print(f"{part}: {total} faults")
     assert total >= AT_LEAST[part]

@@ -1,4 +1,4 @@
-"""A scripted run through the real engine: what was asked, what was answered, what happened."""
+"""Runs scripted tool calls through the real engine and records requests, decisions and results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Action, Answer, ToolResult
 from tui_agent.events import ApprovalAnswered, ApprovalExecuted, ApprovalRequested, Event, ToolFinished, ToolStarted
 
@@ -23,14 +23,14 @@ def reject(_: Event) -> Answer:
     return REJECT
 
 
-class Story:
-    """One run, told call by call."""
+class RunTrace:
+    """What happened to each call of a run."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: SessionDriver) -> None:
         self.watch = watch
         self.asked: dict[str, Action] = {}
         self.decided: dict[str, str] = {}
-        """By call: `run`, `ask` or `refuse`, as the matrix of A4 has it."""
+        """Decision by call: `run`, `ask` or `refuse`, as in the matrix of A4."""
         self.executed: list[str] = []
         self.results: dict[str, ToolResult] = {}
         requests: dict[str, str] = {}
@@ -50,16 +50,16 @@ class Story:
                     self.results[key] = result
 
     def decision(self, key: str) -> str:
-        """What was decided of a call; reading inside the roots has no approval of its own."""
+        """Return the decision about a call; reads inside the roots need no approval."""
         return self.decided.get(key, "run" if self.results[key].success else "none")
 
     @property
     def order(self) -> list[str]:
-        """The calls as they were made."""
+        """Ids of the calls, in order."""
         return [event.call.id for event in self.watch.of(ToolStarted)]
 
     def text(self, place: int = -1) -> str:
-        """What the model got of a call."""
+        """Return the result text that the model received."""
         texts = {event.call_id: event.text for event in self.watch.of(ToolFinished)}
         return texts[self.order[place]]
 
@@ -67,15 +67,15 @@ class Story:
         return self.results[self.order[place]]
 
 
-async def play(
+async def run_calls(
     workspace: Path,
     *calls: dict[str, Any],
     answer: Callable[[Event], Answer | None] = approve,
     at_once: int = 1,
     flags: dict[str, Any] | None = None,
     **more: Any,
-) -> Story:
-    """Run `calls`, so many a reply, in a session of its own; returns what came of them."""
+) -> RunTrace:
+    """Run `calls` in a new session, `at_once` per reply, and return what happened."""
     groups = [calls[first : first + at_once] for first in range(0, len(calls), at_once)]
     steps: list[dict[str, Any] | str] = []
     for group in groups:  # every result moves a scenario on by one step
@@ -83,12 +83,12 @@ async def play(
     chosen = {"mode": "direct", "sandbox": "off", "iterations": {"direct": len(calls) + 10}, **(flags or {})}
     async with (
         serve(scenario("go", *steps, "done"), strict=True) as server,
-        opened(server, workspace, flags=chosen, **more) as session,
+        run_session(server, workspace, flags=chosen, **more) as session,
     ):
-        watch = Watch(session, answer)
+        watch = SessionDriver(session, answer)
         await session.send("go")
         await watch.ended()
-    return Story(watch)
+    return RunTrace(watch)
 
 
 def command(text: str, **more: Any) -> dict[str, Any]:

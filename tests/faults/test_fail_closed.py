@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.job import BROKEN, MENDED, make_workspace
+from tests.doubles.job import BROKEN, FIXED, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.faults.syscalls import Machine, Plan
 from tests.faults.visit import reopened, visit
 from tui_agent.common import paths
@@ -40,9 +40,9 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             machine.plan = Plan(at=1, names=names, error=error, lasting=True)
             return Answer(verdict="approve")
 
-        async with serve(GO, AGAIN, strict=True) as server, opened(server, workspace) as session:
+        async with serve(GO, AGAIN, strict=True) as server, run_session(server, workspace) as session:
             session.watch_saving(said.append)
-            watch = Watch(session, answer)
+            watch = SessionDriver(session, answer)
             ended = asyncio.create_task(watch.ended())
             await session.send("go")
             await session.wait()
@@ -53,7 +53,7 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             outcome = await ended
             assert outcome.outcome == "failed"
             assert "nothing can be saved" in outcome.text
-            watch = Watch(session)
+            watch = SessionDriver(session)
             await session.send("once more")
             await watch.until(
                 lambda record: isinstance(record.event, UserMessageAdded) and record.event.text == "once more"
@@ -61,7 +61,7 @@ async def test_a10_a11_a12_nothing_is_done_that_can_not_be_saved_and_it_goes_on_
             assert (await watch.ended()).text == "mended"
             assert said[-1] is None
             journal = session.folder / "events.jsonl"
-    assert (workspace / "adder.py").read_text() == MENDED
+    assert (workspace / "adder.py").read_text() == FIXED
     numbers = [record.seq for record in read_records(journal)]
     assert numbers == list(range(1, len(numbers) + 1)), "what was said meanwhile was kept and written later"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.mock import call
-from tests.faults.kit import command, play, reject
-from tests.waiting import in_time
+from tests.faults.kit import command, reject, run_calls
+from tests.waiting import within_timeout
 from tui_agent.common.domain import EditAction, ReadAction
 from tui_agent.platform.watching import file_changes
 
@@ -47,7 +47,7 @@ async def test_e01_e02_e04_paths_that_lead_out_are_asked_for_and_refused_paths_t
     impossible = ["", "a\0b", "x" * 5_000, "loop", "loop/x", "c49"]
     paths = [*outside, *impossible]
     before = sorted(str(path) for path in far.rglob("*"))
-    story = await play(
+    story = await run_calls(
         ground, *(call("write_file", path=path, content="mine\n") for path in paths), answer=reject, at_once=8
     )
     for path, key in zip(paths, story.order, strict=True):
@@ -58,7 +58,7 @@ async def test_e01_e02_e04_paths_that_lead_out_are_asked_for_and_refused_paths_t
     named = str(story.results[story.order[paths.index("loop")]].error)
     assert "link" in named.lower() or "loop" in named.lower()
     assert sorted(str(path) for path in far.rglob("*")) == before
-    story = await play(ground, *(call("read_file", path=path) for path in paths), answer=reject, at_once=8)
+    story = await run_calls(ground, *(call("read_file", path=path) for path in paths), answer=reject, at_once=8)
     assert not any(story.results[key].success for key in story.order)
     assert all(isinstance(action, ReadAction) and action.outside for action in story.asked.values())
     assert not any("SECRET" in story.text(place) for place in range(len(paths)))
@@ -66,7 +66,7 @@ async def test_e01_e02_e04_paths_that_lead_out_are_asked_for_and_refused_paths_t
 
 async def test_e01_ways_round_that_stay_inside_are_no_question(ground: Path) -> None:
     ways = ["src//a.txt", "./src/./a.txt", "src/../src/a.txt", str(ground / "src/a.txt"), "src/nope/../a.txt"]
-    story = await play(ground, *(call("read_file", path=path) for path in ways), answer=reject)
+    story = await run_calls(ground, *(call("read_file", path=path) for path in ways), answer=reject)
     assert not story.asked and all("inside" in story.text(place) for place in range(len(ways)))
 
 
@@ -75,7 +75,7 @@ async def test_e05_protected_names_in_any_dress_always_ask(ground: Path) -> None
     assert wide == ".ENV"
     names = [".GIT/config", ".git/../.git/hooks/pre-push", ".env.local", ".ＥＮＶ", ".Git/HEAD", "sub/.VSCODE/settings.json", "Agents.MD", ".env\u200b"]  # fmt: skip
     for mode in ("auto-edit", "auto"):
-        story = await play(
+        story = await run_calls(
             ground,
             *(call("write_file", path=name, content="x\n") for name in names),
             answer=reject,
@@ -97,8 +97,8 @@ async def test_e06_what_is_no_file_is_refused_at_once(ground: Path) -> None:
     (ground / "zero").symlink_to("/dev/zero")
     (ground / "log").symlink_to("/proc/kmsg")
     names = ["pipe", "socket", "zero", "log", "src", "/dev/zero", "/proc/self/environ", "/dev/stdin"]
-    story = await in_time(
-        play(
+    story = await within_timeout(
+        run_calls(
             ground,
             *(call("read_file", path=name) for name in names),
             *(call("write_file", path=name, content="x") for name in names),
@@ -180,7 +180,7 @@ async def test_e08_e13_odd_names_and_bytes_are_read_shown_and_kept(ground: Path)
     (ground / os.fsdecode(b"bad\xff.txt")).write_text("one\n")
     reads = [call("read_file", path=name) for name in names]
     edits = [call("edit_file", path=name, old_string="old", new_string="new") for name in names]
-    story = await play(ground, call("list_files"), *reads, *edits, at_once=5)
+    story = await run_calls(ground, call("list_files"), *reads, *edits, at_once=5)
     assert all(result.success for result in story.results.values()), [
         r.error for r in story.results.values() if not r.success
     ]
@@ -194,7 +194,7 @@ async def test_e08_e13_odd_names_and_bytes_are_read_shown_and_kept(ground: Path)
 
 
 async def test_e09_a_file_that_changed_since_it_was_read_is_not_overwritten(ground: Path) -> None:
-    story = await play(
+    story = await run_calls(
         ground,
         call("read_file", path="src/a.txt"),
         command("echo theirs > src/a.txt"),
@@ -209,7 +209,9 @@ async def test_e09_a_file_that_changed_since_it_was_read_is_not_overwritten(grou
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 async def test_e11_a_folder_without_leave_to_write(ground: Path) -> None:
     (ground / "src").chmod(0o500)
-    story = await play(ground, call("read_file", path="src/a.txt"), call("write_file", path="src/a.txt", content="x"))
+    story = await run_calls(
+        ground, call("read_file", path="src/a.txt"), call("write_file", path="src/a.txt", content="x")
+    )
     (ground / "src").chmod(0o700)
     assert not story.result().success and (ground / "src" / "a.txt").read_text() == "inside\n"
 
@@ -220,7 +222,9 @@ async def test_e11_a_running_program_is_replaced_whole_or_not_at_all(ground: Pat
     try:
         with pytest.raises(OSError, match="busy"):
             (ground / "tool").open("r+b")  # the fault is there: ETXTBSY
-        story = await play(ground, command("cp src/a.txt tool"), call("write_file", path="tool", content="#!/bin/sh\n"))
+        story = await run_calls(
+            ground, command("cp src/a.txt tool"), call("write_file", path="tool", content="#!/bin/sh\n")
+        )
         assert not story.result(0).success
         assert (ground / "tool").read_bytes() in (Path("/bin/sleep").read_bytes(), b"#!/bin/sh\n")
         assert story.result(1).success == ((ground / "tool").stat().st_size == 10)
@@ -241,7 +245,7 @@ async def test_e12_a_tree_without_bottom_is_listed_and_searched_in_bounds(ground
         at = below
     os.close(at)
     try:
-        story = await play(
+        story = await run_calls(
             ground,
             call("list_files", depth=10),
             call("search_workspace", query="inside"),
@@ -259,7 +263,7 @@ async def test_e15_settings_of_ripgrep_are_not_read(ground: Path, monkeypatch: p
     (ground / "pre").chmod(0o755)
     (ground / "rc").write_text(f"--pre={ground}/pre\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(ground / "rc"))
-    story = await play(ground, call("search_workspace", query="inside"), command("rg inside src"))
+    story = await run_calls(ground, call("search_workspace", query="inside"), command("rg inside src"))
     assert "a.txt" in story.text(0)
     assert not (ground / "pwned").exists()
     if shutil.which("rg"):
@@ -275,8 +279,8 @@ async def test_e16_monstrous_ignore_files_are_bounded(rg: bool, ground: Path, mo
     (ground / "src" / "again").symlink_to("..")
     if not rg:
         monkeypatch.setenv("PATH", "/nonexistent")
-    story = await in_time(
-        play(ground, call("list_files", depth=5), call("search_workspace", query="inside", path="src"))
+    story = await within_timeout(
+        run_calls(ground, call("list_files", depth=5), call("search_workspace", query="inside", path="src"))
     )
     assert "src" in story.text(0) and len(story.text(0)) < 40_000
     assert story.results  # searched, or stopped by its own limit

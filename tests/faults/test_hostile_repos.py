@@ -16,7 +16,7 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.faults.hostile_repos import TRAPS, WORDS, build
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, TrustAction
@@ -81,8 +81,8 @@ async def test_g01_nothing_of_a_folder_acts_when_it_is_opened_and_looked_at(
         return None if trusting else Answer(verdict="reject")
 
     async with serve(looking(), strict=True) as server:
-        async with opened(server, repo, trust=False, flags={"mode": "direct"}) as session:
-            watch = Watch(session, answer)
+        async with run_session(server, repo, trust=False, flags={"mode": "direct"}) as session:
+            watch = SessionDriver(session, answer)
             asked = await watch.until_event(ApprovalRequested)
             assert isinstance(asked.action, TrustAction)
             await session.send("look")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.doubles.mock import call
-from tests.faults.kit import Story, approve, command, play, reject
+from tests.faults.kit import RunTrace, approve, command, reject, run_calls
 from tests.nightly import crossed
 from tui_agent.common.domain import ApprovalMode, Mode
 
@@ -93,8 +93,8 @@ def traces(work: Path) -> dict[str, bytes | None]:
     return {name: path.read_bytes() if path.is_file() else None for name, path in paths.items()}
 
 
-async def walk(work: Path, cells: dict[str, Cell], **more: Any) -> tuple[Story, dict[str, str]]:
-    story = await play(work, *(cell.call(work.parent) for cell in cells.values()), at_once=8, **more)
+async def walk(work: Path, cells: dict[str, Cell], **more: Any) -> tuple[RunTrace, dict[str, str]]:
+    story = await run_calls(work, *(cell.call(work.parent) for cell in cells.values()), at_once=8, **more)
     assert len(story.order) == len(cells)
     return story, dict(zip(cells, map(story.decision, story.order), strict=True))
 

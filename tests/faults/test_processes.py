@@ -15,9 +15,9 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.faults.kit import command, play
-from tests.waiting import in_time, until
+from tests.engine.kit import SessionDriver, run_session
+from tests.faults.kit import command, run_calls
+from tests.waiting import wait_for, within_timeout
 from tui_agent.common.domain import RunAction
 from tui_agent.events import Notice, ToolFinished, ToolOutput
 from tui_agent.platform import supervisor
@@ -26,7 +26,7 @@ FLAGS = {"mode": "direct", "sandbox": "off"}
 
 
 async def until_dead(pids: list[int]) -> None:
-    await until(lambda: not any(pid in supervisor.process_table() for pid in pids))
+    await wait_for(lambda: not any(pid in supervisor.process_table() for pid in pids))
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ async def test_d01_d02_a_flood_is_stopped_at_once(flood: str, workspace: Path) -
     talk = scenario("go", step("", command(f"echo $$ > pid; echo begun; {flood}", timeout_seconds=600)))
     async with (
         serve(talk, scenario("again", "well"), strict=True) as server,
-        opened(server, workspace, flags=FLAGS) as session,
+        run_session(server, workspace, flags=FLAGS) as session,
     ):
-        watch = Watch(session)
+        watch = SessionDriver(session)
         await session.send("go")
         await watch.until_event(ToolOutput)
         pid = int((workspace / "pid").read_text())
         assert pid in supervisor.process_table()  # it floods
-        await in_time(session.interrupt())
+        await within_timeout(session.interrupt())
         await until_dead([pid])
         await watch.ended()
         assert watch.of(ToolFinished)[-1].result.code == "interrupted"
@@ -104,7 +104,7 @@ async def test_d03_e11_a_disk_of_64_mib_that_runs_full(workspace: Path, tmp_path
 
 
 async def test_d04_a_command_without_end_is_ended(workspace: Path) -> None:
-    story = await play(workspace, command("echo $$ > pid; echo partly; sleep 600; echo after", timeout_seconds=1))
+    story = await run_calls(workspace, command("echo $$ > pid; echo partly; sleep 600; echo after", timeout_seconds=1))
     pid = int((workspace / "pid").read_text())
     assert story.result().code == "timeout"
     assert "partly" in story.text().splitlines() and "after" not in story.text().splitlines()
@@ -121,12 +121,12 @@ async def test_d08_a_fork_bomb_is_stopped_to_the_last_process(workspace: Path) -
     count = 2 ** (DEPTH + 1) - 1
     async with (
         serve(talk, scenario("again", "well"), strict=True) as server,
-        opened(server, workspace, flags=FLAGS) as session,
+        run_session(server, workspace, flags=FLAGS) as session,
     ):
-        watch = Watch(session)
+        watch = SessionDriver(session)
         await session.send("go")
         following = asyncio.create_task(watch.until_event(ToolFinished))
-        await until(lambda: (workspace / "p").exists() and len(os.listdir(workspace / "p")) >= count)
+        await wait_for(lambda: (workspace / "p").exists() and len(os.listdir(workspace / "p")) >= count)
         pids = [int(name) for name in os.listdir(workspace / "p")]
         assert sum(pid in supervisor.process_table() for pid in pids) == count  # all of them are there
         await session.interrupt()
@@ -156,11 +156,11 @@ async def test_d07_what_hides_from_its_shell_is_found_and_ended(workspace: Path)
 
 
 async def hide_and_stop(folder: Path, talk: dict[str, Any]) -> None:
-    async with serve(talk, strict=True) as server, opened(server, folder, flags=FLAGS) as session:
-        watch = Watch(session)
+    async with serve(talk, strict=True) as server, run_session(server, folder, flags=FLAGS) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         following = asyncio.create_task(watch.until_event(ToolFinished))
-        await until(lambda: len([file for file in (folder / "p").iterdir() if file.read_text().strip()]) == 5)
+        await wait_for(lambda: len([file for file in (folder / "p").iterdir() if file.read_text().strip()]) == 5)
         pids = [int(file.read_text()) for file in (folder / "p").iterdir()]
         assert all(pid in supervisor.process_table() for pid in pids)  # all five are there
         await session.interrupt()
@@ -169,7 +169,7 @@ async def hide_and_stop(folder: Path, talk: dict[str, Any]) -> None:
 
 
 async def test_d09_d10_what_reads_gets_an_end_and_no_terminal(workspace: Path) -> None:
-    story = await play(
+    story = await run_calls(
         workspace,
         command("cat; read x; python3 -; head -n1; echo left $?", timeout_seconds=60),
         command("(exec </dev/tty) 2>&1; stty raw 2>&1; echo still", timeout_seconds=60),
@@ -185,7 +185,7 @@ async def test_d09_d10_what_reads_gets_an_end_and_no_terminal(workspace: Path) -
 async def test_d11_d14_what_a_command_leaves_is_told_to_the_next(workspace: Path, tmp_path: Path) -> None:
     (workspace / "sub").mkdir()
     (workspace / "gone").mkdir()
-    story = await play(
+    story = await run_calls(
         workspace,
         command("cd sub; export K=1; set -e; false"),
         command("exec sh -c 'exit 9'"),
@@ -207,7 +207,7 @@ async def test_d11_d14_what_a_command_leaves_is_told_to_the_next(workspace: Path
 
 async def test_d15_commands_run_in_the_folder_that_is_shown(workspace: Path) -> None:
     (workspace / "sub").mkdir()
-    story = await play(
+    story = await run_calls(
         workspace,
         command("(sleep 0.2; pwd > late; pwd) & pwd"),
         command("cd sub"),
@@ -227,14 +227,14 @@ async def test_d15_commands_run_in_the_folder_that_is_shown(workspace: Path) -> 
 
 
 async def test_d16_an_end_by_a_signal_is_named(workspace: Path) -> None:
-    story = await play(workspace, command("bash -c 'kill -SEGV $$'"), command("bash -c 'kill -KILL $$'"))
+    story = await run_calls(workspace, command("bash -c 'kill -SEGV $$'"), command("bash -c 'kill -KILL $$'"))
     assert "139" in story.text(0) and "SIGSEGV" in story.text(0)
     assert "137" in story.text(1) and "out of memory" in story.text(1)
 
 
 @pytest.mark.parametrize("text", ["touch made; echo " + "x" * 101_000, "touch made\0"], ids=["too large", "NUL"])
 async def test_d17_an_impossible_command_is_refused_with_the_reason(text: str, workspace: Path) -> None:
-    story = await play(workspace, command(text))
+    story = await run_calls(workspace, command(text))
     assert not story.result().success and story.result().code != "defect"
     assert len(str(story.result().error)) > 20
     assert not (workspace / "made").exists()
@@ -252,14 +252,14 @@ async def test_d23_of_many_reading_calls_one_hangs(
         (workspace / f"f{number}").write_text(f"text {number}\n")
     reads = [call("read_file", path=f"f{number}") for number in range(9)]
     talk = scenario("go", step("", call("search_workspace", query="text"), *reads))
-    async with serve(talk, strict=True) as server, opened(server, workspace, flags=FLAGS) as session:
-        watch = Watch(session)
+    async with serve(talk, strict=True) as server, run_session(server, workspace, flags=FLAGS) as session:
+        watch = SessionDriver(session)
         await session.send("go")
         for _ in reads:
             finished = await watch.until_event(ToolFinished)
             assert finished.name == "read_file" and finished.result.success
         assert len(watch.of(ToolFinished)) == 9
-        await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+        await wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
         pid = int((tmp_path / "pid").read_text())
         assert pid in supervisor.process_table()  # it hangs
         await session.interrupt()
@@ -281,8 +281,8 @@ async def test_e14_a_workspace_that_goes_away_leaves_the_session_whole(workspace
         "done",
     )
     async with serve(talk, scenario("again", "well"), strict=True) as server:
-        async with opened(server, workspace, flags=FLAGS) as session:
-            watch = Watch(session)
+        async with run_session(server, workspace, flags=FLAGS) as session:
+            watch = SessionDriver(session)
             await session.send("go")
             assert (await watch.ended()).outcome == "done"
             await session.send("again")

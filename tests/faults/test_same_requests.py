@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import TASK, job, make_workspace
+from tests.doubles.job import TASK, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.nightly import sampled
 from tui_agent.common.domain import Answer, RunAction
 from tui_agent.engine.session import Session
@@ -51,7 +51,7 @@ def answer(event: Event) -> Answer:
 
 
 async def say(session: Session, *texts: str) -> None:
-    watch = Watch(session, answer)
+    watch = SessionDriver(session, answer)
     for text in texts:
         await session.send(text)
         ended = await watch.ended()
@@ -63,14 +63,14 @@ async def say(session: Session, *texts: str) -> None:
 
 
 async def in_one_go(server: MockServer, workspace: Path) -> None:
-    async with opened(server, workspace, flags=FLAGS) as session:
+    async with run_session(server, workspace, flags=FLAGS) as session:
         await say(session, *MESSAGES)
 
 
 async def closed_after_each(server: MockServer, workspace: Path) -> None:
     name: str | None = None
     for text in MESSAGES:
-        async with opened(server, None if name else workspace, resume=name, flags=FLAGS) as session:
+        async with run_session(server, None if name else workspace, resume=name, flags=FLAGS) as session:
             await say(session, text)
             name = session.id
 
@@ -79,7 +79,7 @@ async def torn_after_each(server: MockServer, workspace: Path) -> None:
     """As a crash in the middle of a write leaves it: half a record at the end."""
     name: str | None = None
     for text in MESSAGES:
-        async with opened(server, None if name else workspace, resume=name, flags=FLAGS) as session:
+        async with run_session(server, None if name else workspace, resume=name, flags=FLAGS) as session:
             if name:
                 told = [event.damaged async for event in recoveries(session)]
                 assert told[-1:] == [1], "the damage is told"
@@ -137,7 +137,7 @@ async def killed_after_each(server: MockServer, workspace: Path) -> None:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[MockServer]:
-    async with serve(job(), *(scenario(said, *steps) for said, steps in TALK.items()), strict=True) as server:
+    async with serve(job_scenario(), *(scenario(said, *steps) for said, steps in TALK.items()), strict=True) as server:
         yield server
 
 

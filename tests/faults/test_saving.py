@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from tests.doubles.plan_text import plan_text
-from tests.faults.counts import counted
+from tests.faults.counts import register_part
 from tests.faults.syscalls import Machine, Plan, open_files
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.plan.document import Plan as PlanDocument
@@ -130,4 +130,4 @@ def test_b01_a_save_is_whole_or_not_at_all_whichever_call_fails_however(save: Sa
                 print(f"call {number}: {errno.errorcode[error]}")
                 raise
             total += 1
-    counted(f"saving {save.name}", total)
+    register_part(f"saving {save.name}", total)

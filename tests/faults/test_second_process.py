@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import opened
+from tests.engine.kit import run_session
 from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent import events as e
 from tui_agent.platform.locks import InUse, read_holder
@@ -216,7 +216,7 @@ async def test_a20_the_refusal_says_what_can_be_done_instead(tmp_path: Path) -> 
 
 
 async def test_a22_a_second_start_in_one_process_is_refused_too(tmp_path: Path, workspace: Path) -> None:
-    async with serve(scenario("hi", "hello"), strict=True) as server, opened(server, workspace) as session:
+    async with serve(scenario("hi", "hello"), strict=True) as server, run_session(server, workspace) as session:
         with pytest.raises(Exception, match="in use by process"):
-            async with opened(server, workspace, resume=session.id):
+            async with run_session(server, workspace, resume=session.id):
                 pass

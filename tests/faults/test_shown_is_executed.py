@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
-from tests.faults.kit import APPROVE, Story, command, play
+from tests.engine.kit import SessionDriver, run_session
+from tests.faults.kit import APPROVE, RunTrace, command, run_calls
 from tests.nightly import sampled
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction, RunAction, action_digest
@@ -79,7 +79,7 @@ def journal(session: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-async def play_through(workspace: Path, commands: list[str]) -> tuple[Story, str]:
+async def play_through(workspace: Path, commands: list[str]) -> tuple[RunTrace, str]:
     steps: list[dict[str, Any] | str] = []
     for first in range(0, len(commands), 8):
         group = [command(text) for text in commands[first : first + 8]]
@@ -87,12 +87,12 @@ async def play_through(workspace: Path, commands: list[str]) -> tuple[Story, str
     flags = {"mode": "direct", "iterations": {"direct": len(steps)}, "context_window": 1_000_000}
     async with (
         serve(scenario("go", *steps, "done"), strict=True) as server,
-        opened(server, workspace, flags=flags) as session,
+        run_session(server, workspace, flags=flags) as session,
     ):
-        watch = Watch(session)
+        watch = SessionDriver(session)
         await session.send("go")
         await watch.ended()
-    return Story(watch), session.id
+    return RunTrace(watch), session.id
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ async def test_a_changed_file_voids_its_approval(workspace: Path) -> None:
 
     for number in range(count):
         (workspace / f"f{number}").write_text("old\nrest\n")
-    story = await play(workspace, *map(edit, range(count)), answer=meddle, at_once=5)
+    story = await run_calls(workspace, *map(edit, range(count)), answer=meddle, at_once=5)
     carried_out = {event.change.display: event for event in story.watch.of(FileChanged)}
     for number in range(count):
         name, (first, *_) = f"f{number}", shown[f"f{number}"]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.job import TASK, job, make_workspace
+from tests.doubles.job import TASK, job_scenario, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.faults.syscalls import Machine, Plan
 from tests.faults.visit import told
 from tui_agent.common import paths
@@ -43,7 +43,7 @@ def mine() -> tuple[int, int, int]:
     return len(os.listdir("/proc/self/fd")), memory, zombies
 
 
-async def one_message(session: Session, watch: Watch, chance: random.Random) -> None:
+async def one_message(session: Session, watch: SessionDriver, chance: random.Random) -> None:
     text = chance.choice((TASK, "noise", "wait", "who are you?"))
     await session.send(text)
     if text == "wait" or chance.random() < 0.2:
@@ -64,10 +64,10 @@ async def test_i10_hours_of_faults_leave_nothing_behind(tmp_path: Path) -> None:
     ends, struck = time.monotonic() + SECONDS, 0.0
     flags = {"sandbox": "off", "approval_mode": "auto"}
     with Machine(paths.sessions_dir()) as machine:
-        async with serve(job(), NOISY, ENDLESS, strict=True) as server:
+        async with serve(job_scenario(), NOISY, ENDLESS, strict=True) as server:
             while time.monotonic() < ends:
-                async with opened(server, None if name else workspace, resume=name, flags=flags) as session:
-                    name, watch = session.id, Watch(session)
+                async with run_session(server, None if name else workspace, resume=name, flags=flags) as session:
+                    name, watch = session.id, SessionDriver(session)
                     for _ in range(chance.randint(2, 5)):
                         if time.monotonic() - struck > EVERY:
                             struck = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles.job import environment, make_workspace
 from tests.doubles.mock import scenario, serve
-from tests.engine.kit import opened
+from tests.engine.kit import run_session
 from tests.frontends.test_exec import ExecResult
 from tests.nightly import sampled
 from tui_agent.storage.journal import read_records
@@ -100,7 +100,7 @@ def test_i04_any_name_of_the_data_folder_works(place: Place, tmp_path: Path, nam
 
 
 async def test_i07_nothing_needs_inotify(workspace: Path) -> None:
-    async with serve(scenario("hi", "hello"), strict=True) as server, opened(server, workspace):
+    async with serve(scenario("hi", "hello"), strict=True) as server, run_session(server, workspace):
         kinds = set()
         for name in os.listdir("/proc/self/fd"):
             try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.counts import counted
+from tests.faults.counts import register_part
 from tests.faults.syscalls import CHANGES, ERRORS, WRITES, Machine, Plan, open_files
 from tests.faults.visit import Visit, reopened, visit
 from tests.nightly import sampled
@@ -79,21 +79,21 @@ async def test_b01_whichever_call_fails_once_nothing_promised_is_lost(tmp_path: 
         fired = await every_number(tmp_path, plans, begun == "resumed")
         assert fired >= len(chosen) or (name, begun) in NOT_CALLED, name
         total += fired
-    counted(f"visit {begun}", total)
+    register_part(f"visit {begun}", total)
 
 
 @BEGUN
 async def test_a07_every_write_may_be_short(tmp_path: Path, begun: str) -> None:
     once = Plan(names=WRITES, short=True)
     total = await every_number(tmp_path, [("short", once)], begun == "resumed")
-    counted(f"short {begun}", total)
+    register_part(f"short {begun}", total)
     for_long = Plan(names=WRITES, short=True, lasting=True)
     total = await every_number(tmp_path, [("short", for_long)], begun == "resumed")
-    counted(f"short for long {begun}", total)
+    register_part(f"short for long {begun}", total)
 
 
 @pytest.mark.parametrize("error", sampled(LASTING, 1), ids=lambda code: errno.errorcode[code])
 async def test_a10_a11_a12_a_disk_that_fails_until_it_is_mended_costs_nothing(tmp_path: Path, error: int) -> None:
     plan = Plan(names=CHANGES, error=error, lasting=True)
     total = await every_number(tmp_path, [("lasting", plan)], resumed=True)
-    counted(f"lasting {errno.errorcode[error]}", total)
+    register_part(f"lasting {errno.errorcode[error]}", total)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import evasions
-from tests.faults.kit import command, play, reject
+from tests.faults.kit import command, reject, run_calls
 from tui_agent.common.domain import RunAction, Severity
 from tui_agent.safety.roots import Roots
 from tui_agent.shell.safe_commands import assess_command
@@ -115,7 +115,7 @@ def test_g04_commands_that_read_hardly_ever_ask(place: Path) -> None:
 
 
 async def test_g04_in_a_session_they_run(place: Path) -> None:
-    story = await play(place, *map(command, BENIGN), answer=reject, at_once=8)
+    story = await run_calls(place, *map(command, BENIGN), answer=reject, at_once=8)
     asked = [story.decision(key) for key in story.order].count("ask")
     assert len(story.order) == len(BENIGN) and asked <= len(BENIGN) * 0.05
     assert len(story.executed) == len(BENIGN) - asked
@@ -166,7 +166,7 @@ async def test_g03_in_a_session_none_runs(place: Path) -> None:
     with_secrets(place)
     before = sorted(os.listdir(place))
     sample = [text for text in every()[::11] if len(text) < 4_000 and "\ud800" not in text]
-    story = await play(place, *map(command, sample), answer=reject, at_once=8)
+    story = await run_calls(place, *map(command, sample), answer=reject, at_once=8)
     assert len(sample) >= 80 and len(story.order) == len(sample)
     assert story.executed == []
     assert {story.decision(key) for key in story.order} <= {"ask", "none"}

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.doubles.job import REPORT, TASK, environment, job, make_workspace
+from tests.doubles.job import REPORT, TASK, environment, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, serve
 from tests.doubles.terminal import Terminal
 from tests.web.kit import Stream, log_in
@@ -75,17 +75,17 @@ async def screen(setup: Setup) -> dict[str, Any]:
         "-m", "tui_agent", *setup.flags, env=environment(setup.home), whole_env=True, cwd=setup.home, size=(100, 32)
     )  # fmt: skip
     try:
-        await program.asks("Trust this folder", TIMEOUT)
+        await program.wait_for_dialog("Trust this folder", TIMEOUT)
         program.type("a")
-        await program.sees("Ask for a change", TIMEOUT)
+        await program.wait_for_text("Ask for a change", TIMEOUT)
         program.type(TASK)
-        await program.sees(TASK, TIMEOUT)
+        await program.wait_for_text(TASK, TIMEOUT)
         program.type("\r")
         for request in ("Edit adder.py", "Run a command"):
-            await program.asks(request, TIMEOUT)
+            await program.wait_for_dialog(request, TIMEOUT)
             program.type("a")
-        await program.sees(REPORT, TIMEOUT)
-        await program.sees("· Done ·", TIMEOUT)
+        await program.wait_for_text(REPORT, TIMEOUT)
+        await program.wait_for_text("· Done ·", TIMEOUT)
         program.type("\x04")
         return {"code": await program.end(TIMEOUT), "output": REPORT}
     finally:
@@ -129,7 +129,7 @@ async def use_page(program: asyncio.subprocess.Process) -> dict[str, Any]:
     return {"code": program.returncode, "output": ended.data["data"]["text"], "page": int(link[2])}
 
 
-async def leaky(setup: Setup) -> dict[str, Any]:
+async def leak(setup: Setup) -> dict[str, Any]:
     """Resolve a name and connect to addresses, to show that both are detected."""
     code = (
         "import socket, contextlib\n"
@@ -143,12 +143,12 @@ async def leaky(setup: Setup) -> dict[str, Any]:
 
 
 SURFACES = {
-    "exec": exec_, "demo": demo, "repl": repl, "doctor": doctor, "screen": screen, "web": web, "leaky": leaky,
+    "exec": exec_, "demo": demo, "repl": repl, "doctor": doctor, "screen": screen, "web": web, "leaky": leak,
 }  # fmt: skip
 
 
 async def main(surface: str, folder: Path) -> None:
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         setup = Setup(folder, server)
         result = await SURFACES[surface](setup)
         adder = (setup.workspace / "adder.py").read_text(encoding="utf-8")

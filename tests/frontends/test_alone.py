@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import MENDED, REPORT, environment
+from tests.doubles.job import FIXED, REPORT, environment
 from tests.nightly import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ async def test_with_the_model_alone_the_whole_job_is_done_and_nothing_else_is_tr
     observed = await run_isolated(surface, tmp_path)
     report = observed.report
     assert report["code"] == (143 if surface == "web" else 0), report
-    assert REPORT in report["output"] and report["adder"] == MENDED
+    assert REPORT in report["output"] and report["adder"] == FIXED
     assert report["requests"] >= 4
     assert observed.elsewhere == set() and observed.resolvers == set()
     if shutil.which("strace"):

@@ -8,8 +8,7 @@ import pytest
 
 from tests.doubles.job import BROKEN, COMMAND, TASK
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.staging import classified_as, do, in_step, planned, summarized
-from tests.engine.staging import run as run_session
+from tests.engine.staging import classified_as, plan_reply, plan_step, run_agent, step_reply, summarized
 from tests.frontends.test_exec import ExecRunner, server_flags
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import PlanStep
@@ -31,9 +30,9 @@ async def run(tmp_path: Path) -> AsyncIterator[ExecRunner]:
 async def test_tests_that_failed_after_the_edit_outweigh_words_and_mark(run: ExecRunner) -> None:
     scenarios = (
         classified_as(),
-        planned(do("Mend it")),
+        plan_reply(plan_step("Mend it")),
         summarized("Mended it"),
-        in_step("Mend it", LOOK, WORSE, TESTS, CLAIM),
+        step_reply("Mend it", LOOK, WORSE, TESTS, CLAIM),
         scenario("", CLAIM),
     )
     flags = ["--json", "--approve", "all", "--accept-plan", "--accept-summary"]
@@ -66,14 +65,14 @@ async def test_a_step_that_the_user_adds_without_what_to_expect_is_not_done_by_w
 
     scenarios = (
         classified_as(),
-        planned(do("Look at it", "read_file", args={"path": "adder.py"})),
+        plan_reply(plan_step("Look at it", "read_file", args={"path": "adder.py"})),
         summarized(),
-        in_step("Look at it", LOOK, "It subtracts."),
-        in_step("Rename add to plus", "Renamed it."),
+        step_reply("Look at it", LOOK, "It subtracts."),
+        step_reply("Rename add to plus", "Renamed it."),
         scenario("", "Renamed it."),
     )
     async with serve(*scenarios) as server:
-        watch, ended, _ = await run_session(server, run.workspace, TASK, answer)
+        watch, ended, _ = await run_agent(server, run.workspace, TASK, answer)
     assert [step.met for step in watch.of(StepVerified)][:2] == [True, False]
     assert [step.outcome for step in watch.of(StepFinished)][:2] == ["done", "failed"]
     assert ended.outcome == "failed" and "(Rename add to plus): nothing was done for it" in ended.text

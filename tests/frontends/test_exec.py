@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.doubles.job import COMMAND, MENDED, REPORT, TASK, environment, job, make_workspace
+from tests.doubles.job import COMMAND, FIXED, REPORT, TASK, environment, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.nightly import sampled
 from tui_agent.__main__ import main
@@ -120,10 +120,10 @@ def server_flags(server: MockServer, provider: str) -> list[str]:
 
 @pytest.mark.parametrize("provider", sampled(["openai", "ollama"], 1))
 async def test_the_job_is_done_over_http(run: ExecRunner, provider: str) -> None:
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         result = await run.process(TASK, "--json", "--approve", "all", *server_flags(server, provider))
     assert result.code == 0, result.out + result.err
-    assert (run.workspace / "adder.py").read_text() == MENDED
+    assert (run.workspace / "adder.py").read_text() == FIXED
     assert [data["name"] for data in result.of("tool.finished")] == ["read_file", "edit_file", "run_terminal_command"]
     assert all(data["result"]["success"] for data in result.of("tool.finished"))
     assert result.of("run.ended")[-1]["outcome"] == "done"
@@ -133,16 +133,16 @@ async def test_the_job_is_done_over_http(run: ExecRunner, provider: str) -> None
 
 async def test_the_job_is_done_by_the_scripted_model(run: ExecRunner) -> None:
     file = run.home / "job.json"
-    file.write_text(json.dumps({"scenarios": [job()], "default_response": {"content": "?"}}))
+    file.write_text(json.dumps({"scenarios": [job_scenario()], "default_response": {"content": "?"}}))
     result = await run(TASK, "--approve", "all", "--trust", "--provider", "scripted", "--scenarios", str(file))
     assert result.code == 0, result.out + result.err
-    assert (run.workspace / "adder.py").read_text() == MENDED
+    assert (run.workspace / "adder.py").read_text() == FIXED
     assert REPORT in result.out
     assert f"[Tool: run_terminal_command {COMMAND}]" in result.out
 
 
 async def test_everything_printed_is_in_the_journal_and_the_log(run: ExecRunner) -> None:
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         result = await run(TASK, "--json", "--approve", "all", *server_flags(server, "openai"))
     journal = [json.loads(line) for line in (run.session() / "events.jsonl").read_text().splitlines()]
     printed = {record["seq"]: record["type"] for record in result.records}
@@ -157,10 +157,10 @@ async def test_everything_printed_is_in_the_journal_and_the_log(run: ExecRunner)
     ("approve", "code", "changes_file"), [("none", 3, False), ("safe", 3, False), ("edits", 3, True), ("all", 0, True)]
 )
 async def test_what_may_happen_without_a_person(run: ExecRunner, approve: str, code: int, changes_file: bool) -> None:
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         result = await run(TASK, "--json", "--approve", approve, *server_flags(server, "openai"))
     assert result.code == code, result.out + result.err
-    assert ((run.workspace / "adder.py").read_text() == MENDED) == changes_file
+    assert ((run.workspace / "adder.py").read_text() == FIXED) == changes_file
     assert bool(result.of("approval.executed")) == (approve in ("edits", "all"))
 
 
@@ -183,23 +183,23 @@ async def test_a_protected_file_is_refused_even_with_all(run: ExecRunner) -> Non
 
 async def test_an_untrusted_folder_is_read_only(run: ExecRunner) -> None:
     (run.workspace / "AGENTS.md").write_text("SECRET RULES OF THE FOLDER")
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         flags = [flag for flag in server_flags(server, "openai") if flag != "--trust"]
         result = await run(TASK, "--json", "--approve", "all", *flags)
         bodies = json.dumps([request.body for request in server.requests])
     assert result.code == 3
-    assert (run.workspace / "adder.py").read_text() != MENDED
+    assert (run.workspace / "adder.py").read_text() != FIXED
     assert "SECRET RULES" not in bodies
 
 
 async def test_an_answer_given_beforehand_does_not_trust_the_folder(run: ExecRunner) -> None:
     (run.workspace / "AGENTS.md").write_text("SECRET RULES OF THE FOLDER")
     lines = b'{"verdict": "approve"}\n' * 3
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         flags = [flag for flag in server_flags(server, "openai") if flag != "--trust"]
         result = await run(TASK, "--json", "--answers", *flags, stdin=lines)
         bodies = json.dumps([request.body for request in server.requests])
-    assert (run.workspace / "adder.py").read_text() != MENDED
+    assert (run.workspace / "adder.py").read_text() != FIXED
     assert "SECRET RULES" not in bodies
     assert not (run.home / "tui-agent" / "trust.json").exists()
     assert result.code == 3
@@ -208,7 +208,7 @@ async def test_an_answer_given_beforehand_does_not_trust_the_folder(run: ExecRun
 async def test_a_trusted_folder_gives_its_rules(run: ExecRunner) -> None:
     (run.workspace / "AGENTS.md").write_text("RULES OF THE FOLDER")
     (run.home / "AGENTS.md").write_text("RULES OF THE USER")
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         await run(TASK, "--approve", "all", *server_flags(server, "openai"))
         system = server.requests[0].messages[0]["content"]
     assert system.index("RULES OF THE USER") < system.index("RULES OF THE FOLDER")
@@ -216,7 +216,7 @@ async def test_a_trusted_folder_gives_its_rules(run: ExecRunner) -> None:
 
 async def test_answers_from_standard_input(run: ExecRunner) -> None:
     lines = b'{"verdict": "reject", "text": "use another file"}\n{"verdict": "approve"}\n'
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         result = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
         last = server.requests[-1].messages
     assert result.code == 1, result.out + result.err
@@ -228,7 +228,7 @@ async def test_answers_from_standard_input(run: ExecRunner) -> None:
 
 async def test_a_bad_answer_is_named_and_the_next_one_counts(run: ExecRunner) -> None:
     lines = b'yes please\n{"verdict": "approve"}\n{"verdict": "approve"}\n'
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         result = await run(TASK, "--json", "--answers", *server_flags(server, "openai"), stdin=lines)
     assert result.code == 0
     assert "answer" in result.err
@@ -242,7 +242,7 @@ async def test_a_server_that_is_not_there(run: ExecRunner) -> None:
 
 
 async def test_the_limit_of_rounds(run: ExecRunner) -> None:
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         result = await run(TASK, "--json", "--approve", "all", "--max-iterations", "2", *server_flags(server, "openai"))
     assert result.code == 5
     ended = result.of("run.ended")[-1]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import TASK, environment, job, make_workspace
+from tests.doubles.job import TASK, environment, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, scenario, serve
-from tests.engine.kit import Watch, opened
+from tests.engine.kit import SessionDriver, run_session
 from tests.nightly import sampled
 from tui_agent.events import SessionRecovered, UserMessageAdded
 from tui_agent.storage import catalog
@@ -69,7 +69,7 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
     monkeypatch.setenv("TUI_AGENT_HOME", str(home / "tui-agent"))
     for turn in range(KILLS // GROUPS):
         workspace = make_workspace(tmp_path / f"work{turn}")
-        async with serve(job(), TALK, strict=True, pace=0.001) as server:
+        async with serve(job_scenario(), TALK, strict=True, pace=0.001) as server:
             printed = await kill_at(server, home, workspace, chance.randint(1, 40))
             (entry,) = catalog.list_sessions(home / "tui-agent", workspace)
             journal = entry.path / "events.jsonl"
@@ -79,8 +79,8 @@ async def test_killed_at_a_random_point_nothing_printed_is_lost_or_doubled(
             assert saved == sorted(saved)
             killed += printed[-1]["type"] != "session.closed"
 
-            async with opened(server, workspace, resume=entry.id) as session:
-                watch = Watch(session)
+            async with run_session(server, workspace, resume=entry.id) as session:
+                watch = SessionDriver(session)
                 await session.send("how are you")
                 assert (await watch.ended()).text == "well, thank you"
                 shown = [record async for record in replay(session)]

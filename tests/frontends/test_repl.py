@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import BROKEN, MENDED, REPORT, TASK, environment, job, make_workspace
+from tests.doubles.job import BROKEN, FIXED, REPORT, TASK, environment, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.terminal import Terminal
 from tui_agent.frontends.line_mode import terminal as line_terminal
@@ -94,7 +94,7 @@ def is_prompting(terminal: Terminal) -> Callable[[], bool]:
 
 async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> None:
     hello = scenario("hello", "Hi.\x1b]0;owned\x07 Twice\x1b[2J hi.")
-    async with serve(hello, job(), strict=True) as server:
+    async with serve(hello, job_scenario(), strict=True) as server:
         lines = f"hello\n\n   \n!echo out; echo err >&2; exit 3\n/no-such\n/status\n{TASK}\n"
         code, out, err = await home.pipe(server, lines, "--trust")
     assert code == 3, out + err
@@ -113,10 +113,10 @@ async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> No
 
 async def test_what_the_mode_allows_is_done_in_a_pipe_and_resumed(home: Home) -> None:
     again = scenario("and now", step("Now what?"))
-    async with serve(job(), again, strict=True) as server:
+    async with serve(job_scenario(), again, strict=True) as server:
         code, out, err = await home.pipe(server, TASK, "--trust", "--approval-mode", "auto")  # no line end
         assert code == 0, out + err
-        assert (home.workspace / "adder.py").read_text() == MENDED
+        assert (home.workspace / "adder.py").read_text() == FIXED
         assert "  ✓ Changed adder.py (+1 -1)" in out
         first = home.session()
         with (home.data / "sessions" / first / "events.jsonl").open("ab") as journal:
@@ -143,7 +143,7 @@ async def test_the_end_of_a_line_that_is_too_long_is_no_message(home: Home) -> N
 
 
 async def test_a_pipe_without_trust_only_reads(home: Home) -> None:
-    async with serve(job(), strict=True) as server:
+    async with serve(job_scenario(), strict=True) as server:
         lines = b"\xff\xfe\x00\n" + f"{TASK}\n/help\n/quit\nxyzzy\n".encode()
         code, out, err = await home.pipe(server, lines, "--approval-mode", "auto")
         assert code in (0, 3), out + err
@@ -186,43 +186,43 @@ async def test_a_signal_ends_a_pipe_in_order(home: Home) -> None:
 async def test_a_session_at_a_terminal(home: Home) -> None:
     secret = "sk-proj-" + "a8Kd93jLmQ" * 4
     keeps = scenario("keep", step("", call("write_file", path="note.txt", content=f"a {secret}\n")), "Kept.")
-    async with serve(job(), keeps, strict=True) as server:
+    async with serve(job_scenario(), keeps, strict=True) as server:
         async with closing(home.terminal(server, NO_COLOR="1")) as terminal:
-            await terminal.sees("Trust this folder?")
-            await terminal.sees(occurs(terminal, "Approve? ", 1))
+            await terminal.wait_for_text("Trust this folder?")
+            await terminal.wait_for_text(occurs(terminal, "Approve? ", 1))
             terminal.type("y\r")
-            await terminal.sees("You: ")
+            await terminal.wait_for_text("You: ")
             terminal.type(f"{TASK}\r")
-            await terminal.sees("Edit adder.py  (+1 −1)")
-            await terminal.sees(occurs(terminal, "Approve? ", 2))
+            await terminal.wait_for_text("Edit adder.py  (+1 −1)")
+            await terminal.wait_for_text(occurs(terminal, "Approve? ", 2))
             assert "-    return a - b" in terminal.text and "+    return a + b" in terminal.text
             assert "s for this session" in terminal.text
             terminal.type("\r")
-            await terminal.sees("Answer with y, s, A, e or n.")
-            await terminal.sees(occurs(terminal, "Approve? ", 3))
+            await terminal.wait_for_text("Answer with y, s, A, e or n.")
+            await terminal.wait_for_text(occurs(terminal, "Approve? ", 3))
             terminal.type("y\r")
-            await terminal.sees("Run a command, severity")
-            await terminal.sees(occurs(terminal, "Approve? ", 4))
+            await terminal.wait_for_text("Run a command, severity")
+            await terminal.wait_for_text(occurs(terminal, "Approve? ", 4))
             terminal.type("n use make instead\r")
-            await terminal.sees(REPORT)
-            assert (home.workspace / "adder.py").read_text() == MENDED
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text(REPORT)
+            assert (home.workspace / "adder.py").read_text() == FIXED
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type("keep\r")
-            await terminal.sees("u show the secrets")
-            await terminal.sees(occurs(terminal, "Approve? ", 5))
+            await terminal.wait_for_text("u show the secrets")
+            await terminal.wait_for_text(occurs(terminal, "Approve? ", 5))
             assert secret[:20] not in terminal.text
             terminal.type("u\r")
-            await terminal.sees(secret)
-            await terminal.sees(occurs(terminal, "Approve? ", 6))
+            await terminal.wait_for_text(secret)
+            await terminal.wait_for_text(occurs(terminal, "Approve? ", 6))
             terminal.type("n\r")
-            await terminal.sees("Kept.")
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text("Kept.")
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type("/und\t\r")
-            await terminal.sees("Undone: 1 file (adder.py)")
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text("Undone: 1 file (adder.py)")
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type("\x03")
-            await terminal.sees("Nothing is running. Press Ctrl+C again")
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text("Nothing is running. Press Ctrl+C again")
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type("\x04")
             assert await terminal.end() == 0
             assert f"tui-agent repl --resume {home.session()}" in terminal.text
@@ -243,28 +243,30 @@ async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(hom
     late = scenario("late", step("", call("read_file", path="adder.py")), edit, "Left as it is.")
     async with serve(slow, late, strict=True) as server:
         async with closing(home.terminal(server, "--trust")) as terminal:
-            await terminal.sees("You: ")
+            await terminal.wait_for_text("You: ")
             terminal.type("wait\r")
-            await terminal.sees(lambda: any("wait" in str(one.messages) for one in server.requests))
+            await terminal.wait_for_text(lambda: any("wait" in str(one.messages) for one in server.requests))
             terminal.type("\x03")
-            await terminal.sees("interrupted: ")
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text("interrupted: ")
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type(f"!echo here > {home.folder}/begun; sleep 300\r")
-            await terminal.sees((home.folder / "begun").exists)
+            await terminal.wait_for_text((home.folder / "begun").exists)
             terminal.type("\x03")
-            await terminal.sees("[stopped]")
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text("[stopped]")
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type("late\r")
-            await terminal.sees(lambda: len([1 for request in server.requests if "late" in str(request.messages)]) >= 2)
+            await terminal.wait_for_text(
+                lambda: len([1 for request in server.requests if "late" in str(request.messages)]) >= 2
+            )
             terminal.type("y\rhalf a")
-            await terminal.sees("Approve? ")
+            await terminal.wait_for_text("Approve? ")
             assert (home.workspace / "adder.py").read_text() == BROKEN
             terminal.type("n\r")
-            await terminal.sees("Left as it is.")
-            await terminal.sees(lambda: "You: y half a" in terminal.text)
+            await terminal.wait_for_text("Left as it is.")
+            await terminal.wait_for_text(lambda: "You: y half a" in terminal.text)
             terminal.type("\x03")
-            await terminal.sees("Nothing is running. Press Ctrl+C again")
-            await terminal.sees(is_prompting(terminal))
+            await terminal.wait_for_text("Nothing is running. Press Ctrl+C again")
+            await terminal.wait_for_text(is_prompting(terminal))
             terminal.type("\x03")
             assert await terminal.end() == 0
             assert terminal.is_sane()
@@ -328,7 +330,7 @@ async def test_every_signal_interrupts_the_wait_once_more(monkeypatch: pytest.Mo
 async def test_a_hangup_at_the_prompt_closes_the_session(home: Home) -> None:
     async with serve(strict=True) as server:
         async with closing(home.terminal(server, "--trust")) as terminal:
-            await terminal.sees("You: ")
+            await terminal.wait_for_text("You: ")
             terminal.kill(signal.SIGTERM)
             assert await terminal.end() == 128 + signal.SIGTERM
             assert terminal.is_sane()

@@ -11,13 +11,13 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.mock import call, scenario, serve, step
-from tests.doubles.planted import NAMED, SECRETS, TEXT, leaked, leaked_in, parts
+from tests.doubles.planted import ALL_SECRETS_TEXT, BY_VARIABLE, SECRETS, find_leaks, find_leaks_in, secret_parts
 from tests.doubles.terminal import Terminal
 from tests.frontends.test_exec import ExecRunner, server_flags
 
 EXACT = ("events.jsonl", "blobs")
 """Files that contain secrets by design and are private (A7)."""
-TOKEN = NAMED["LLM_AUTH_TOKEN"]
+TOKEN = BY_VARIABLE["LLM_AUTH_TOKEN"]
 SHOW_COMMAND = f"echo {TOKEN} && cat planted.txt && echo {SECRETS['github']} && env"
 PRINT_COMMAND = (
     "python3 -u -c \"import sys; [sys.stdout.write(c) or sys.stdout.flush() for c in open('planted.txt').read()]\""
@@ -28,14 +28,14 @@ def talk() -> dict[str, Any]:
     """The model says, thinks, runs, writes and fails with all of them."""
     return scenario(
         "go",
-        step(TEXT, call("read_file", path="planted.txt"), thinking=TEXT),
+        step(ALL_SECRETS_TEXT, call("read_file", path="planted.txt"), thinking=ALL_SECRETS_TEXT),
         step("", call("run_terminal_command", command=SHOW_COMMAND)),
         step("", call("run_terminal_command", command=PRINT_COMMAND)),
-        step("", call("write_file", path="new.txt", content=TEXT + "\n")),
+        step("", call("write_file", path="new.txt", content=ALL_SECRETS_TEXT + "\n")),
         step("", call("read_file", path=f"missing-{SECRETS['gitlab']}")),
-        step("", call("read_fil", nonsense=TEXT)),
+        step("", call("read_fil", nonsense=ALL_SECRETS_TEXT)),
         step("", call("read_file", path="new.txt")),
-        "the last of it:\n" + TEXT,
+        "the last of it:\n" + ALL_SECRETS_TEXT,
     )
 
 
@@ -43,7 +43,7 @@ def talk() -> dict[str, Any]:
 async def run(tmp_path: Path) -> AsyncIterator[ExecRunner]:
     runner = ExecRunner(tmp_path)
     (runner.workspace / "test_adder.py").unlink()
-    (runner.workspace / "planted.txt").write_text(TEXT + "\n", encoding="utf-8")
+    (runner.workspace / "planted.txt").write_text(ALL_SECRETS_TEXT + "\n", encoding="utf-8")
     yield runner
     await runner.close()
 
@@ -52,28 +52,28 @@ async def test_exec_prints_and_keeps_no_secret(run: ExecRunner) -> None:
     async with serve(talk(), token=TOKEN) as server:
         flags = server_flags(server, "openai")
         result = await run.process(
-            "go", "--trust", "--approve", "all", *flags, stdin=b"", **NAMED, TUI_AGENT_DEBUG="true"
+            "go", "--trust", "--approve", "all", *flags, stdin=b"", **BY_VARIABLE, TUI_AGENT_DEBUG="true"
         )
         requests = json.dumps([request.messages for request in server.requests])
     assert result.code == 0, result.err
     assert "the last of it" in result.out and "⟨secret GitHub token, 40 characters⟩" in result.out
-    assert leaked(result.out) == [] and leaked(result.err) == []
-    assert leaked_in(run.home, *EXACT) == {}
+    assert find_leaks(result.out) == [] and find_leaks(result.err) == []
+    assert find_leaks_in(run.home, *EXACT) == {}
     for file in (run.session() / "events.jsonl", *run.session().glob("blobs/*/*")):
-        assert "github" in leaked(file.read_text(encoding="utf-8"))
+        assert "github" in find_leaks(file.read_text(encoding="utf-8"))
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert (run.workspace / "new.txt").read_text(encoding="utf-8") == TEXT + "\n"
-    for name in NAMED:
+    assert (run.workspace / "new.txt").read_text(encoding="utf-8") == ALL_SECRETS_TEXT + "\n"
+    for name in BY_VARIABLE:
         assert f"{name}=" not in requests, "in the environment of a command"
 
 
 async def test_exec_with_json_is_exact(run: ExecRunner) -> None:
-    async with serve(scenario("go", TEXT), token=TOKEN) as server:
-        result = await run("go", "--json", *server_flags(server, "openai"), stdin=b"", **NAMED)
+    async with serve(scenario("go", ALL_SECRETS_TEXT), token=TOKEN) as server:
+        result = await run("go", "--json", *server_flags(server, "openai"), stdin=b"", **BY_VARIABLE)
     assert result.code == 0, result.err
     (ended,) = [reply for reply in result.of("reply.ended") if not reply.get("role")]
-    assert ended["text"] == TEXT
-    assert leaked_in(run.home, *EXACT) == {}
+    assert ended["text"] == ALL_SECRETS_TEXT
+    assert find_leaks_in(run.home, *EXACT) == {}
 
 
 def visible_text(bytes_: bytes) -> str:
@@ -88,7 +88,7 @@ def secrets_on_screen(bytes_: bytes) -> list[str]:
     text = visible_text(bytes_)
     names = []
     for name, secret in SECRETS.items():
-        compact = [re.sub(r"[^!-~À-ÿ]", "", part) for part in parts(secret)]
+        compact = [re.sub(r"[^!-~À-ÿ]", "", part) for part in secret_parts(secret)]
         pieces = [part[at : at + 12] for part in compact for at in range(0, len(part) - 11, 6)]
         if any(piece in text for piece in pieces if "PRIVATE" not in piece and "-----" not in piece):
             names.append(name)
@@ -100,31 +100,31 @@ async def test_the_screen_never_shows_one_live_or_resumed(tmp_path: Path) -> Non
     home, workspace = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     workspace.mkdir()
-    (workspace / "planted.txt").write_text(TEXT + "\n", encoding="utf-8")
+    (workspace / "planted.txt").write_text(ALL_SECRETS_TEXT + "\n", encoding="utf-8")
     async with serve(talk(), token=TOKEN) as server:
-        env = environment(home, LLM_BASE_URL=f"{server.url}/v1", TUI_AGENT_MODEL="mock-model", **NAMED)
+        env = environment(home, LLM_BASE_URL=f"{server.url}/v1", TUI_AGENT_MODEL="mock-model", **BY_VARIABLE)
         arguments = ("-m", "tui_agent", "-C", str(workspace), "--trust")
         screen = Terminal(*arguments, env=env, whole_env=True, cwd=home, size=(100, 80))
         try:
-            await screen.sees("folder", 90)
+            await screen.wait_for_text("folder", 90)
             screen.type("go\r")
             for title in ("Run a command", "Run a command", "Create new.txt"):
-                await screen.sees(title, 90)
-                await screen.sees(lambda: screen.listens, 90)
+                await screen.wait_for_text(title, 90)
+                await screen.wait_for_text(lambda: screen.accepts_keys, 90)
                 screen.type("a")
-                await screen.sees(lambda: not screen.listens, 90)
-            await screen.sees("Done ·", 90)  # while the agent works, ctrl+d asks for a second one
+                await screen.wait_for_text(lambda: not screen.accepts_keys, 90)
+            await screen.wait_for_text("Done ·", 90)  # while the agent works, ctrl+d asks for a second one
             screen.type("\x04")
             assert await screen.end(90) == 0
             assert secrets_on_screen(screen.bytes) == []
             resumed = Terminal(*arguments, "--continue", env=env, whole_env=True, cwd=home, size=(100, 80))
             screen.close()
             screen = resumed
-            await screen.sees("Session resumed", 90)
+            await screen.wait_for_text("Session resumed", 90)
             screen.type("\x04")
             assert await screen.end(90) == 0
             assert secrets_on_screen(screen.bytes) == []
             assert "⟨secret" in screen.bytes.decode("utf-8", "replace")
         finally:
             screen.close()
-    assert leaked_in(home, *EXACT) == {}
+    assert find_leaks_in(home, *EXACT) == {}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.lsp.kit import PATIENT, command, heard, pool_setup
+from tests.lsp.kit import LONG_LIMITS, pool_setup, received, server_command
 from tests.waiting import wait_until
 from tui_agent.common.symbols import Diagnostic, SourceLocation, SourcePosition, Unavailable
 from tui_agent.platform import supervisor
@@ -20,7 +20,7 @@ SPOT = SourcePosition(line=1)
 
 
 def pids(folder: Path) -> list[int]:
-    return [start[1] for start in heard(folder, "start")]
+    return [start[1] for start in received(folder, "start")]
 
 
 async def test_one_server_serves_all_files_of_its_language_and_is_gone_after_close(tmp_path: Path) -> None:
@@ -30,11 +30,11 @@ async def test_one_server_serves_all_files_of_its_language_and_is_gone_after_clo
         answers = await asyncio.gather(*asks)
         assert answers == [(SourceLocation(path=str(path), line=1, end_line=1),) for path in (one, two, one)]
         assert len(pids(tmp_path)) == 1
-        assert len(setup.heard("textDocument/didOpen")) == 2
+        assert len(setup.received("textDocument/didOpen")) == 2
         assert setup.said == [("info", setup.said[0][1])]
         assert "may run the project's code" in setup.said[0][1]
     assert pids(tmp_path)[0] not in supervisor.process_table()
-    assert [line[0] for line in heard(tmp_path)][-2:] == ["shutdown", "exit"]
+    assert [line[0] for line in received(tmp_path)][-2:] == ["shutdown", "exit"]
 
 
 async def test_a_server_starts_in_the_workspace_without_secrets(
@@ -45,8 +45,8 @@ async def test_a_server_starts_in_the_workspace_without_secrets(
     async with pool_setup(tmp_path) as setup:
         path = setup.file("one.py", "a")
         await setup.pool.with_file(path, lambda server: server.outline(path))
-        (start,) = setup.heard("start")
-        (given,) = setup.heard("initialize")
+        (start,) = setup.received("start")
+        (given,) = setup.received("initialize")
     assert start[2] == str(setup.root)
     assert "PATH" in start[3]
     assert not {"MY_API_KEY", "LLM_AUTH_TOKEN", "TUI_AGENT_HOME"} & set(start[3])
@@ -64,12 +64,12 @@ async def test_column_after_an_astral_character(tmp_path: Path, modes: tuple[str
 
 @pytest.mark.parametrize("modes", [(), ("no-versions",), ("pull",)], ids=["versions", "no versions", "pull"])
 async def test_diagnostics_are_those_of_the_file_on_disk(tmp_path: Path, modes: tuple[str, ...]) -> None:
-    limits = msgspec.structs.replace(PATIENT, settle=0.5)
+    limits = msgspec.structs.replace(LONG_LIMITS, settle=0.5)
     async with pool_setup(tmp_path, *modes, limits=limits) as setup:
         path = setup.file("a.py", "x = 1\n")
 
         async def found() -> Any:
-            answer = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+            answer = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, LONG_LIMITS.request))
             assert not isinstance(answer, Unavailable)
             return answer[1]
 
@@ -79,8 +79,8 @@ async def test_diagnostics_are_those_of_the_file_on_disk(tmp_path: Path, modes: 
         assert wrong == Diagnostic(kind="error", line=2, column=9, message="wrong: 😀 = 2  # WRONG", code="W1")
         path.write_text("x = 2\n")
         assert await found() == ()
-        assert len(setup.heard("textDocument/didOpen")) == 1
-        assert [line[1]["textDocument"]["version"] for line in setup.heard("textDocument/didChange")] == [2, 3]
+        assert len(setup.received("textDocument/didOpen")) == 1
+        assert [line[1]["textDocument"]["version"] for line in setup.received("textDocument/didChange")] == [2, 3]
 
 
 async def test_waiting_for_diagnostics_is_limited(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_requests_of_the_server_are_answered(tmp_path: Path) -> None:
         path = setup.file("a.py", "x")
         await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
         await setup.pool.with_file(path, lambda server: server.hover(path, SPOT))
-        answers = {line[4]: line[2] or line[3] for line in setup.heard() if line[0] is None}
+        answers = {line[4]: line[2] or line[3] for line in setup.received() if line[0] is None}
         server = setup.pool.running(path)
         assert server is not None
         assert server.supports("textDocument/documentSymbol")  # registered later
@@ -113,7 +113,7 @@ async def test_a_server_that_reads_the_project_is_waited_for(tmp_path: Path) -> 
     async with pool_setup(tmp_path, "indexing") as setup:
         path = setup.file("a.py", "x")
         await definition(setup, path)
-    methods = [line[0] for line in heard(tmp_path)]
+    methods = [line[0] for line in received(tmp_path)]
     assert methods.index("indexed") < methods.index("textDocument/definition")
 
 
@@ -125,10 +125,10 @@ async def test_external_file_changes_are_reported(tmp_path: Path) -> None:
         setup.file("new.py", "b")
         await setup.pool.refresh()
         await definition(setup, one)
-        (told,) = setup.heard("workspace/didChangeWatchedFiles")
+        (told,) = setup.received("workspace/didChangeWatchedFiles")
         changes = {(Path(one["uri"]).name, one["type"]) for one in told[1]["changes"]}
         assert changes == {("one.py", 2), ("new.py", 1)}
-        assert setup.heard("textDocument/didChange")[-1][1]["contentChanges"] == [{"text": "changed"}]
+        assert setup.received("textDocument/didChange")[-1][1]["contentChanges"] == [{"text": "changed"}]
 
 
 async def test_invalid_and_duplicate_results_are_dropped(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_a_server_that_crashes_is_started_again_and_then_given_up(tmp_path
         assert "ended" in first.reason
         assert "does not work here" in second.reason
         assert third == second
-        assert len(pids(tmp_path)) == PATIENT.max_starts
+        assert len(pids(tmp_path)) == LONG_LIMITS.max_starts
         assert [level for level, _ in setup.said] == ["info", "warning"]
         assert "continuing without it" in setup.said[-1][1]
 
@@ -224,7 +224,7 @@ async def test_a_server_that_crashes_once_is_not_noticed(tmp_path: Path) -> None
 
 
 async def test_restart_is_delayed_after_crashes(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, backoff=3600.0, max_starts=9)
+    limits = msgspec.structs.replace(LONG_LIMITS, backoff=3600.0, max_starts=9)
     async with pool_setup(tmp_path, "crash", limits=limits) as setup:
         path = setup.file("a.py", "x")
         await definition(setup, path)
@@ -239,7 +239,7 @@ async def test_next_command_is_tried_if_the_first_does_not_start(
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, mode in (("basedpyright-langserver", "dies"), ("pylsp", "well")):
-        words = " ".join(f"'{word}'" for word in command(tmp_path, mode))
+        words = " ".join(f"'{word}'" for word in server_command(tmp_path, mode))
         (folder / name).write_text(f"#!/bin/sh\nexec {words}\n")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
@@ -251,7 +251,7 @@ async def test_next_command_is_tried_if_the_first_does_not_start(
 
 
 async def test_a_server_that_never_answers_the_first_request_is_given_up(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, start=2.0)
+    limits = msgspec.structs.replace(LONG_LIMITS, start=2.0)
     async with pool_setup(tmp_path, "hang-initialize", limits=limits) as setup:
         path = setup.file("a.py", "x")
         first = await definition(setup, path)
@@ -263,11 +263,11 @@ async def test_a_server_that_never_answers_the_first_request_is_given_up(tmp_pat
 
 
 async def test_hanging_server_is_restarted(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, request=0.5, max_timeouts=2, shutdown=0.2)
+    limits = msgspec.structs.replace(LONG_LIMITS, request=0.5, max_timeouts=2, shutdown=0.2)
     async with pool_setup(tmp_path, "hang", limits=limits) as setup:
         path = setup.file("a.py", "x")
         # All that it says by itself has come.
-        await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+        await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, LONG_LIMITS.request))
         first = await definition(setup, path)
         assert "did not answer within 0.5 s" in first.reason
         second = await definition(setup, path)
@@ -289,7 +289,7 @@ async def test_cancelling_one_caller_does_not_cancel_the_start(tmp_path: Path) -
 
 
 async def test_stubborn_server_and_its_processes_are_killed(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(PATIENT, shutdown=0.2)
+    limits = msgspec.structs.replace(LONG_LIMITS, shutdown=0.2)
     async with pool_setup(tmp_path, "stubborn", limits=limits) as setup:
         path = setup.file("a.py", "x")
         await definition(setup, path)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.lsp.kit import PATIENT, PoolSetup, command, heard, pool_setup
+from tests.lsp.kit import LONG_LIMITS, PoolSetup, pool_setup, received, server_command
 from tui_agent.common.symbols import SourcePosition, Unavailable
 from tui_agent.lsp.documents import CHUNK, open_text
 from tui_agent.lsp.pool import FileWatch, TreeSurvey
@@ -24,11 +24,11 @@ GOOD, BAD = "x = 1\n", "x = 1  # WRONG\n"
 
 
 def with_(**changes: Any) -> ServerLimits:
-    return msgspec.structs.replace(PATIENT, **changes)
+    return msgspec.structs.replace(LONG_LIMITS, **changes)
 
 
 async def found(setup: PoolSetup, path: Path) -> Any:
-    answer = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, PATIENT.request))
+    answer = await setup.pool.with_file(path, lambda server: server.file_diagnostics(path, LONG_LIMITS.request))
     return answer if isinstance(answer, Unavailable) else answer[1]
 
 
@@ -67,8 +67,8 @@ async def test_file_is_sent_again_after_a_cancelled_sync(tmp_path: Path) -> None
         busy.set()
         (wrong,) = await found(setup, path)
         assert wrong.kind == "error"
-        assert len(setup.heard("textDocument/didOpen")) == 1
-        assert len(setup.heard("textDocument/didChange")) == 1
+        assert len(setup.received("textDocument/didOpen")) == 1
+        assert len(setup.received("textDocument/didChange")) == 1
 
 
 async def test_empty_diagnostics_must_settle(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ async def test_diagnostics_of_a_closed_file_are_dropped(tmp_path: Path) -> None:
         for number in range(MAX_OPEN):
             await server.sync(setup.file(f"other{number}.py", BAD))
         assert await definition(setup, setup.root / "other1.py")  # what was said at the closing has come
-        assert len(setup.heard("textDocument/didClose")) == 1
+        assert len(setup.received("textDocument/didClose")) == 1
         assert len(server._published) <= MAX_OPEN
         document = await server.sync(path)
         assert document.version > MAX_OPEN
-        items = await server.diagnostics(document, PATIENT.request)
+        items = await server.diagnostics(document, LONG_LIMITS.request)
         assert len(items) == 1
 
 
@@ -206,9 +206,9 @@ async def test_notifications_prevent_a_silence(tmp_path: Path) -> None:
 async def test_earlier_starts_are_forgotten_after_a_long_run(tmp_path: Path) -> None:
     async with pool_setup(tmp_path, "crash", limits=with_(stable_after=0.0)) as setup:
         path = setup.file("a.py", "x")
-        for _ in range(PATIENT.max_starts):
+        for _ in range(LONG_LIMITS.max_starts):
             assert "does not work here" not in (await definition(setup, path)).reason
-        assert len(heard(tmp_path, "start")) > PATIENT.max_starts
+        assert len(received(tmp_path, "start")) > LONG_LIMITS.max_starts
 
 
 async def test_endless_progress_is_waited_for_once(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_surveys_are_sequential_and_shared(tmp_path: Path) -> None:
         await server.request("textDocument/hover", {"position": {"line": 0, "character": 0}})
         told = [
             (Path(one["uri"]).name, one["type"])
-            for line in setup.heard("workspace/didChangeWatchedFiles")
+            for line in setup.received("workspace/didChangeWatchedFiles")
             for one in line[1]["changes"]
         ]
     assert told == [("new.py", 1), ("a.py", 2)]
@@ -290,12 +290,12 @@ async def test_surveys_are_sequential_and_shared(tmp_path: Path) -> None:
 
 
 async def test_close_stops_a_starting_server(tmp_path: Path) -> None:
-    own = {"python": command(tmp_path, "hang-initialize", "deaf"), "go": command(tmp_path)}
+    own = {"python": server_command(tmp_path, "hang-initialize", "deaf"), "go": server_command(tmp_path)}
     async with pool_setup(tmp_path, own=own) as setup:
         asking = asyncio.create_task(definition(setup, setup.file("a.py", "x")))
-        while not heard(tmp_path, "initialize"):  # noqa: ASYNC110 - another process writes it
+        while not received(tmp_path, "initialize"):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
-        (pid,) = [start[1] for start in heard(tmp_path, "start")]
+        (pid,) = [start[1] for start in received(tmp_path, "start")]
         assert pid in supervisor.process_table()
         closing = asyncio.create_task(setup.pool.close())
         await asyncio.sleep(0)

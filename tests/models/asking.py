@@ -1,4 +1,4 @@
-"""Asking a model client and gathering what comes."""
+"""Sends requests through a model client and collects the reply."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tui_agent.models.base import (
 from tui_agent.models.connect import connect
 from tui_agent.models.wire import WireLimits
 
-FAST = WireLimits(
+FAST_LIMITS = WireLimits(
     connect=2, first_byte=5, no_bytes=5, no_progress=5, buffering=5, probe_after=0.05, side_request=2, tail=0.3
 )
-"""Limits that no well-behaved test reaches; a test that wants to reach one says so."""
+"""Limits that are only reached by tests of timeouts, which set their own."""
 
 TOOL = ToolSpec(
     name="read_file",
@@ -39,7 +39,7 @@ TOOL = ToolSpec(
 
 @dataclass
 class Reply:
-    """All pieces of one reply, sorted."""
+    """All parts of one reply."""
 
     pieces: list[ReplyPart]
 
@@ -84,33 +84,37 @@ class Reply:
         return last.fault
 
 
-def request(*messages: Message, **more: Any) -> ModelRequest:
+def make_request(*messages: Message, **more: Any) -> ModelRequest:
     more.setdefault("model", "m:7b")
     return ModelRequest(messages=messages or (UserMessage(text="hi"),), **more)
 
 
 async def ask(model: Model, question: ModelRequest | None = None) -> Reply:
-    reply = Reply([piece async for piece in model.stream(question or request())])
+    reply = Reply([piece async for piece in model.stream(question or make_request())])
     ends = [piece for piece in reply.pieces if isinstance(piece, (Stop, Failed))]
     assert len(ends) == 1 and reply.pieces[-1] is ends[0]
     return reply
 
 
-def known(answer: ModelInfo | Fault) -> ModelInfo:
+def expect_info(answer: ModelInfo | Fault) -> ModelInfo:
     assert isinstance(answer, ModelInfo), answer
     return answer
 
 
-def ollama(server: FakeRawServer, *, limits: WireLimits = FAST, retries: bool = False, **more: Any) -> Model:
+def ollama_client(
+    server: FakeRawServer, *, limits: WireLimits = FAST_LIMITS, retries: bool = False, **more: Any
+) -> Model:
     return connect("ollama", server.url, limits=limits, env=more.pop("env", {}), retries=retries, **more)
 
 
-def openai(server: FakeRawServer, *, limits: WireLimits = FAST, retries: bool = False, **more: Any) -> Model:
+def openai_client(
+    server: FakeRawServer, *, limits: WireLimits = FAST_LIMITS, retries: bool = False, **more: Any
+) -> Model:
     return connect("openai", server.url + "/v1", limits=limits, env=more.pop("env", {}), retries=retries, **more)
 
 
 def ollama_server(chat: Script, **show: Any) -> FakeRawServer:
-    """An Ollama whose /api/chat is scripted; `show` is what /api/show answers, 404 without it."""
+    """Return an Ollama server with a scripted /api/chat. `show` is the answer of /api/show; without it, 404."""
 
     async def answer_show(connection: FakeConnection) -> None:
         await connection.answer(200, show)
@@ -125,19 +129,19 @@ def openai_server(chat: Script) -> FakeRawServer:
     return FakeRawServer({"/v1/chat/completions": chat})
 
 
-def said(content: str = "", **more: Any) -> dict[str, Any]:
-    """A line of Ollama's stream."""
+def ollama_line(content: str = "", **more: Any) -> dict[str, Any]:
+    """Return one line of an Ollama stream."""
     message = {"role": "assistant", "content": content} | {
         key: more.pop(key) for key in ("thinking", "tool_calls") if key in more
     }
     return {"model": "m:7b", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": False} | more
 
 
-DONE = said(done=True, done_reason="stop")
+DONE = ollama_line(done=True, done_reason="stop")
 
 
 def ndjson(*values: Any) -> Script:
-    """Streams these lines in chunks and ends in order."""
+    """Return a script that streams the lines in chunks."""
 
     async def script(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
@@ -147,8 +151,8 @@ def ndjson(*values: Any) -> Script:
     return script
 
 
-def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    """A chunk of an OpenAI-compatible stream."""
+def stream_chunk(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    """Return a chunk of an OpenAI-compatible stream."""
     return {
         "id": "c1",
         "object": "chat.completion.chunk",
@@ -157,7 +161,7 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
 
 
 def sse(*values: Any) -> Script:
-    """Streams these events in chunks and ends in order."""
+    """Return a script that streams the events in chunks."""
 
     async def script(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
@@ -167,8 +171,8 @@ def sse(*values: Any) -> Script:
     return script
 
 
-def raw(status: int, kind: str, body: bytes, *, split: Iterable[int] = ()) -> Script:
-    """This body, byte for byte, torn at `split`; it ends when the connection does."""
+def raw_body(status: int, kind: str, body: bytes, *, split: Iterable[int] = ()) -> Script:
+    """Return a script that sends the body in pieces split at `split` and closes the connection."""
 
     async def script(connection: FakeConnection) -> None:
         await connection.head(status, kind)

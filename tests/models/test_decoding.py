@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.models.asking import DONE, delta, said
+from tests.models.asking import DONE, ollama_line, stream_chunk
 from tests.models.test_openai import QUIRKS
 from tui_agent.models.base import CallReady, Failed, ReasoningFragment, ReplyPart, Stop, TextFragment, UsageReport
 from tui_agent.models.decoding import Decoder
@@ -56,25 +56,25 @@ def events(*values: object, end: str = "\n") -> bytes:
 
 
 WORDS = ["plain", "é漢字", "👩‍👩‍👧", "a\u2028b\u0085c", "tab\tline\n", "", '"quoted" \\ {', "\ufeff"]
-END = delta("stop"), {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}, "[DONE]"
+END = stream_chunk("stop"), {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}, "[DONE]"
 
 
 def recorded() -> list[tuple[str, bytes]]:
     """A hundred streams of both kinds, well-formed and not."""
     out: list[tuple[str, bytes]] = []
     for word in WORDS:
-        out.append(("ollama", lines(said(thinking=word), said(word), said(word), DONE)))
-        out.append(("ollama", lines(said(word), {"error": word or "x"})))
-        out.append(("ollama", lines(said(word))[:-9]))
+        out.append(("ollama", lines(ollama_line(thinking=word), ollama_line(word), ollama_line(word), DONE)))
+        out.append(("ollama", lines(ollama_line(word), {"error": word or "x"})))
+        out.append(("ollama", lines(ollama_line(word))[:-9]))
         for end in ("\n", "\r\n", "\r"):
-            out.append(("openai", b": ping" + end.encode() + events(delta(content=word), *END, end=end)))
-            out.append(("openai", events(delta(reasoning=word), delta(content=word), end=end)))
-            out.append(("openai", events(delta(content=word), *END, end=end).rstrip()))
+            out.append(("openai", b": ping" + end.encode() + events(stream_chunk(content=word), *END, end=end)))
+            out.append(("openai", events(stream_chunk(reasoning=word), stream_chunk(content=word), end=end)))
+            out.append(("openai", events(stream_chunk(content=word), *END, end=end).rstrip()))
     for chunks, _ in QUIRKS.values():
-        out.append(("openai", events(*(delta(tool_calls=chunk) for chunk in chunks), *END)))
+        out.append(("openai", events(*(stream_chunk(tool_calls=chunk) for chunk in chunks), *END)))
     call = {"function": {"name": "f", "arguments": {"a": "漢"}}}
-    out.append(("ollama", lines(said(tool_calls=[call, call]), said(tool_calls=[call], done=True))))
-    out.append(("openai", "\ufeff".encode() + events(delta(content="x"), {"error": {"message": "é"}})))
+    out.append(("ollama", lines(ollama_line(tool_calls=[call, call]), ollama_line(tool_calls=[call], done=True))))
+    out.append(("openai", "\ufeff".encode() + events(stream_chunk(content="x"), {"error": {"message": "é"}})))
     out.append(("ollama", b"\xff\xfe{}\n" + lines(DONE)))
     return out
 
@@ -164,26 +164,29 @@ def test_no_bytes_whatever_break_a_decoder(body):
 @pytest.mark.parametrize("count", [-1, -1e9, 1e300, "7", True, [], float("nan")])
 def test_c34_absurd_counts_are_unknown(count):
     for make, body in (
-        (OLLAMA, lines(said("x"), said(done=True, eval_count=count, prompt_eval_count=count))),
-        (OPENAI, events(delta("stop") | {"usage": {"prompt_tokens": count, "completion_tokens": count}}, "[DONE]")),
+        (OLLAMA, lines(ollama_line("x"), ollama_line(done=True, eval_count=count, prompt_eval_count=count))),
+        (
+            OPENAI,
+            events(stream_chunk("stop") | {"usage": {"prompt_tokens": count, "completion_tokens": count}}, "[DONE]"),
+        ),
     ):
         assert not [piece for piece in read(make(), [body]) if isinstance(piece, UsageReport)]
 
 
 def test_c23_two_hundred_calls():
     entry = [{"index": i, "id": f"c{i}", "function": {"name": "f", "arguments": "{}"}} for i in range(200)]
-    pieces = read(OPENAI(), [events(delta(tool_calls=entry), "[DONE]")])
+    pieces = read(OPENAI(), [events(stream_chunk(tool_calls=entry), "[DONE]")])
     assert len([piece for piece in pieces if isinstance(piece, CallReady)]) == 200
 
 
 def test_arguments_beyond_their_limit_are_a_fault_of_the_call():
     part = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "x" * 500_000}}
-    pieces = read(OPENAI(), [events(delta(tool_calls=[part])) * 10 + events("[DONE]")])
+    pieces = read(OPENAI(), [events(stream_chunk(tool_calls=[part])) * 10 + events("[DONE]")])
     (call,) = [piece.call for piece in pieces if isinstance(piece, CallReady)]
     assert call.fault is not None and "4,194,304" in call.fault
 
 
 def test_a_name_repeated_with_every_fragment_stays_cheap():
     parts = [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}} for _ in range(20_000)]
-    body = events(*(delta(tool_calls=parts[at : at + 100]) for at in range(0, 20_000, 100)), "[DONE]")
+    body = events(*(stream_chunk(tool_calls=parts[at : at + 100]) for at in range(0, 20_000, 100)), "[DONE]")
     assert isinstance(read(OPENAI(), [body])[-1], Stop)

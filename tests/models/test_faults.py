@@ -20,21 +20,21 @@ import pytest
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.models.asking import (
     DONE,
-    FAST,
+    FAST_LIMITS,
     Reply,
     ask,
-    delta,
+    make_request,
     ndjson,
-    ollama,
+    ollama_client,
+    ollama_line,
     ollama_server,
-    openai,
+    openai_client,
     openai_server,
-    raw,
-    request,
-    said,
+    raw_body,
     sse,
+    stream_chunk,
 )
-from tests.waiting import in_time
+from tests.waiting import within_timeout
 from tui_agent.models.base import Model, RetryWait, TextFragment
 from tui_agent.models.connect import connect
 from tui_agent.models.exchange import HttpModel
@@ -53,7 +53,7 @@ class FakeSleep:
 
 
 def impatient(**limits: Any) -> WireLimits:
-    return msgspec.structs.replace(FAST, **limits)
+    return msgspec.structs.replace(FAST_LIMITS, **limits)
 
 
 def patient(model: Model) -> tuple[Model, FakeSleep]:
@@ -75,7 +75,9 @@ def free_port() -> int:
 
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
 async def test_c01_connection_refused_is_named_and_retried_visibly(provider):
-    model, sleep = patient(connect(provider, f"http://127.0.0.1:{free_port()}", limits=FAST, env={}, retries=False))
+    model, sleep = patient(
+        connect(provider, f"http://127.0.0.1:{free_port()}", limits=FAST_LIMITS, env={}, retries=False)
+    )
     reply = await ask(model)
     assert reply.fault.kind == "unreachable"
     assert "connection refused" in reply.fault.message
@@ -86,7 +88,7 @@ async def test_c01_connection_refused_is_named_and_retried_visibly(provider):
 
 
 async def test_c01_a_name_that_does_not_exist():
-    model = connect("openai", "http://no-such-host.invalid/v1", limits=FAST, env={}, retries=False)
+    model = connect("openai", "http://no-such-host.invalid/v1", limits=FAST_LIMITS, env={}, retries=False)
     fault = (await ask(model)).fault
     assert (fault.kind, fault.retryable) == ("unreachable", True)
     assert "host name" in fault.message
@@ -113,11 +115,11 @@ async def test_c01_no_answer_to_connecting_ends_after_its_time():
 
 
 async def test_c01_an_interrupt_ends_a_wait_between_attempts_at_once():
-    model = connect("openai", f"http://127.0.0.1:{free_port()}", limits=FAST, env={})
+    model = connect("openai", f"http://127.0.0.1:{free_port()}", limits=FAST_LIMITS, env={})
     waiting = asyncio.Event()
 
     async def read() -> None:
-        async for piece in model.stream(request()):
+        async for piece in model.stream(make_request()):
             if isinstance(piece, RetryWait):
                 waiting.set()
 
@@ -125,7 +127,7 @@ async def test_c01_an_interrupt_ends_a_wait_between_attempts_at_once():
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await in_time(task)
+        await within_timeout(task)
 
 
 # --- silence --------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ async def silent(connection: FakeConnection) -> None:
 
 async def test_c02_a_server_that_accepts_and_never_answers():
     async with ollama_server(silent) as server:
-        reply = await ask(ollama(server, limits=impatient(first_byte=0.2)))
+        reply = await ask(ollama_client(server, limits=impatient(first_byte=0.2)))
         await asyncio.wait_for(server.left.wait(), 60)
     assert server.log == ["silent"]
     assert (reply.fault.kind, reply.fault.retryable) == ("timeout", False)
@@ -151,11 +153,11 @@ async def test_c03_headers_and_then_silence(text):
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
         if text:
-            await connection.events(delta(content=text))
+            await connection.events(stream_chunk(content=text))
         await silent(connection)
 
     async with openai_server(chat) as server:
-        reply = await ask(openai(server, limits=impatient(first_byte=0.2, no_bytes=0.2)))
+        reply = await ask(openai_client(server, limits=impatient(first_byte=0.2, no_bytes=0.2)))
         await asyncio.wait_for(server.left.wait(), 60)
     assert server.log == ["silent"]
     assert reply.text == text
@@ -178,26 +180,28 @@ async def drip(connection: FakeConnection, data: bytes) -> None:
 async def test_c06_one_byte_at_a_time_for_ever():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await connection.lines(said("start"))
+        await connection.lines(ollama_line("start"))
         await connection.body('{"message": {"content": "')
         await drip(connection, b"x")
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, limits=impatient(no_progress=0.3)))
+        reply = await ask(ollama_client(server, limits=impatient(no_progress=0.3)))
     assert server.log == ["drip"]
     assert (reply.text, reply.fault.kind) == ("start", "timeout")
     assert "nothing new for 0.3 s" in reply.fault.message
 
 
-@pytest.mark.parametrize("ping", [": ping\n\n", "data: {}\n\n", f"data: {json.dumps(delta(content=''))}\n\n", ":"])
+@pytest.mark.parametrize(
+    "ping", [": ping\n\n", "data: {}\n\n", f"data: {json.dumps(stream_chunk(content=''))}\n\n", ":"]
+)
 async def test_c07_pings_are_no_progress(ping):
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
-        await connection.events(delta(content="start"))
+        await connection.events(stream_chunk(content="start"))
         await drip(connection, ping.encode())
 
     async with openai_server(chat) as server:
-        reply = await ask(openai(server, limits=impatient(no_progress=0.3)))
+        reply = await ask(openai_client(server, limits=impatient(no_progress=0.3)))
     assert server.log == ["drip"]
     assert (reply.text, reply.fault.kind) == ("start", "timeout")
 
@@ -211,7 +215,7 @@ async def test_c07_a_flood_of_pings_is_no_progress_either():
             await asyncio.sleep(0)
 
     async with openai_server(chat) as server:
-        fault = (await ask(openai(server, limits=impatient(no_progress=0.3)))).fault
+        fault = (await ask(openai_client(server, limits=impatient(no_progress=0.3)))).fault
     assert (server.log, fault.kind) == (["flood"], "timeout")
 
 
@@ -221,10 +225,10 @@ async def test_c08_a_cold_load_outlasts_the_other_watchdogs_and_is_shown():
     async def chat(connection: FakeConnection) -> None:
         connection.note("cold")
         await asyncio.sleep(0.4)  # the load itself; both other watchdogs would have barked
-        await ndjson(said("warm"), DONE)(connection)
+        await ndjson(ollama_line("warm"), DONE)(connection)
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, limits=limits))
+        reply = await ask(ollama_client(server, limits=limits))
     assert (server.log, reply.text) == (["cold"], "warm")
     assert "loading" in reply.phases
 
@@ -234,13 +238,13 @@ async def test_c09_thinking_alone_is_progress():
         await connection.head(200, "application/x-ndjson", chunked=True)
         connection.note("thinking")
         for _ in range(12):
-            await connection.lines(said(thinking="hm "))
+            await connection.lines(ollama_line(thinking="hm "))
             await asyncio.sleep(0.05)
-        await connection.lines(said("x"), DONE)
+        await connection.lines(ollama_line("x"), DONE)
         await connection.end()
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, limits=impatient(no_progress=0.4)))
+        reply = await ask(ollama_client(server, limits=impatient(no_progress=0.4)))
     assert server.log == ["thinking"]
     assert (reply.thought, reply.text) == ("hm " * 12, "x")
 
@@ -251,12 +255,12 @@ async def test_c09_thinking_alone_is_progress():
 async def test_c04_reset_in_mid_stream_keeps_the_partial_text():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await connection.lines(said("part"))
+        await connection.lines(ollama_line("part"))
         await asyncio.sleep(0.05)  # a reset overtakes bytes that the client has not read yet
         connection.reset()
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, retries=True))
+        reply = await ask(ollama_client(server, retries=True))
     assert server.log == ["rst"]
     assert reply.text == "part"
     assert (reply.fault.kind, reply.fault.retryable) == ("broken", False)
@@ -269,15 +273,15 @@ async def test_c05_an_end_without_its_marker(provider, chunked):
     async def chat(connection: FakeConnection) -> None:
         if provider == "ollama":
             await connection.head(200, "application/x-ndjson", chunked=chunked)
-            await connection.lines(said("part"))
+            await connection.lines(ollama_line("part"))
         else:
             await connection.head(200, "text/event-stream", chunked=chunked)
-            await connection.events(delta(content="part"))
+            await connection.events(stream_chunk(content="part"))
         connection.close()
 
     server = ollama_server(chat) if provider == "ollama" else openai_server(chat)
     async with server:
-        reply = await ask(ollama(server) if provider == "ollama" else openai(server))
+        reply = await ask(ollama_client(server) if provider == "ollama" else openai_client(server))
     assert server.log == ["fin"]
     assert (reply.text, reply.fault.kind, reply.fault.retryable) == ("part", "broken", False)
     assert "continue" in reply.fault.advice
@@ -286,12 +290,12 @@ async def test_c05_an_end_without_its_marker(provider, chunked):
 async def test_c05_an_end_before_anything_was_said_is_tried_again():
     async def chat(connection: FakeConnection) -> None:
         if server.log:
-            await sse(delta(content="x"), delta("stop"))(connection)
+            await sse(stream_chunk(content="x"), stream_chunk("stop"))(connection)
         else:
             connection.close()
 
     async with openai_server(chat) as server:
-        model, _ = patient(openai(server))
+        model, _ = patient(openai_client(server))
         reply = await ask(model)
     assert (server.log, reply.text, len(reply.waits)) == (["fin"], "x", 1)
 
@@ -299,23 +303,23 @@ async def test_c05_an_end_before_anything_was_said_is_tried_again():
 async def test_a_break_after_the_end_marker_is_no_fault():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
-        await connection.events(delta(content="x"), delta("stop"))
+        await connection.events(stream_chunk(content="x"), stream_chunk("stop"))
         await asyncio.sleep(0.05)  # a reset overtakes bytes that the client has not read yet
         connection.reset()
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server))).stop == "stop"
+        assert (await ask(openai_client(server))).stop == "stop"
     assert server.log == ["rst"]
 
 
 async def test_a_server_that_keeps_the_line_after_the_end_marker_is_left():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
-        await connection.events(delta(content="x"), delta("stop"))
+        await connection.events(stream_chunk(content="x"), stream_chunk("stop"))
         await silent(connection)
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server))).stop == "stop"
+        assert (await ask(openai_client(server))).stop == "stop"
     assert server.log == ["silent"]
 
 
@@ -333,13 +337,13 @@ def in_an_hour() -> str:
 async def test_c10_retry_after(value, least, most):
     async def chat(connection: FakeConnection) -> None:
         if server.log:
-            await ndjson(said("x"), DONE)(connection)
+            await ndjson(ollama_line("x"), DONE)(connection)
             return
         connection.note("429")
         await connection.answer(429, {"error": "slow"}, Retry_After=in_an_hour() if value == "date" else value)
 
     async with ollama_server(chat) as server:
-        model, sleep = patient(ollama(server))
+        model, sleep = patient(ollama_client(server))
         reply = await ask(model)
     assert (server.log, reply.text) == (["429"], "x")
     assert len(sleep.slept) == 1 and least <= sleep.slept[0] <= most
@@ -353,7 +357,7 @@ async def test_c10_a_day_is_not_waited():
         await connection.answer(429, {"error": "quota"}, Retry_After="86400")
 
     async with openai_server(chat) as server:
-        model, sleep = patient(openai(server))
+        model, sleep = patient(openai_client(server))
         fault = (await ask(model)).fault
     assert (server.log, sleep.slept, fault.retry_after) == (["429"], [], 86400)
     assert "1 d" in fault.advice
@@ -378,7 +382,7 @@ async def test_c11_server_errors_are_retried_five_times_at_most(status, kind, bo
         await connection.answer(status, body, kind=kind)
 
     async with openai_server(chat) as server:
-        model, _ = patient(openai(server))
+        model, _ = patient(openai_client(server))
         reply = await ask(model)
     assert server.log == [str(status)] * 5
     assert (reply.fault.status, len(reply.waits)) == (status, 4)
@@ -393,8 +397,8 @@ async def test_c11_a_page_is_named_by_its_title_and_a_body_is_cut():
             await connection.answer(500, b"x" * 100_000, kind="text/plain")
 
     async with openai_server(chat) as server:
-        model = openai(server)
-        assert "502 Bad Gateway" in (await ask(model, request(model="html"))).fault.message
+        model = openai_client(server)
+        assert "502 Bad Gateway" in (await ask(model, make_request(model="html"))).fault.message
         assert len((await ask(model)).fault.message) < 2200
 
 
@@ -415,7 +419,7 @@ async def test_c12_refusals_are_not_retried(status, kind, advice):
         await connection.answer(status, {"error": {"message": "the model `m:7b` does not exist"}})
 
     async with openai_server(chat) as server:
-        model, sleep = patient(openai(server))
+        model, sleep = patient(openai_client(server))
         fault = (await ask(model)).fault
     assert (server.log, sleep.slept) == ([str(status)], [])
     assert (fault.kind, fault.status, fault.retryable) == (kind, status, False)
@@ -435,13 +439,13 @@ async def test_c12_a_missing_token_is_told_from_a_wrong_one(token, status, advic
         await connection.answer(status, {"error": {"message": "Unauthorized"}})
 
     async with openai_server(chat) as server:
-        fault = (await ask(openai(server, token=token))).fault
+        fault = (await ask(openai_client(server, token=token))).fault
     assert fault.advice == advice
 
 
 async def test_c12_a_path_that_ollama_does_not_have_is_explained_for_ollama():
-    async with ollama_server(raw(404, "text/plain", b"404 page not found")) as server:
-        fault = (await ask(ollama(server))).fault
+    async with ollama_server(raw_body(404, "text/plain", b"404 page not found")) as server:
+        fault = (await ask(ollama_client(server))).fault
     assert "OLLAMA_HOST" in fault.advice and "LLM_BASE_URL" in fault.advice
 
 
@@ -457,9 +461,9 @@ async def test_c12_what_a_server_says_ends_like_a_sentence(said_by_server, end):
         await connection.answer(404, {"error": {"message": "no such thing"}}, x_request_id="r1")
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server))).fault.message.endswith(f": {end}")
+        assert (await ask(openai_client(server))).fault.message.endswith(f": {end}")
     async with openai_server(marked) as server:
-        assert (await ask(openai(server))).fault.message.endswith(": no such thing (request r1).")
+        assert (await ask(openai_client(server))).fault.message.endswith(": no such thing (request r1).")
 
 
 @pytest.mark.parametrize("text", ["", "part"])
@@ -468,13 +472,13 @@ async def test_c13_an_error_in_the_stream_keeps_the_partial_text(provider, text)
     async def chat(connection: FakeConnection) -> None:
         connection.note("error")
         if provider == "ollama":
-            await ndjson(said(text), {"error": "CUDA error"})(connection)
+            await ndjson(ollama_line(text), {"error": "CUDA error"})(connection)
         else:
-            await sse(delta(content=text), {"error": {"message": "CUDA error", "code": 502}})(connection)
+            await sse(stream_chunk(content=text), {"error": {"message": "CUDA error", "code": 502}})(connection)
 
     server = ollama_server(chat) if provider == "ollama" else openai_server(chat)
     async with server:
-        reply = await ask(ollama(server) if provider == "ollama" else openai(server))
+        reply = await ask(ollama_client(server) if provider == "ollama" else openai_client(server))
     assert server.log == ["error"]
     assert (reply.text, "CUDA error" in reply.fault.message) == (text, True)
     assert reply.fault.retryable is (provider == "openai" and not text)
@@ -490,10 +494,10 @@ async def test_c13_an_error_in_the_stream_keeps_the_partial_text(provider, text)
 )
 async def test_a_reply_that_began_is_never_asked_for_again(begun):
     async def chat(connection: FakeConnection) -> None:
-        await sse(delta(**begun), {"error": {"message": "busy", "code": 503}})(connection)
+        await sse(stream_chunk(**begun), {"error": {"message": "busy", "code": 503}})(connection)
 
     async with openai_server(chat) as server:
-        model, sleep = patient(openai(server))
+        model, sleep = patient(openai_client(server))
         assert "busy" in (await ask(model)).fault.message
     assert (len(server.requests), sleep.slept) == (1, [])
 
@@ -503,7 +507,7 @@ async def test_a_reply_that_began_is_never_asked_for_again(begun):
 
 async def test_c19_a_line_of_ten_megabytes():
     text = "y" * 10_000_000
-    body = json.dumps(said(text)).encode() + b"\n" + json.dumps(DONE).encode() + b"\n"
+    body = json.dumps(ollama_line(text)).encode() + b"\n" + json.dumps(DONE).encode() + b"\n"
 
     async def chat(connection: FakeConnection) -> None:
         connection.note("big")
@@ -513,20 +517,20 @@ async def test_c19_a_line_of_ten_megabytes():
         await connection.end()
 
     async with ollama_server(chat) as server:
-        assert len((await ask(ollama(server))).text) == len(text)
+        assert len((await ask(ollama_client(server))).text) == len(text)
     assert server.log[0] == "big"
 
 
-@pytest.mark.parametrize("line", [b"x" * 4096, json.dumps(said("y" * 4096)).encode() + b"\n"])
+@pytest.mark.parametrize("line", [b"x" * 4096, json.dumps(ollama_line("y" * 4096)).encode() + b"\n"])
 async def test_c20_a_line_beyond_the_limit_closes_the_connection(line):
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await connection.lines(said("part"))
+        await connection.lines(ollama_line("part"))
         await connection.body(line)
         await silent(connection)
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, limits=impatient(line=1024)))
+        reply = await ask(ollama_client(server, limits=impatient(line=1024)))
         await asyncio.wait_for(server.left.wait(), 60)
     assert server.log == ["silent"]
     assert (reply.text, reply.fault.kind) == ("part", "too_large")
@@ -536,10 +540,10 @@ async def test_c20_a_line_beyond_the_limit_closes_the_connection(line):
 async def test_c20_a_body_beyond_the_limit():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await drip(connection, json.dumps(said("word ")).encode() + b"\n")
+        await drip(connection, json.dumps(ollama_line("word ")).encode() + b"\n")
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, limits=impatient(body=2000)))
+        reply = await ask(ollama_client(server, limits=impatient(body=2000)))
     assert (server.log, reply.fault.kind) == (["drip"], "too_large")
 
 
@@ -552,7 +556,7 @@ async def test_c21_a_compressed_reply_is_refused_unread():
         await connection.send(bomb)
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server))).fault
+        fault = (await ask(ollama_client(server))).fault
     assert (server.log, fault.kind) == (["bomb"], "protocol")
     assert "compressed" in fault.message
 
@@ -573,13 +577,13 @@ async def test_c22_what_is_no_record_is_said_and_ends_the_reply(line):
     async def chat(connection: FakeConnection) -> None:
         connection.note("garbage")
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await connection.lines(said("part"))
+        await connection.lines(ollama_line("part"))
         await connection.body(line + b"\n")
         await connection.lines(DONE)
         await connection.end()
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server))
+        reply = await ask(ollama_client(server))
     assert server.log == ["garbage"]
     assert (reply.text, reply.fault.kind) == ("part", "protocol")
 
@@ -598,7 +602,7 @@ async def test_c22_odd_but_readable_json():
         await connection.end()
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server))
+        reply = await ask(ollama_client(server))
     assert server.log == ["odd"]
     assert (reply.text, reply.stop) == ("b\ufffdc", "")
     assert reply.usage.completion_tokens is None
@@ -619,11 +623,11 @@ async def test_c22_odd_but_readable_json():
 async def test_c24_bad_http_is_named(head, kind):
     async def chat(connection: FakeConnection) -> None:
         connection.note("bad")
-        await connection.send(head + json.dumps(said("part")).encode()[: 1000 if head else 0])
+        await connection.send(head + json.dumps(ollama_line("part")).encode()[: 1000 if head else 0])
         connection.close()
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server))).fault
+        fault = (await ask(ollama_client(server))).fault
     assert (server.log[0], fault.kind) == ("bad", kind)
 
 
@@ -644,12 +648,14 @@ def certificate(tmp_path: Path) -> Path:
 async def test_c25_a_self_signed_certificate_is_refused_unless_named(certificate: Path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    async with FakeRawServer({"/v1/chat/completions": sse(delta(content="x"), delta("stop"))}, tls=context) as server:
-        fault = (await ask(openai(server))).fault
+    async with FakeRawServer(
+        {"/v1/chat/completions": sse(stream_chunk(content="x"), stream_chunk("stop"))}, tls=context
+    ) as server:
+        fault = (await ask(openai_client(server))).fault
         assert (fault.kind, fault.retryable) == ("unreachable", False)
         assert "certificate" in fault.message and "LLM_CA" in fault.advice
         assert server.requests == []
-        assert (await ask(openai(server, env={"LLM_CA": str(certificate)}))).text == "x"
+        assert (await ask(openai_client(server, env={"LLM_CA": str(certificate)}))).text == "x"
 
 
 async def test_c25_plain_http_behind_https():
@@ -662,7 +668,7 @@ async def test_c25_plain_http_behind_https():
 
     server = await asyncio.start_server(plain, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    model = connect("openai", f"https://127.0.0.1:{port}/v1", limits=FAST, env={}, retries=False)
+    model = connect("openai", f"https://127.0.0.1:{port}/v1", limits=FAST_LIMITS, env={}, retries=False)
     fault = (await ask(model)).fault
     server.close()
     assert seen == [b"\x16\x03\x01"]  # it was spoken to in TLS, and nothing else came after
@@ -673,35 +679,35 @@ async def test_c25_plain_http_behind_https():
 
 @pytest.mark.parametrize("status", [302, 307])
 async def test_c26_redirects_are_not_followed(status):
-    async with FakeRawServer({"/steal": sse(delta("stop"))}) as other:
+    async with FakeRawServer({"/steal": sse(stream_chunk("stop"))}) as other:
 
         async def chat(connection: FakeConnection) -> None:
             connection.note("redirect")
             await connection.answer(status, Location=f"{other.url}/steal?x=1")
 
         async with openai_server(chat) as server:
-            fault = (await ask(openai(server, token="canary"))).fault
+            fault = (await ask(openai_client(server, token="canary"))).fault
         assert (server.log, other.connections) == (["redirect"], 0)
     assert (fault.kind, fault.status, fault.retryable) == ("status", status, False)
     assert "/steal" in fault.message
 
 
 async def test_c27_proxies_are_not_used_for_loopback(monkeypatch: pytest.MonkeyPatch):
-    async with FakeRawServer() as proxy, openai_server(sse(delta(content="x"), delta("stop"))) as server:
+    async with FakeRawServer() as proxy, openai_server(sse(stream_chunk(content="x"), stream_chunk("stop"))) as server:
         env = {"HTTP_PROXY": proxy.url, "http_proxy": proxy.url, "ALL_PROXY": "socks5h://127.0.0.1:1"}
         for name, value in env.items():
             monkeypatch.setenv(name, value)
-        assert (await ask(openai(server, env=env))).text == "x"
+        assert (await ask(openai_client(server, env=env))).text == "x"
         assert (len(server.requests), proxy.connections) == (1, 0)
 
 
 async def test_c27_a_far_server_is_reached_through_the_proxy():
     async def through(connection: FakeConnection) -> None:
-        await sse(delta(content="proxied"), delta("stop"))(connection)
+        await sse(stream_chunk(content="proxied"), stream_chunk("stop"))(connection)
 
     async with FakeRawServer({"http://llm.example.com/v1/chat/completions": through}) as proxy:
         model = connect(
-            "openai", "http://llm.example.com/v1", limits=FAST, env={"HTTP_PROXY": proxy.url}, retries=False
+            "openai", "http://llm.example.com/v1", limits=FAST_LIMITS, env={"HTTP_PROXY": proxy.url}, retries=False
         )
         assert (await ask(model)).text == "proxied"
 
@@ -715,8 +721,8 @@ async def test_a_proxy_of_an_unknown_kind_is_a_clear_error():
 
 async def test_c28_a_server_that_comes_back_is_found_again():
     port = free_port()
-    model, sleep = patient(connect("ollama", f"http://127.0.0.1:{port}", limits=FAST, env={}, retries=False))
-    server = ollama_server(ndjson(said("x"), DONE))
+    model, sleep = patient(connect("ollama", f"http://127.0.0.1:{port}", limits=FAST_LIMITS, env={}, retries=False))
+    server = ollama_server(ndjson(ollama_line("x"), DONE))
     assert (await ask(model)).fault.kind == "unreachable"
     real = await asyncio.start_server(server._accept, "127.0.0.1", port)
     try:
@@ -738,7 +744,7 @@ async def test_c29_a_stop_in_each_phase_closes_the_connection(phase):
         if phase != "connect":
             await connection.head(200, "application/x-ndjson", chunked=True)
         if phase in ("stream", "think"):
-            await connection.lines(said("x") if phase == "stream" else said(thinking="x"))
+            await connection.lines(ollama_line("x") if phase == "stream" else ollama_line(thinking="x"))
         connection.note(phase)
         reached.set()
         await connection.gone()
@@ -747,7 +753,7 @@ async def test_c29_a_stop_in_each_phase_closes_the_connection(phase):
         return await ask(model)
 
     async with ollama_server(chat) as server:
-        model = ollama(server)
+        model = ollama_client(server)
         for _ in range(5):
             reached.clear()
             server.left.clear()
@@ -755,10 +761,10 @@ async def test_c29_a_stop_in_each_phase_closes_the_connection(phase):
             await reached.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await in_time(task)
-            await in_time(server.left.wait())
+                await within_timeout(task)
+            await within_timeout(server.left.wait())
         assert server.log == [phase] * 5
-        server.routes["/api/chat"] = ndjson(said("usable"), DONE)
+        server.routes["/api/chat"] = ndjson(ollama_line("usable"), DONE)
         assert (await ask(model)).text == "usable"
 
 
@@ -770,7 +776,7 @@ async def test_c31_terminal_control_in_error_text_is_taken_out():
         await connection.answer(400, {"error": evil}, X_Request_Id="r\x1b[2J1")
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server))).fault
+        fault = (await ask(ollama_client(server))).fault
     assert server.log == ["evil"]
     assert "bad " in fault.message and "thing" in fault.message
     assert not any(ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in fault.message)
@@ -780,22 +786,22 @@ async def test_c31_terminal_control_in_error_text_is_taken_out():
 async def test_c32_finish_reasons_reach_the_engine(reason):
     async def chat(connection: FakeConnection) -> None:
         connection.note(reason)
-        await sse(delta(content="x"), delta(reason), "[DONE]")(connection)
+        await sse(stream_chunk(content="x"), stream_chunk(reason), "[DONE]")(connection)
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server))).stop == reason
+        assert (await ask(openai_client(server))).stop == reason
     assert server.log == [reason]
 
 
 async def test_an_abandoned_iterator_frees_the_connection():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
-        await connection.events(delta(content="x"))
+        await connection.events(stream_chunk(content="x"))
         await connection.gone()
 
     async with openai_server(chat) as server:
-        model = openai(server, retries=True)
-        async with aclosing(model.stream(request())) as pieces:
+        model = openai_client(server, retries=True)
+        async with aclosing(model.stream(make_request())) as pieces:
             async for piece in pieces:
                 if isinstance(piece, TextFragment):
                     break

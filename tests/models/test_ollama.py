@@ -8,7 +8,19 @@ import msgspec
 import pytest
 
 from tests.doubles.raw_server import FakeConnection
-from tests.models.asking import DONE, FAST, TOOL, ask, known, ndjson, ollama, ollama_server, raw, request, said
+from tests.models.asking import (
+    DONE,
+    FAST_LIMITS,
+    TOOL,
+    ask,
+    expect_info,
+    make_request,
+    ndjson,
+    ollama_client,
+    ollama_line,
+    ollama_server,
+    raw_body,
+)
 from tui_agent.common.domain import (
     AssistantMessage,
     ProgramMessage,
@@ -26,9 +38,9 @@ def call(name: str, arguments: object, **more: object) -> dict[str, object]:
 
 
 async def test_the_straight_path():
-    final = said(done=True, done_reason="stop", prompt_eval_count=11, eval_count=4)
-    async with ollama_server(ndjson(said("Hel"), said("lo"), final)) as server:
-        reply = await ask(ollama(server))
+    final = ollama_line(done=True, done_reason="stop", prompt_eval_count=11, eval_count=4)
+    async with ollama_server(ndjson(ollama_line("Hel"), ollama_line("lo"), final)) as server:
+        reply = await ask(ollama_client(server))
     assert (reply.text, reply.stop) == ("Hello", "stop")
     assert reply.phases[0] == "connecting"
     assert reply.usage == Usage(prompt_tokens=11, completion_tokens=4)
@@ -36,31 +48,31 @@ async def test_the_straight_path():
 
 async def test_o1_lines_end_at_line_feed_only_and_characters_may_be_torn():
     text = "a\u2028b\u2029c\u0085d\x0be\x0cf\x1cg 👩‍👩‍👧"
-    line = json.dumps(said(text), ensure_ascii=False).replace("\\u000b", "\x0b").encode()
+    line = json.dumps(ollama_line(text), ensure_ascii=False).replace("\\u000b", "\x0b").encode()
     body = line + b"\n" + json.dumps(DONE).encode() + b"\n"
-    async with ollama_server(raw(200, "application/x-ndjson", body, split=range(1, len(body)))) as server:
-        reply = await ask(ollama(server))
+    async with ollama_server(raw_body(200, "application/x-ndjson", body, split=range(1, len(body)))) as server:
+        reply = await ask(ollama_client(server))
     assert (reply.text, reply.stop) == (text, "stop")
 
 
 @pytest.mark.parametrize(("reason", "stop"), [("stop", "stop"), ("length", "length"), ("", ""), (None, "")])
 async def test_o2_done_reasons(reason, stop):
-    async with ollama_server(ndjson(said("x"), said(done=True, done_reason=reason))) as server:
-        assert (await ask(ollama(server))).stop == stop
+    async with ollama_server(ndjson(ollama_line("x"), ollama_line(done=True, done_reason=reason))) as server:
+        assert (await ask(ollama_client(server))).stop == stop
 
 
 async def test_o2_a_reply_that_only_loads_the_model_is_no_reply():
-    async with ollama_server(ndjson(said(done=True, done_reason="load"))) as server:
-        assert (await ask(ollama(server))).fault.kind == "protocol"
+    async with ollama_server(ndjson(ollama_line(done=True, done_reason="load"))) as server:
+        assert (await ask(ollama_client(server))).fault.kind == "protocol"
 
 
 async def test_o2_calls_tell_not_the_reason():
-    async with ollama_server(ndjson(said(tool_calls=[call("read_file", {})]), DONE)) as server:
-        assert (await ask(ollama(server))).stop == "tool_calls"
+    async with ollama_server(ndjson(ollama_line(tool_calls=[call("read_file", {})]), DONE)) as server:
+        assert (await ask(ollama_client(server))).stop == "tool_calls"
 
 
 async def test_o3_nanoseconds_become_milliseconds_and_what_is_missing_is_unknown():
-    full = said(
+    full = ollama_line(
         done=True,
         load_duration=1_500_000_000,
         prompt_eval_count=26,
@@ -70,16 +82,16 @@ async def test_o3_nanoseconds_become_milliseconds_and_what_is_missing_is_unknown
         eval_duration=4_232_710_000,
     )
     async with ollama_server(ndjson(full)) as server:
-        assert (await ask(ollama(server))).usage == Usage(
+        assert (await ask(ollama_client(server))).usage == Usage(
             prompt_tokens=26, completion_tokens=259, cached_tokens=20, load_ms=1500, prompt_ms=130, generate_ms=4233
         )
-    async with ollama_server(ndjson(said(done=True, prompt_eval_count=0, eval_count=-3))) as server:
-        assert (await ask(ollama(server))).usage == Usage()
+    async with ollama_server(ndjson(ollama_line(done=True, prompt_eval_count=0, eval_count=-3))) as server:
+        assert (await ask(ollama_client(server))).usage == Usage()
 
 
 async def test_o4_error_line_inside_a_200_stream():
-    async with ollama_server(ndjson(said("part"), {"error": "model runner has unexpectedly stopped"})) as server:
-        reply = await ask(ollama(server))
+    async with ollama_server(ndjson(ollama_line("part"), {"error": "model runner has unexpectedly stopped"})) as server:
+        reply = await ask(ollama_client(server))
     assert reply.text == "part"
     assert reply.fault.kind == "status"
     assert "model runner has unexpectedly stopped" in reply.fault.message
@@ -88,8 +100,8 @@ async def test_o4_error_line_inside_a_200_stream():
 
 async def test_o4_error_under_another_key():
     line = {"error parsing tool call": "raw='{\"a\": ', err=unexpected end of JSON input"}
-    async with ollama_server(ndjson(said("part"), line)) as server:
-        reply = await ask(ollama(server))
+    async with ollama_server(ndjson(ollama_line("part"), line)) as server:
+        reply = await ask(ollama_client(server))
     assert reply.fault.kind == "model_output"
     assert "raw=" in reply.fault.message
 
@@ -99,16 +111,16 @@ async def test_o4_error_before_the_first_byte():
         await connection.answer(400, {"error": "invalid options: num_ctx"})
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server))).fault
+        fault = (await ask(ollama_client(server))).fault
     assert (fault.status, fault.retryable) == (400, False)
     assert "invalid options: num_ctx" in fault.message
 
 
 async def test_o12_keep_alive_and_the_window_are_the_same_in_every_request():
-    async with ollama_server(ndjson(said("x"), DONE)) as server:
-        model = ollama(server)
+    async with ollama_server(ndjson(ollama_line("x"), DONE)) as server:
+        model = ollama_client(server)
         for text in ("one", "two"):
-            await ask(model, request(UserMessage(text=text), num_ctx=16384, temperature=0.2))
+            await ask(model, make_request(UserMessage(text=text), num_ctx=16384, temperature=0.2))
     first, second = (sent.json for sent in server.asked_for("/api/chat"))
     assert first["keep_alive"] == "30m"
     assert (first["truncate"], first["shift"]) == (False, False)
@@ -117,8 +129,8 @@ async def test_o12_keep_alive_and_the_window_are_the_same_in_every_request():
 
 
 async def test_o13_a_stream_that_just_ends_is_broken():
-    async with ollama_server(ndjson(said("so so so "), said("so so so"))) as server:
-        reply = await ask(ollama(server))
+    async with ollama_server(ndjson(ollama_line("so so so "), ollama_line("so so so"))) as server:
+        reply = await ask(ollama_client(server))
     assert reply.text == "so so so so so so"
     assert (reply.fault.kind, reply.fault.retryable) == ("broken", False)
 
@@ -130,8 +142,8 @@ async def test_o14_arguments_are_objects_both_ways_and_ids_are_made_where_missin
         AssistantMessage(text="", calls=(ToolCall(id="call_x", name="read_file", arguments={"path": "z"}),)),
         ToolMessage(call_id="call_x", name="read_file", text="zzz"),
     )
-    async with ollama_server(ndjson(said(tool_calls=calls), DONE)) as server:
-        reply = await ask(ollama(server), request(*history, tools=(TOOL,)))
+    async with ollama_server(ndjson(ollama_line(tool_calls=calls), DONE)) as server:
+        reply = await ask(ollama_client(server), make_request(*history, tools=(TOOL,)))
     assert [made.arguments for made in reply.calls] == [{"path": "a"}, {"path": "b"}]
     ids = [made.id for made in reply.calls]
     assert all(made.startswith("call_") for made in ids)
@@ -143,12 +155,12 @@ async def test_o14_arguments_are_objects_both_ways_and_ids_are_made_where_missin
 
 async def test_o15_calls_in_several_chunks_and_in_the_last_one_are_all_kept():
     lines = (
-        said(thinking="hm", tool_calls=[call("a", {})]),
-        said(tool_calls=[call("b", {})]),
-        said(tool_calls=[call("c", {}), call("d", {})], done=True, done_reason="stop"),
+        ollama_line(thinking="hm", tool_calls=[call("a", {})]),
+        ollama_line(tool_calls=[call("b", {})]),
+        ollama_line(tool_calls=[call("c", {}), call("d", {})], done=True, done_reason="stop"),
     )
     async with ollama_server(ndjson(*lines)) as server:
-        reply = await ask(ollama(server))
+        reply = await ask(ollama_client(server))
     assert [made.name for made in reply.calls] == ["a", "b", "c", "d"]
     assert (reply.thought, reply.text, reply.stop) == ("hm", "", "tool_calls")
 
@@ -163,8 +175,8 @@ async def test_o16_results_name_their_tool_and_thinking_goes_back_with_its_calls
         AssistantMessage(text="", calls=(made,), reasoning="with a call"),
         ToolMessage(call_id="call_1", name="read_file", text="content"),
     )
-    async with ollama_server(ndjson(said("x"), DONE)) as server:
-        await ask(ollama(server), request(*history))
+    async with ollama_server(ndjson(ollama_line("x"), DONE)) as server:
+        await ask(ollama_client(server), make_request(*history))
     assert server.asked_for("/api/chat")[0].json["messages"] == [
         {"role": "system", "content": "rules"},
         {"role": "user", "content": "hi"},
@@ -185,7 +197,7 @@ async def test_o17_a_model_without_tools_is_a_clear_refusal():
         await connection.answer(400, {"error": "registry.ollama.ai/library/m:7b does not support tools"})
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server), request(tools=(TOOL,)))).fault
+        fault = (await ask(ollama_client(server), make_request(tools=(TOOL,)))).fault
     assert (fault.kind, fault.status, fault.retryable) == ("status", 400, False)
     assert "does not support tools" in fault.message
     assert "m:7b has no native tool calls" in fault.advice
@@ -193,7 +205,7 @@ async def test_o17_a_model_without_tools_is_a_clear_refusal():
 
 async def test_o17_missing_capabilities_are_unknown_not_none():
     async with ollama_server(ndjson(DONE), details={}) as server:
-        info = known(await ollama(server).describe("m:7b"))
+        info = expect_info(await ollama_client(server).describe("m:7b"))
     assert info.capabilities is None
 
 
@@ -203,12 +215,12 @@ async def test_o18_output_that_the_server_cannot_parse_is_no_reason_to_retry(mid
 
     async def chat(connection: FakeConnection) -> None:
         if mid_stream:
-            await ndjson(said("x"), error)(connection)
+            await ndjson(ollama_line("x"), error)(connection)
         else:
             await connection.answer(500, error)
 
     async with ollama_server(chat) as server:
-        reply = await ask(ollama(server, retries=True))
+        reply = await ask(ollama_client(server, retries=True))
     assert reply.fault.kind == "model_output"
     assert "raw='{" in reply.fault.message
     assert len(server.asked_for("/api/chat")) == 1
@@ -227,8 +239,8 @@ async def test_o18_output_that_the_server_cannot_parse_is_no_reason_to_retry(mid
 )
 async def test_o19_think_is_sent_only_where_the_capability_says_so(capabilities, wanted, sent):
     show = {"details": {}} | ({"capabilities": capabilities} if capabilities else {})
-    async with ollama_server(ndjson(said("x"), DONE), **show) as server:
-        await ask(ollama(server), request(think=wanted))
+    async with ollama_server(ndjson(ollama_line("x"), DONE), **show) as server:
+        await ask(ollama_client(server), make_request(think=wanted))
     assert server.asked_for("/api/chat")[0].json.get("think") == sent
 
 
@@ -238,10 +250,10 @@ async def test_o19_think_is_dropped_on_its_400_and_that_is_remembered():
             connection.note("refused think")
             await connection.answer(400, {"error": '"m:7b" does not support thinking'})
         else:
-            await ndjson(said("fine"), DONE)(connection)
+            await ndjson(ollama_line("fine"), DONE)(connection)
 
     async with ollama_server(chat, capabilities=["thinking"]) as server:
-        model = ollama(server)
+        model = ollama_client(server)
         assert (await ask(model)).text == "fine"
         assert (await ask(model)).text == "fine"
     assert server.log == ["refused think"]
@@ -249,9 +261,14 @@ async def test_o19_think_is_dropped_on_its_400_and_that_is_remembered():
 
 
 async def test_o20_thinking_comes_apart_and_tags_in_the_text_are_left_to_their_reader():
-    lines = (said(thinking="first "), said(thinking="second"), said("<think>old</think>answer"), DONE)
+    lines = (
+        ollama_line(thinking="first "),
+        ollama_line(thinking="second"),
+        ollama_line("<think>old</think>answer"),
+        DONE,
+    )
     async with ollama_server(ndjson(*lines)) as server:
-        reply = await ask(ollama(server))
+        reply = await ask(ollama_client(server))
     assert (reply.thought, reply.text) == ("first second", "<think>old</think>answer")
 
 
@@ -273,8 +290,8 @@ async def test_o22_what_show_tags_ps_and_version_say():
             await connection.answer(200, {"version": "0.12.10"})
 
         server.routes |= {"/api/ps": ps, "/api/tags": tags, "/api/version": version}
-        model = ollama(server)
-        info = known(await model.describe("m"))
+        model = ollama_client(server)
+        info = expect_info(await model.describe("m"))
         again = await model.describe("m")
         names = await model.list_models()
         assert await model.version() == "0.12.10"  # type: ignore[attr-defined] # Ollama's own
@@ -304,7 +321,7 @@ async def test_o23_status_codes(status, error, retryable, advice):
         await connection.answer(status, error)
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server))).fault
+        fault = (await ask(ollama_client(server))).fault
     assert (fault.status, fault.retryable) == (status, retryable)
     assert error["error"].split()[0] in fault.message
     assert advice in fault.advice
@@ -313,12 +330,12 @@ async def test_o23_status_codes(status, error, retryable, advice):
 async def test_o24_closing_the_iterator_closes_the_connection_at_once():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await connection.lines(said("one"))
+        await connection.lines(ollama_line("one"))
         await connection.gone()
 
     clock = asyncio.get_running_loop().time
     async with ollama_server(chat) as server:
-        async with aclosing(ollama(server).stream(request())) as pieces:
+        async with aclosing(ollama_client(server).stream(make_request())) as pieces:
             async for piece in pieces:
                 if isinstance(piece, TextFragment):
                     break
@@ -330,21 +347,21 @@ async def test_o24_closing_the_iterator_closes_the_connection_at_once():
 @pytest.mark.parametrize("history", [(UserMessage(text=""),), (AssistantMessage(text=""),)])
 async def test_o25_an_empty_list_of_messages_is_never_sent(history):
     async with ollama_server(ndjson(DONE)) as server:
-        assert (await ask(ollama(server), request(*history))).fault.kind == "protocol"
+        assert (await ask(ollama_client(server), make_request(*history))).fault.kind == "protocol"
     assert server.asked_for("/api/chat") == []
 
 
 async def test_o25_the_body_is_json():
-    async with ollama_server(ndjson(said("x"), DONE)) as server:
-        await ask(ollama(server))
+    async with ollama_server(ndjson(ollama_line("x"), DONE)) as server:
+        await ask(ollama_client(server))
     assert server.asked_for("/api/chat")[0].headers["content-type"] == "application/json"
     assert server.asked_for("/api/chat")[0].headers["accept-encoding"] == "identity"
 
 
 async def test_o26_an_old_server_without_show_ps_and_version_still_answers():
-    async with ollama_server(ndjson(said("x"), said(done=True))) as server:
-        model = ollama(server)
-        reply = await ask(model, request(num_ctx=8192))
+    async with ollama_server(ndjson(ollama_line("x"), ollama_line(done=True))) as server:
+        model = ollama_client(server)
+        reply = await ask(model, make_request(num_ctx=8192))
         assert (await model.version()).status == 404  # type: ignore[attr-defined] # Ollama's own
     assert (reply.text, reply.stop) == ("x", "")
     assert "think" not in server.asked_for("/api/chat")[0].json
@@ -361,18 +378,18 @@ async def test_a_silent_server_is_asked_whether_it_loads_or_reads(loaded):
     async def chat(connection: FakeConnection) -> None:
         await asked.wait()
         await asyncio.sleep(0.1)  # the answer to /api/ps must reach the client first
-        await ndjson(said("x"), DONE)(connection)
+        await ndjson(ollama_line("x"), DONE)(connection)
 
     async with ollama_server(chat) as server:
         server.routes["/api/ps"] = ps
-        reply = await ask(ollama(server))
+        reply = await ask(ollama_client(server))
     assert reply.phases[-1] == ("reading" if loaded else "loading")
     assert reply.text == "x"
 
 
 @pytest.mark.parametrize("alive", [True, False])
 async def test_silence_while_a_whole_call_is_held_back_is_borne_if_the_server_is_alive(alive):
-    limits = msgspec.structs.replace(FAST, no_bytes=0.2)
+    limits = msgspec.structs.replace(FAST_LIMITS, no_bytes=0.2)
     asked = asyncio.Event()
 
     async def ps(connection: FakeConnection) -> None:
@@ -381,17 +398,17 @@ async def test_silence_while_a_whole_call_is_held_back_is_borne_if_the_server_is
 
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "application/x-ndjson", chunked=True)
-        await connection.lines(said("I will write it."))
+        await connection.lines(ollama_line("I will write it."))
         await asked.wait()
         if not alive:
             await connection.gone()
             return
-        await connection.lines(said(tool_calls=[call("write_file", {"path": "a"})]), DONE)
+        await connection.lines(ollama_line(tool_calls=[call("write_file", {"path": "a"})]), DONE)
         await connection.end()
 
     async with ollama_server(chat) as server:
         server.routes["/api/ps"] = ps
-        reply = await ask(ollama(server, limits=limits), request(tools=(TOOL,)))
+        reply = await ask(ollama_client(server, limits=limits), make_request(tools=(TOOL,)))
     assert reply.text == "I will write it."
     if alive:
         assert reply.stop == "tool_calls"
@@ -418,7 +435,7 @@ async def test_a_window_that_is_too_small_is_named():
         await connection.answer(400, error)
 
     async with ollama_server(chat) as server:
-        fault = (await ask(ollama(server))).fault
+        fault = (await ask(ollama_client(server))).fault
     assert (fault.kind, fault.n_ctx, fault.n_prompt, fault.retryable) == ("context_overflow", 4096, 9000, False)
 
 
@@ -432,4 +449,4 @@ async def test_the_window_error_of_a_prompt_that_may_not_be_cut():
         await connection.answer(400, {"error": text})
 
     async with ollama_server(chat) as server:
-        assert (await ask(ollama(server))).fault.kind == "context_overflow"
+        assert (await ask(ollama_client(server))).fault.kind == "context_overflow"

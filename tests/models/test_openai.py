@@ -10,7 +10,18 @@ import msgspec
 import pytest
 
 from tests.doubles.raw_server import FakeConnection
-from tests.models.asking import FAST, TOOL, ask, delta, known, openai, openai_server, raw, request, sse
+from tests.models.asking import (
+    FAST_LIMITS,
+    TOOL,
+    ask,
+    expect_info,
+    make_request,
+    openai_client,
+    openai_server,
+    raw_body,
+    sse,
+    stream_chunk,
+)
 from tui_agent.common.domain import (
     AssistantMessage,
     ProgramMessage,
@@ -37,23 +48,27 @@ def tool(arguments: object = None, **more: object) -> dict[str, object]:
 
 
 def calling(*entries: dict[str, object]) -> dict[str, object]:
-    return delta(tool_calls=list(entries))
+    return stream_chunk(tool_calls=list(entries))
 
 
 async def answered(*events: object):
     async with openai_server(sse(*events)) as server:
-        return await ask(openai(server))
+        return await ask(openai_client(server))
 
 
 async def test_the_straight_path():
     reply = await answered(
-        delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop"), "[DONE]"
+        stream_chunk(role="assistant", content=""),
+        stream_chunk(content="Hel"),
+        stream_chunk(content="lo"),
+        stream_chunk("stop"),
+        "[DONE]",
     )
     assert (reply.text, reply.stop) == ("Hello", "stop")
     assert reply.phases[0] == "connecting"
 
 
-STREAM = [json.dumps(delta(content="Hi")), json.dumps(delta("stop"))]
+STREAM = [json.dumps(stream_chunk(content="Hi")), json.dumps(stream_chunk("stop"))]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +85,8 @@ STREAM = [json.dumps(delta(content="Hi")), json.dumps(delta("stop"))]
     ids=["comments", "crlf", "cr", "done-without-blank-line", "no-done", "no-blank-line", "bom"],
 )
 async def test_c1_framing(body):
-    async with openai_server(raw(200, "text/event-stream", body.encode())) as server:
-        reply = await ask(openai(server))
+    async with openai_server(raw_body(200, "text/event-stream", body.encode())) as server:
+        reply = await ask(openai_client(server))
     assert (reply.text, reply.stop) == ("Hi", "stop")
 
 
@@ -87,8 +102,8 @@ async def test_c1_framing(body):
 )
 async def test_c1_errors_inside_a_200_stream(error):
     body = f"data: {STREAM[0]}\n\n{error}"
-    async with openai_server(raw(200, "text/event-stream", body.encode())) as server:
-        reply = await ask(openai(server))
+    async with openai_server(raw_body(200, "text/event-stream", body.encode())) as server:
+        reply = await ask(openai_client(server))
     assert reply.text == "Hi"
     assert (reply.fault.kind, reply.fault.retryable) == ("status", False)
     assert "out of slots" in reply.fault.message
@@ -100,24 +115,24 @@ KINDS = pytest.mark.parametrize("kind", ["application/json", "text/event-stream"
 @KINDS
 async def test_c1_an_error_as_a_json_document_instead_of_a_stream(kind):
     body = json.dumps({"error": {"message": "no such deployment"}}, indent=2).encode()
-    async with openai_server(raw(200, kind, body, split=[1, 9])) as server:
-        assert "no such deployment" in (await ask(openai(server))).fault.message
+    async with openai_server(raw_body(200, kind, body, split=[1, 9])) as server:
+        assert "no such deployment" in (await ask(openai_client(server))).fault.message
 
 
 @KINDS
 async def test_c1_a_reply_as_a_json_document_instead_of_a_stream(kind):
     message = {"role": "assistant", "content": "whole", "tool_calls": None}
     body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
-    async with openai_server(raw(200, kind, body)) as server:
-        reply = await ask(openai(server))
+    async with openai_server(raw_body(200, kind, body)) as server:
+        reply = await ask(openai_client(server))
     assert (reply.text, reply.stop) == ("whole", "stop")
 
 
 @KINDS
 async def test_c1_a_stream_whatever_its_content_type_says(kind):
     body = f"\n\ndata: {STREAM[0]}\n\ndata: {STREAM[1]}\n\n".encode()
-    async with openai_server(raw(200, kind, body)) as server:
-        reply = await ask(openai(server))
+    async with openai_server(raw_body(200, kind, body)) as server:
+        reply = await ask(openai_client(server))
     assert (reply.text, reply.stop) == ("Hi", "stop")
 
 
@@ -128,31 +143,31 @@ async def test_c2_chunks_without_choices_delta_or_content():
         {"choices": None},
         {"choices": [{"delta": None}]},
         {"choices": [None]},
-        delta(role="assistant", content=None),
-        delta(role="assistant", content="ok"),
-        delta(role="assistant", content=None, tool_calls=None),
-        delta("stop", content=None),
+        stream_chunk(role="assistant", content=None),
+        stream_chunk(role="assistant", content="ok"),
+        stream_chunk(role="assistant", content=None, tool_calls=None),
+        stream_chunk("stop", content=None),
         "[DONE]",
     )
     assert (reply.text, reply.stop) == ("ok", "stop")
 
 
 async def test_c3_usage_after_the_finish_reason():
-    reply = await answered(delta(content="x"), delta("stop"), USAGE, "[DONE]")
+    reply = await answered(stream_chunk(content="x"), stream_chunk("stop"), USAGE, "[DONE]")
     assert reply.usage == Usage(prompt_tokens=9, completion_tokens=3, cached_tokens=5)
 
 
 async def test_c3_cumulative_usage_counts_once():
     def counted(n: int) -> dict[str, object]:
-        return delta(content="x") | {"usage": {"prompt_tokens": 9, "completion_tokens": n}}
+        return stream_chunk(content="x") | {"usage": {"prompt_tokens": 9, "completion_tokens": n}}
 
-    reply = await answered(counted(1), counted(2), delta("stop") | {"usage": None}, "[DONE]")
+    reply = await answered(counted(1), counted(2), stream_chunk("stop") | {"usage": None}, "[DONE]")
     assert reply.usage == Usage(prompt_tokens=9, completion_tokens=2)
 
 
 async def test_c3_timings_of_llama_cpp():
     timings = {"prompt_ms": 120.4, "predicted_ms": 900.0}
-    reply = await answered(delta(content="x"), delta("stop") | {"timings": timings}, "[DONE]")
+    reply = await answered(stream_chunk(content="x"), stream_chunk("stop") | {"timings": timings}, "[DONE]")
     assert (reply.usage.prompt_ms, reply.usage.generate_ms) == (120, 900)
 
 
@@ -168,7 +183,7 @@ async def test_c3_timings_of_llama_cpp():
 async def test_c3_llama_cpp_tells_what_it_had_cached(usage, timings, cached):
     timings |= {"prompt_ms": 49.3, "predicted_n": 6, "predicted_ms": 230.1}
     last = {"choices": [], "timings": timings} | ({"usage": usage} if usage else {})
-    reply = await answered(delta(content="x"), delta("stop"), last, "[DONE]")
+    reply = await answered(stream_chunk(content="x"), stream_chunk("stop"), last, "[DONE]")
     assert reply.usage == Usage(
         prompt_tokens=786, completion_tokens=6, cached_tokens=cached, prompt_ms=49, generate_ms=230
     )
@@ -178,13 +193,13 @@ async def test_c3_a_reply_is_timed_where_the_server_only_counts():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
         await asyncio.sleep(0.1)
-        await connection.events(delta(content="a"))
+        await connection.events(stream_chunk(content="a"))
         await asyncio.sleep(0.3)
-        await connection.events(delta("stop", content="b"), USAGE, "[DONE]")
+        await connection.events(stream_chunk("stop", content="b"), USAGE, "[DONE]")
         await connection.end()
 
     async with openai_server(chat) as server:
-        model = openai(server)
+        model = openai_client(server)
         first, second = await ask(model), await ask(model)
     assert first.usage.prompt_ms is None  # the model may have been loaded
     assert second.usage.prompt_ms is not None and 90 <= second.usage.prompt_ms < 2_000
@@ -198,10 +213,10 @@ async def test_c3_stream_options_are_left_out_where_they_are_refused(status):
             connection.note("refused")
             await connection.answer(status, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs"}]})
         else:
-            await sse(delta(content="x"), delta("stop"), "[DONE]")(connection)
+            await sse(stream_chunk(content="x"), stream_chunk("stop"), "[DONE]")(connection)
 
     async with openai_server(chat) as server:
-        model = openai(server)
+        model = openai_client(server)
         assert (await ask(model)).text == "x"
         assert (await ask(model)).text == "x"
     assert server.log == ["refused"]
@@ -219,25 +234,25 @@ async def test_c3_stream_options_are_left_out_where_they_are_refused(status):
     ],
 )
 async def test_c4_finish_reasons(finish, stop):
-    assert (await answered(delta(content="x"), delta(finish), "[DONE]")).stop == stop
+    assert (await answered(stream_chunk(content="x"), stream_chunk(finish), "[DONE]")).stop == stop
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call"])
 async def test_c4_calls_tell_not_the_reason(finish):
     entry = tool('{"path": "a"}', index=0, id="c1", name="read_file")
-    reply = await answered(delta(finish, tool_calls=[entry]), "[DONE]")
+    reply = await answered(stream_chunk(finish, tool_calls=[entry]), "[DONE]")
     assert reply.stop == "tool_calls"
     assert reply.calls[0].arguments == {"path": "a"}
 
 
 @pytest.mark.parametrize("finish", [None, ""])
 async def test_c4_the_end_marker_alone_is_an_end(finish):
-    reply = await answered(delta(content="x"), delta(finish), "[DONE]")
+    reply = await answered(stream_chunk(content="x"), stream_chunk(finish), "[DONE]")
     assert (reply.text, reply.stop) == ("x", "")
 
 
 async def test_c4_neither_reason_nor_end_marker_is_broken():
-    reply = await answered(delta(content="x"), calling(tool('{"path": "a"}', index=0, id="c", name="read_file")))
+    reply = await answered(stream_chunk(content="x"), calling(tool('{"path": "a"}', index=0, id="c", name="read_file")))
     assert (reply.text, reply.calls) == ("x", [])
     assert (reply.fault.kind, reply.fault.retryable) == ("broken", False)
 
@@ -330,7 +345,7 @@ QUIRKS: dict[str, Any] = {
 @pytest.mark.parametrize("quirk", QUIRKS)
 async def test_c5_tool_call_deltas(quirk):
     chunks, wanted = QUIRKS[quirk]
-    reply = await answered(*(delta(tool_calls=chunk) for chunk in chunks), delta("tool_calls"), "[DONE]")
+    reply = await answered(*(stream_chunk(tool_calls=chunk) for chunk in chunks), stream_chunk("tool_calls"), "[DONE]")
     assert [call.arguments for call in reply.calls] == [arguments for _, arguments in wanted]
     assert {call.name for call in reply.calls} == {READ}
     assert all(call.fault is None for call in reply.calls)
@@ -341,15 +356,15 @@ async def test_c5_tool_call_deltas(quirk):
 
 async def test_c5_the_form_before_tool_calls():
     reply = await answered(
-        delta(function_call={"name": READ, "arguments": '{"path"'}),
-        delta(function_call={"arguments": ': "a"}'}),
-        delta("function_call"),
+        stream_chunk(function_call={"name": READ, "arguments": '{"path"'}),
+        stream_chunk(function_call={"arguments": ': "a"}'}),
+        stream_chunk("function_call"),
     )
     assert (reply.calls[0].name, reply.calls[0].arguments) == (READ, A)
 
 
 async def test_c5_a_lost_first_fragment_is_a_fault_of_the_call_not_of_the_reply():
-    reply = await answered(calling(tool('"a"}', index=0, id="c1", name=READ)), delta("tool_calls"), "[DONE]")
+    reply = await answered(calling(tool('"a"}', index=0, id="c1", name=READ)), stream_chunk("tool_calls"), "[DONE]")
     call = reply.calls[0]
     assert (call.arguments, call.raw) == ({}, '"a"}')
     assert call.fault is not None and "JSON" in call.fault
@@ -361,7 +376,7 @@ async def test_c5_the_arriving_call_is_shown_early_and_seldom():
     reply = await answered(
         calling(tool("", index=0, id="c1", name="write_file")),
         *(calling(tool(part, index=0)) for part in parts),
-        delta("tool_calls"),
+        stream_chunk("tool_calls"),
         "[DONE]",
     )
     assert reply.begun[0].name == "write_file"
@@ -374,15 +389,20 @@ async def test_c5_the_arriving_call_is_shown_early_and_seldom():
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_c6_reasoning_fields(field):
     reply = await answered(
-        delta(**{field: "think "}), delta(**{field: "more", "content": None}), delta(content="x"), delta("stop")
+        stream_chunk(**{field: "think "}),
+        stream_chunk(**{field: "more", "content": None}),
+        stream_chunk(content="x"),
+        stream_chunk("stop"),
     )
     assert (reply.thought, reply.text) == ("think more", "x")
 
 
 async def test_c6_reasoning_details_and_two_names_at_once():
     details = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.encrypted", "data": "?"}]
-    both = delta(reasoning="b", reasoning_content="b", reasoning_details=[{"text": "b"}])
-    reply = await answered(delta(reasoning_details=details), both, delta(content="x"), delta("stop"))
+    both = stream_chunk(reasoning="b", reasoning_content="b", reasoning_details=[{"text": "b"}])
+    reply = await answered(
+        stream_chunk(reasoning_details=details), both, stream_chunk(content="x"), stream_chunk("stop")
+    )
     assert (reply.thought, reply.text) == ("ab", "x")
 
 
@@ -400,10 +420,10 @@ async def test_c6_thinking_goes_back_only_to_a_server_that_demands_it():
             message = "The reasoning_content in the thinking mode must be passed back to the API."
             await connection.answer(400, {"error": {"message": message}})
         else:
-            await sse(delta(content="x"), delta("stop"))(connection)
+            await sse(stream_chunk(content="x"), stream_chunk("stop"))(connection)
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server), request(*history))).text == "x"
+        assert (await ask(openai_client(server), make_request(*history))).text == "x"
     assert server.log == ["missed"]
     assert server.requests[1].json["messages"][1]["reasoning_content"] == "hm"
 
@@ -426,7 +446,7 @@ async def test_c7_shapes_of_errors(body, words):
         await connection.answer(400, body)
 
     async with openai_server(chat) as server:
-        fault = (await ask(openai(server))).fault
+        fault = (await ask(openai_client(server))).fault
     assert (fault.kind, fault.status) == ("status", 400)
     assert words in fault.message
 
@@ -492,7 +512,7 @@ async def test_c7_context_overflow(status, error, n_ctx, n_prompt):
         await connection.answer(status, {"error": error})
 
     async with openai_server(chat) as server:
-        fault = (await ask(openai(server))).fault
+        fault = (await ask(openai_client(server))).fault
     assert (fault.kind, fault.n_ctx, fault.n_prompt) == ("context_overflow", n_ctx, n_prompt)
     assert not fault.retryable
 
@@ -540,8 +560,8 @@ async def test_c8_the_real_window(name):
                 await connection.answer(200, value)
 
             server.routes[path] = answer
-        model = openai(server)
-        info = known(await model.describe("m:7b"))
+        model = openai_client(server)
+        info = expect_info(await model.describe("m:7b"))
         asked = len(server.requests)
         assert await model.describe("m:7b") == info
         assert len(server.requests) == asked
@@ -564,7 +584,7 @@ async def test_c8_capabilities_are_known_only_where_the_server_says_so(entry, ca
 
     async with openai_server(sse()) as server:
         server.routes["/v1/models"] = models
-        assert known(await openai(server).describe("m:7b")).capabilities == capabilities
+        assert expect_info(await openai_client(server).describe("m:7b")).capabilities == capabilities
 
 
 async def test_c9_history_for_strict_servers():
@@ -579,8 +599,8 @@ async def test_c9_history_for_strict_servers():
         AssistantMessage(text="Done."),
         UserMessage(text="two"),
     )
-    async with openai_server(sse(delta("stop"))) as server:
-        await ask(openai(server), request(*history, tools=(TOOL,)))
+    async with openai_server(sse(stream_chunk("stop"))) as server:
+        await ask(openai_client(server), make_request(*history, tools=(TOOL,)))
     sent = server.requests[0].json
     assert sent["messages"] == [
         {"role": "system", "content": "rules"},
@@ -613,12 +633,12 @@ async def test_c9_a_refused_field_is_left_out_once_and_for_all(refused, more, in
             message = f"Unsupported parameter: '{refused}' is not supported with this model."
             await connection.answer(400, {"error": {"message": message, "param": refused}})
         else:
-            await sse(delta(content="x"), delta("stop"))(connection)
+            await sse(stream_chunk(content="x"), stream_chunk("stop"))(connection)
 
     async with openai_server(chat) as server:
-        model = openai(server)
+        model = openai_client(server)
         for _ in range(2):
-            assert (await ask(model, request(**more))).text == "x"
+            assert (await ask(model, make_request(**more))).text == "x"
     assert server.log == ["refused"]
     assert [instead in sent.json for sent in server.requests[1:]] == [instead is not None] * 2
 
@@ -638,10 +658,10 @@ async def test_c9_a_template_that_wants_no_user_after_a_tool():
             connection.note("refused")
             await connection.answer(400, {"message": "Unexpected role 'user' after role 'tool'"})
         else:
-            await sse(delta(content="x"), delta("stop"))(connection)
+            await sse(stream_chunk(content="x"), stream_chunk("stop"))(connection)
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server), request(*history))).text == "x"
+        assert (await ask(openai_client(server), make_request(*history))).text == "x"
     assert server.log == ["refused"]
 
 
@@ -650,21 +670,21 @@ async def test_c9_a_400_that_names_nothing_optional_is_final():
         await connection.answer(400, {"error": {"message": "messages: unknown role", "param": "stream_options_x"}})
 
     async with openai_server(chat) as server:
-        assert (await ask(openai(server))).fault.status == 400
+        assert (await ask(openai_client(server))).fault.status == 400
     assert len(server.requests) == 1
 
 
 async def test_c10_cancelling_closes_the_connection_at_once():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
-        await connection.events(delta(content="one"))
+        await connection.events(stream_chunk(content="one"))
         await connection.gone()
 
     clock = asyncio.get_running_loop().time
     seen = asyncio.Event()
 
     async def read() -> None:
-        async with aclosing(openai(server).stream(request())) as pieces:
+        async with aclosing(openai_client(server).stream(make_request())) as pieces:
             async for piece in pieces:
                 if isinstance(piece, TextFragment):
                     seen.set()
@@ -682,9 +702,9 @@ async def test_c10_cancelling_closes_the_connection_at_once():
 
 async def test_c11_reading_progress_is_shown():
     def read(processed: int) -> dict[str, object]:
-        return delta(content=None) | {"prompt_progress": {"total": 200, "cache": 0, "processed": processed}}
+        return stream_chunk(content=None) | {"prompt_progress": {"total": 200, "cache": 0, "processed": processed}}
 
-    reply = await answered(read(50), read(150), read(150), delta(content="x"), delta("stop"))
+    reply = await answered(read(50), read(150), read(150), stream_chunk(content="x"), stream_chunk("stop"))
     assert [(one.done, one.total) for one in reply.pieces if isinstance(one, Phase) and one.total] == [
         (50, 200),
         (150, 200),
@@ -701,14 +721,14 @@ async def test_c11_reading_progress_is_shown():
     ],
 )
 async def test_c11_only_llama_cpp_is_asked_for_its_progress(answers, asked):
-    async with openai_server(sse(delta("stop", content="x"), "[DONE]")) as server:
+    async with openai_server(sse(stream_chunk("stop", content="x"), "[DONE]")) as server:
         for path, value in answers.items():
 
             async def answer(connection: FakeConnection, value: object = value) -> None:
                 await connection.answer(200, value)
 
             server.routes[path] = answer
-        model = openai(server)
+        model = openai_client(server)
         await model.describe("m:7b")
         await ask(model)
         (sent,) = server.asked_for("/v1/chat/completions")
@@ -719,14 +739,14 @@ async def test_c11_a_slow_batch_is_waited_for_where_progress_is_told():
     async def chat(connection: FakeConnection) -> None:
         await connection.head(200, "text/event-stream", chunked=True)
         progress = {"total": 200, "cache": 0, "processed": 100}
-        await connection.events(delta(content=None) | {"prompt_progress": progress})
+        await connection.events(stream_chunk(content=None) | {"prompt_progress": progress})
         await asyncio.sleep(0.6)
-        await connection.events(delta("stop", content="x"), "[DONE]")
+        await connection.events(stream_chunk("stop", content="x"), "[DONE]")
         await connection.end()
 
     async with openai_server(chat) as server:
-        limits = msgspec.structs.replace(FAST, no_bytes=0.2)
-        assert (await ask(openai(server, limits=limits))).text == "x"
+        limits = msgspec.structs.replace(FAST_LIMITS, no_bytes=0.2)
+        assert (await ask(openai_client(server, limits=limits))).text == "x"
 
 
 async def test_c11_a_model_that_loads_is_waited_for():
@@ -737,10 +757,10 @@ async def test_c11_a_model_that_loads_is_waited_for():
                 503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
             )
         else:
-            await sse(delta(content="x"), delta("stop"))(connection)
+            await sse(stream_chunk(content="x"), stream_chunk("stop"))(connection)
 
     async with openai_server(chat) as server:
-        reply = await ask(openai(server))
+        reply = await ask(openai_client(server))
     assert (reply.text, server.log) == ("x", ["loading", "loading"])
     assert "loading" in reply.phases
 
@@ -749,7 +769,7 @@ async def test_c11_a_model_that_loads_is_waited_for():
     "text", ['{"path": "a', '{"path": "a",}', "{'path': 'a'}", "path=a", "[1]", "NaN", '{"a":' * 100 + "1" + "}" * 100]
 )
 async def test_c12_unreadable_arguments_are_kept_raw(text):
-    reply = await answered(calling(tool(text, index=0, id="c1", name=READ)), delta("length"), "[DONE]")
+    reply = await answered(calling(tool(text, index=0, id="c1", name=READ)), stream_chunk("length"), "[DONE]")
     call = reply.calls[0]
     if text == "NaN":
         assert (call.arguments, call.fault) == ({}, None)
@@ -760,7 +780,7 @@ async def test_c12_unreadable_arguments_are_kept_raw(text):
 
 
 async def test_c12_raw_line_ends_in_arguments_are_understood():
-    reply = await answered(calling(tool('{"path": "a\nb"}', index=0, id="c1", name=READ)), delta("stop"))
+    reply = await answered(calling(tool('{"path": "a\nb"}', index=0, id="c1", name=READ)), stream_chunk("stop"))
     assert reply.calls[0].arguments == {"path": "a\nb"}
 
 
@@ -769,7 +789,7 @@ async def test_the_token_goes_out_as_a_bearer_and_never_into_a_message():
         await connection.answer(401, {"error": {"message": "Incorrect API key provided: sk-canary-123."}})
 
     async with openai_server(chat) as server:
-        reply = await ask(openai(server, token="sk-canary-123"))
+        reply = await ask(openai_client(server, token="sk-canary-123"))
     assert server.requests[0].headers["authorization"] == "Bearer sk-canary-123"
     assert "canary" not in repr(reply.pieces)
     assert "LLM_AUTH_TOKEN" in reply.fault.advice
@@ -781,4 +801,4 @@ async def test_names_of_models():
 
     async with openai_server(sse()) as server:
         server.routes["/v1/models"] = models
-        assert await openai(server).list_models() == ("a", "b")
+        assert await openai_client(server).list_models() == ("a", "b")

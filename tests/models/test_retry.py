@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.models.asking import ask, request
+from tests.models.asking import ask, make_request
 from tui_agent.common.domain import Fault, ModelInfo, Usage
 from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait, Stop, TextFragment, UsageReport
 from tui_agent.models.endpoint import endpoint
@@ -40,10 +40,10 @@ class FakeModel(HttpModel):
         self.asked = 0
         self.closed = 0
 
-    async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        return {"messages": request.messages}
+    async def _body(self, make_request: ModelRequest) -> dict[str, Any]:
+        return {"messages": make_request.messages}
 
-    def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
+    def _exchange(self, make_request: ModelRequest, body: dict[str, Any]) -> Exchange:
         self.asked += 1
         return FakeExchange(self.replies.pop(0) if len(self.replies) > 1 else self.replies[0], self)
 
@@ -124,7 +124,7 @@ async def test_what_the_server_asks_for_is_waited_up_to_two_minutes(asked, slept
 
 async def test_closing_the_iterator_closes_the_exchange():
     model = FakeModel(GOOD)
-    pieces = fast(model, []).stream(request())
+    pieces = fast(model, []).stream(make_request())
     async for piece in pieces:
         if isinstance(piece, TextFragment):
             break

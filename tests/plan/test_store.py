@@ -14,7 +14,7 @@ from tests.doubles.fault_os import FakeOs
 from tests.doubles.plan_text import plan_text
 from tests.faults.syscalls import Machine, open_files
 from tests.faults.syscalls import Plan as FaultyCalls
-from tests.waiting import in_time
+from tests.waiting import within_timeout
 from tui_agent.common.workplan import plan_template
 from tui_agent.plan.document import Criterion, LogEntry, Plan
 from tui_agent.plan.store import CAP, PlanStore, RefreshResult, SaveConflict, SaveResult, Unreadable
@@ -235,7 +235,7 @@ async def test_every_kind_of_save_is_detected_repeatedly(path: Path) -> None:
         waiting = asyncio.ensure_future(anext(seen))
         await asyncio.sleep(0.3 if number == 0 else 0.05)
         way(path)
-        await in_time(waiting)
+        await within_timeout(waiting)
     await seen.aclose()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly import rounds
+from tests.nightly import repetitions
 from tui_agent.platform.locks import FileLock, InUse, read_holder, seems_held, shared_file_system
 
 
@@ -56,7 +56,7 @@ def test_a_second_process_is_refused_at_once_with_the_holder(path: Path) -> None
     assert not seems_held(path)
 
 
-@pytest.mark.parametrize("times", rounds(10, 100))
+@pytest.mark.parametrize("times", repetitions(10, 100))
 def test_a_killed_holder_frees_the_lock_at_once(path: Path, times: int) -> None:
     for _ in range(times):
         reading, writing = os.pipe()
@@ -69,7 +69,7 @@ def test_a_killed_holder_frees_the_lock_at_once(path: Path, times: int) -> None:
         os.close(writing)
 
 
-@pytest.mark.parametrize("times", rounds(20, 200))
+@pytest.mark.parametrize("times", repetitions(20, 200))
 def test_of_two_starters_exactly_one_wins(path: Path, times: int) -> None:
     for _ in range(times):
         start_out, start_in = os.pipe()

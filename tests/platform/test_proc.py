@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.process import run_process
-from tests.waiting import in_time, until
+from tests.waiting import wait_for, within_timeout
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import proc, supervisor
 from tui_agent.platform.environment import bare_environment, child_environment
@@ -35,7 +35,7 @@ def alive(pid: int) -> bool:
 
 async def pids_in(folder: Path, count: int) -> list[int]:
     """Process ids that the processes themselves wrote down, one file each."""
-    await until(lambda: sum(1 for f in folder.glob("*.pid") if f.read_text().strip()) >= count)
+    await wait_for(lambda: sum(1 for f in folder.glob("*.pid") if f.read_text().strip()) >= count)
     return [int(file.read_text()) for file in folder.glob("*.pid")]
 
 
@@ -90,7 +90,7 @@ async def test_live_output_comes_while_the_command_runs(tmp_path: Path) -> None:
     running = asyncio.create_task(
         run("echo first; until [ -e go ]; do sleep 0.02; done", tmp_path, on_output=seen.append)
     )
-    await until(lambda: "first\n" in seen)
+    await wait_for(lambda: "first\n" in seen)
     assert not running.done()
     (tmp_path / "go").touch()
     assert (await running).exit_code == 0
@@ -170,7 +170,7 @@ async def test_a_flood_costs_no_memory_and_leaves_the_loop_alive(command: str, l
 
 
 async def test_time_out_keeps_what_was_written(tmp_path: Path) -> None:
-    result = await in_time(run("echo before; echo $$ > a.pid; sleep 300; echo after", tmp_path, timeout=1.0))
+    result = await within_timeout(run("echo before; echo $$ > a.pid; sleep 300; echo after", tmp_path, timeout=1.0))
     assert result.timed_out and result.exit_code is None and result.output == "before"
     assert not alive(int((tmp_path / "a.pid").read_text()))
 
@@ -198,7 +198,7 @@ async def test_every_descendant_is_dead_soon_after_a_stop(command: str, tmp_path
     below = set(supervisor.descendants(child.pid))
     assert pid in below
     child.stop()
-    await in_time(child.gone())
+    await within_timeout(child.gone())
     assert not any(alive(p) for p in {*below, child.pid, *await pids_in(tmp_path, 1)})
 
 
@@ -235,7 +235,7 @@ async def test_a_background_process_that_holds_the_pipe_delays_nothing(tmp_path:
         keep=True,
     )
     children.append(child)
-    assert await in_time(child.wait(200)) == 0  # what holds the pipe sleeps longer
+    assert await within_timeout(child.wait(200)) == 0  # what holds the pipe sleeps longer
     assert bytes(capture.rings.head) == b"said\n"
     (pid,) = await pids_in(tmp_path, 1)
     assert child.left_over and child.alive and alive(pid)
@@ -252,8 +252,8 @@ async def test_a_cancelled_wait_kills(tmp_path: Path) -> None:
     (pid,) = await pids_in(tmp_path, 1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await in_time(running)
-    await until(lambda: not alive(pid))
+        await within_timeout(running)
+    await wait_for(lambda: not alive(pid))
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.02, 0.05])
@@ -265,8 +265,8 @@ async def test_a_start_cancelled_half_way_leaves_nothing(delay: float, tmp_path:
     starting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         (await starting).stop()
-    await until(lambda: len(os.listdir("/dev/fd")) <= before)
-    await until(lambda: others.issuperset(supervisor.descendants(os.getpid())))
+    await wait_for(lambda: len(os.listdir("/dev/fd")) <= before)
+    await wait_for(lambda: others.issuperset(supervisor.descendants(os.getpid())))
 
 
 # --- the program itself dies -----------------------------------------------------------------------
@@ -292,7 +292,7 @@ async def test_children_die_with_the_program(number: signal.Signals, tmp_path: P
         pids = await pids_in(tmp_path, 2)
         assert all(alive(pid) for pid in pids)
         owner.send_signal(number)
-    await until(lambda: not any(alive(pid) for pid in pids))
+    await wait_for(lambda: not any(alive(pid) for pid in pids))
 
 
 async def test_a_killed_supervisor_takes_its_command_along(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_a_killed_supervisor_takes_its_command_along(tmp_path: Path) -> No
     os.kill(parent, signal.SIGKILL)
     result = await running
     assert result.exit_code is None
-    await until(lambda: not any(alive(pid) for pid in pids))
+    await wait_for(lambda: not any(alive(pid) for pid in pids))
 
 
 @pytest.mark.parametrize(
@@ -408,4 +408,4 @@ async def test_nothing_is_left_open(tmp_path: Path) -> None:
         await run("echo x; sleep 300 &", tmp_path)
         with contextlib.suppress(ProcessError):
             await run_process([Stage(program="/no", argv=("x",))], cwd=tmp_path, environment={}, timeout=5)
-    await until(lambda: len(os.listdir("/dev/fd")) <= before)
+    await wait_for(lambda: len(os.listdir("/dev/fd")) <= before)

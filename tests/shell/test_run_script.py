@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import in_time, until
+from tests.waiting import wait_for, within_timeout
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.proc import Stage
@@ -76,7 +76,7 @@ async def test_timeout_covers_all_steps(work: Path) -> None:
         SafeStep(operator=";", pipeline=(slow,)),
         SafeStep(operator=";", pipeline=(echo,)),
     )
-    outcome = await in_time(run_script(steps, cwd=work, timeout=1))
+    outcome = await within_timeout(run_script(steps, cwd=work, timeout=1))
     assert outcome.timed_out and outcome.exit_code is None and outcome.output == "x" and "1 s" in outcome.note
 
 
@@ -88,12 +88,12 @@ async def test_cancelling_kills(work: Path) -> None:
     def new() -> set[int]:
         return set(supervisor.descendants(os.getpid())) - before
 
-    await until(lambda: len(new()) >= 2)
+    await wait_for(lambda: len(new()) >= 2)
     started = new()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await until(lambda: not started & set(supervisor.process_table()))
+    await wait_for(lambda: not started & set(supervisor.process_table()))
 
 
 async def test_missing_program_has_the_exit_code_of_a_shell(work: Path) -> None:

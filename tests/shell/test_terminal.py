@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import in_time, until
+from tests.waiting import wait_for, within_timeout
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
@@ -225,16 +225,16 @@ async def test_time_out(terminal: ShellSession, work: Path) -> None:
 
 async def test_a_cancelled_command_is_dead_and_the_shell_usable(terminal: ShellSession, work: Path) -> None:
     running = asyncio.create_task(terminal.run("echo $$ > pid; sleep 300"))
-    await until(lambda: (work / "pid").exists() and (work / "pid").read_text())
+    await wait_for(lambda: (work / "pid").exists() and (work / "pid").read_text())
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await until(lambda: not alive(int((work / "pid").read_text())))
+    await wait_for(lambda: not alive(int((work / "pid").read_text())))
     assert await out(terminal, "echo x") == "x"
 
 
 async def test_jobs_are_listed_and_end_with_the_shell(terminal: ShellSession) -> None:
-    outcome = await in_time(terminal.run("sleep 301 & sleep 302 & echo up"))
+    outcome = await within_timeout(terminal.run("sleep 301 & sleep 302 & echo up"))
     assert outcome.output == "up"
     await terminal.run("(setsid sleep 303 >/dev/null 2>&1 &)")
     first, second = terminal.jobs()
@@ -242,29 +242,29 @@ async def test_jobs_are_listed_and_end_with_the_shell(terminal: ShellSession) ->
     assert first.program.startswith("sleep 30") and len(first.pids) == 2
     assert all(alive(pid) for pid in (*first.pids, *second.pids))
     await terminal.run(f"kill {' '.join(map(str, first.pids))}")
-    await until(lambda: [job.id for job in terminal.jobs()] == [2])
+    await wait_for(lambda: [job.id for job in terminal.jobs()] == [2])
     assert "job 1" in (await terminal.run("true")).note
     await terminal.close()
     assert not any(alive(pid) for pid in second.pids)
 
 
 async def test_a_job_whose_end_is_reported_late_counts_as_ended(terminal: ShellSession) -> None:
-    await in_time(terminal.run("sleep 304 & echo up"))
+    await within_timeout(terminal.run("sleep 304 & echo up"))
     (job,) = terminal.jobs()
     (supervisor,) = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in job.pids}
     os.kill(supervisor, signal.SIGSTOP)
     os.kill(job.pids[0], signal.SIGKILL)
-    await until(lambda: not terminal.jobs())
+    await wait_for(lambda: not terminal.jobs())
     asyncio.get_running_loop().call_later(0.2, os.kill, supervisor, signal.SIGCONT)
-    assert "job 1" in (await in_time(terminal.run("true"))).note
+    assert "job 1" in (await within_timeout(terminal.run("true"))).note
 
 
 async def test_closing_kills_what_runs(work: Path) -> None:
     terminal = ShellSession(folder=work)
     running = asyncio.create_task(terminal.run("echo $$ > pid; sleep 300"))
-    await until(lambda: (work / "pid").exists() and (work / "pid").read_text())
+    await wait_for(lambda: (work / "pid").exists() and (work / "pid").read_text())
     await terminal.close()
-    await until(lambda: not alive(int((work / "pid").read_text())))  # killed, it may still be on its way out
+    await wait_for(lambda: not alive(int((work / "pid").read_text())))  # killed, it may still be on its way out
     assert (await running).interrupted
     with pytest.raises(CommandError, match="closed"):
         await terminal.run("true")

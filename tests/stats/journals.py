@@ -69,7 +69,7 @@ def reply(role: str = "", prompt: int | None = 100, completion: int | None = 10,
     return e.ReplyEnded(text="", role=role, usage=usage, fault=fault, **more)
 
 
-def verified(met: bool, by: Any = "facts") -> Event:
+def step_verified(met: bool, by: Any = "facts") -> Event:
     return e.StepVerified(met=met, expected="a", actual="b", by=by)
 
 
@@ -78,7 +78,7 @@ def tool(code: str | None = None) -> Event:
     return e.ToolFinished(call_id="c", name="read_file", result=result, text="", ms=3)
 
 
-def answered(verdict: Any = "approve", by: str = "user", **more: Any) -> Event:
+def approval_answer(verdict: Any = "approve", by: str = "user", **more: Any) -> Event:
     return e.ApprovalAnswered(id="a", answer=Answer(verdict=verdict, by=by, **more))
 
 
@@ -91,9 +91,9 @@ def three_runs() -> Journal:
         *plan(3, 1_234),
         reply(prompt=1_000, completion=50, cached=800),
         tool(),
-        answered(),
-        verified(True),
-        verified(True, "command"),
+        approval_answer(),
+        step_verified(True),
+        step_verified(True, "command"),
     )
     journal.end(iterations=4, tool_calls=2, ms=5_000, prompts={"rules": "aaaa", "tools": "tttt"})
     journal.day = "2026-01-06"
@@ -108,12 +108,12 @@ def three_runs() -> Journal:
         tool("not_found"),
         tool("not_found"),
         tool("duplicate"),
-        verified(False, "model"),
+        step_verified(False, "model"),
         e.StepRecoveryStarted(by="recovery", error_class="missing_program"),
         *plan(1, 100, recovery=True),
-        answered("reject"),
-        answered("reject", by="Approval mode read-only"),
-        verified(True),
+        approval_answer("reject"),
+        approval_answer("reject", by="Approval mode read-only"),
+        step_verified(True),
     )
     journal.end(iterations=6, tool_calls=3, ms=7_000, prompts={"rules": "bbbb", "tools": "tttt"})
     journal.begin().put(

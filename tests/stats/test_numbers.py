@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.stats.journals import Journal, answered, plan, reply, three_runs, tool, verified
+from tests.stats.journals import Journal, approval_answer, plan, reply, step_verified, three_runs, tool
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Summary
@@ -101,15 +101,15 @@ def test_records_copied_by_a_fork_are_not_counted(tmp_path: Path) -> None:
 
 def test_only_the_user_intervenes(tmp_path: Path) -> None:
     journal = Journal().begin().put(
-        answered("approve"),
-        answered("approve", by="Approval mode auto"),
-        answered("reject", by="--approve safe"),
-        answered("withdrawn", by="interrupt"),
+        approval_answer("approve"),
+        approval_answer("approve", by="Approval mode auto"),
+        approval_answer("reject", by="--approve safe"),
+        approval_answer("withdrawn", by="interrupt"),
         e.SummaryReviewed(id="s", outcome="accepted", summary=SUMMARY),
     )  # fmt: skip
     assert tally_of(journal.end(), tmp_path).total.intervened == 0
     edits = Journal().begin().put(
-        answered("approve", data={"hunks": [0]}),
+        approval_answer("approve", data={"hunks": [0]}),
         *plan(2, 10, user=Answer(verdict="approve"), edited=True),
         *plan(2, 10, user=Answer(verdict="approve"), alternative=1),
         *plan(2, 10, user=Answer(verdict="reject", text="no")),
@@ -169,12 +169,12 @@ PIECES = {
     "plan": lambda: plan(3, 1_500),
     "cached": lambda: plan(2, cached=True),
     "fallback": lambda: plan(1, 20_000, fallback=True),
-    "met": lambda: [verified(True)],
-    "unmet": lambda: [verified(False, "command")],
+    "met": lambda: [step_verified(True)],
+    "unmet": lambda: [step_verified(False, "command")],
     "recovery": lambda: [e.StepRecoveryStarted(by="fallback", error_class="timeout")],
     "tool": lambda: [tool("refused")],
-    "no": lambda: [answered("reject")],
-    "yes": lambda: [answered()],
+    "no": lambda: [approval_answer("reject")],
+    "yes": lambda: [approval_answer()],
     "unread": lambda: [e.ReplyRejected(kind="empty")],
 }
 run = st.tuples(

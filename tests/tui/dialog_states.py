@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.scenes import build
-from tests.tui.edits import NEW, OLD, TOKEN, asked, edit_app, editing, lines
-from tests.tui.kit import Clock, app_for, settled, still, until
+from tests.tui.edits import NEW, OLD, TOKEN, approval_records, edit_action, edit_app, long_texts
+from tests.tui.kit import FakeClock, app_for, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Grant, ReadAction, RunAction, Severity
 from tui_agent.text import SecretMask
@@ -18,7 +18,7 @@ from tui_agent.tui.app import TuiAgentApp
 from widgets.request_view import QUIET_SECONDS, RequestModal
 
 MASK = SecretMask({"GITHUB_TOKEN": TOKEN})
-SECRET = editing(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
+SECRET = edit_action(OLD, NEW.replace('"json":', f'"{TOKEN}":'))
 READING = ReadAction(path="/home/ada/.aws/credentials", display="~/.aws/credentials", outside=True, credentials=True)
 WITH_SECRET = RunAction(
     command=f"curl -H 'Authorization: Bearer {TOKEN}' https://api.example.org/repos",
@@ -49,7 +49,7 @@ def _scene(name: str) -> Callable[[str], Made]:
 
 
 def _masked(theme: str) -> Made:
-    app, session = app_for(asked(WITH_SECRET), theme=theme)
+    app, session = app_for(approval_records(WITH_SECRET), theme=theme)
     session.mask = MASK
     return app, session
 
@@ -62,7 +62,7 @@ def _granted(theme: str) -> Made:
 
 STATES: dict[str, State] = {
     "hunks": State(_edit()),
-    "waits": State(lambda theme: edit_app(theme=theme, quiet_seconds=QUIET_SECONDS, clock=Clock()), armed=False),
+    "waits": State(lambda theme: edit_app(theme=theme, quiet_seconds=QUIET_SECONDS, clock=FakeClock()), armed=False),
     "second-hunk": State(_edit(), ("n",)),
     "left-out": State(_edit(), ("x",)),
     "all-left-out": State(_edit(), ("x", "n", "x")),
@@ -72,14 +72,14 @@ STATES: dict[str, State] = {
     "edited": State(_edit(), ("n", "e", *"# new", "enter", "ctrl+s")),
     "void": State(_edit(), void=True),
     "reason": State(_edit(), ("r", *"too clever")),
-    "new-file": State(_edit(editing(None, NEW))),
-    "long": State(_edit(editing(*lines(400)))),
+    "new-file": State(_edit(edit_action(None, NEW))),
+    "long": State(_edit(edit_action(*long_texts(400)))),
     "secret": State(_edit(SECRET, mask=MASK)),
     "secret-shown": State(_edit(SECRET, mask=MASK), ("u",)),
     "command": State(_scene("command_asked")),
     "hostile": State(_scene("command_hostile")),
     "command-secret": State(_masked),
-    "reading": State(lambda theme: app_for(asked(READING), theme=theme)),
+    "reading": State(lambda theme: app_for(approval_records(READING), theme=theme)),
     "trust": State(_scene("trust")),
     "question": State(_scene("question")),
     "conflict": State(_scene("plan_conflict")),
@@ -91,18 +91,18 @@ def comer(state: State, session: FakeSession) -> Callable[[Pilot[int]], object]:
     """What brings the app into its state."""
 
     async def come(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         app = pilot.app
         assert isinstance(app, TuiAgentApp)
         if app.view.pending and state.armed:
-            await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+            await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         if state.void:
             session.push(e.ApprovalVoided(id="q1", reason="changed on disk"))
-            await settled(pilot)
+            await wait_until_rendered(pilot)
         for key in state.keys:
             await pilot.press(key)
             if key == "e":
-                await still(pilot)
-        await still(pilot)
+                await wait_until_idle(pilot)
+        await wait_until_idle(pilot)
 
     return come

@@ -1,4 +1,4 @@
-"""Requests for changes of files, in every state that their dialog has."""
+"""Approval requests for edits, in every state of their dialog."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ GRANTS = (
 )
 
 
-def editing(old: str | None = OLD, new: str = NEW, *, splittable: bool = True, context: int = 3) -> EditAction:
+def edit_action(old: str | None = OLD, new: str = NEW, *, splittable: bool = True, context: int = 3) -> EditAction:
     before = None if old is None else old.encode()
     diff: Diff = diff_bytes("src/export.py", before, new.encode(), context)
     return EditAction(
@@ -86,7 +86,7 @@ def editing(old: str | None = OLD, new: str = NEW, *, splittable: bool = True, c
     )
 
 
-def asked(action: Action, *grants: Grant) -> list[Record]:
+def approval_records(action: Action, *grants: Grant) -> list[Record]:
     scene = build.Scene().opened().ask("add a --json flag to the export command").reply()
     call = scene.call("write_file", path="src/export.py")
     scene.end("", call).start(call, "src/export.py")
@@ -96,19 +96,19 @@ def asked(action: Action, *grants: Grant) -> list[Record]:
 def edit_app(
     action: Action | None = None, *grants: Grant, mask: SecretMask | None = None, **more: object
 ) -> tuple[TuiAgentApp, FakeSession]:
-    app, session = app_for(asked(action or editing(), *(grants or GRANTS)), **more)  # type: ignore[arg-type]  # its own
+    app, session = app_for(approval_records(action or edit_action(), *(grants or GRANTS)), **more)  # type: ignore[arg-type]  # its own
     if mask is not None:
         session.mask = mask
     return app, session
 
 
-def dialog(app: TuiAgentApp) -> EditModal:
+def edit_dialog(app: TuiAgentApp) -> EditModal:
     assert isinstance(app.screen, EditModal)
     return app.screen
 
 
-def lines(count: int) -> tuple[str, str]:
-    """Two texts of so many lines, every third of which is changed within."""
+def long_texts(count: int) -> tuple[str, str]:
+    """Return two texts of `count` lines that differ in every third line."""
     old = [f"def function_{n}(value, other={n}): return value * {n} + other" for n in range(count)]
     new = [
         line.replace("value", "amount", 1) if n % 3 == 0 else line + "  # kept" if n % 5 == 0 else line

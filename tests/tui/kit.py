@@ -12,14 +12,14 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.headless import has_work
 from tests.scenes import load
-from tests.waiting import LONG
+from tests.waiting import TIMEOUT
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.view.change import epoch_seconds
 
 
-class Clock:
-    """Monotonic time that stands still until it is told to go on."""
+class FakeClock:
+    """A monotonic clock that only moves when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -27,8 +27,8 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def rest(self) -> None:
-        """So long that every dialog listens, also to a key which a busy machine brings late."""
+    def arm_dialogs(self) -> None:
+        """Advance past the delay before dialogs accept keys, with a margin for keys that arrive late."""
         self.now += 60
 
 
@@ -40,7 +40,7 @@ def app_for(
     theme: str = "dark",
     later: float = 2.0,
 ) -> tuple[TuiAgentApp, FakeSession]:
-    """An app that shows a scene, `later` seconds after its last record."""
+    """Return an app that shows a scene, `later` seconds after its last record, and its session."""
     records = load(scene) if isinstance(scene, str) else scene
     session = FakeSession(records)
     now = (epoch_seconds(records[-1].at) if records else 0.0) + later
@@ -53,28 +53,28 @@ def app_for(
     return app, session
 
 
-async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
-    """Let the app work until the condition holds; a deadline far beyond what it takes."""
-    deadline = time.monotonic() + LONG
-    looks = 0
+async def wait_for(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
+    """Run the app until the condition holds, or fail after TIMEOUT seconds."""
+    deadline = time.monotonic() + TIMEOUT
+    checks = 0
     while not condition():
-        assert time.monotonic() < deadline, f"it never came to be; on the screen:\n{_seen(pilot.app)}"
-        looks += 1
+        assert time.monotonic() < deadline, f"it never came to be; on the screen:\n{_screen_dump(pilot.app)}"
+        checks += 1
         if pilot.app._exception is not None or not pilot.app._screen_stacks[pilot.app._current_mode]:
             await pilot.pause(0.001)  # it has ended, or says what is wrong
         else:
-            await asyncio.sleep(0.001 if looks < 20 else 0.01)  # what a test looks at costs more than to wait
+            await asyncio.sleep(0.001 if checks < 20 else 0.01)  # what a test looks at costs more than to wait
             pilot.app.screen._on_timer_update()
 
 
-def _seen(app: App[Any]) -> str:
+def _screen_dump(app: App[Any]) -> str:
     """What a test that waits in vain looks at."""
     rows = (strip.text.rstrip() for strip in app.screen._compositor.render_strips())
     return "\n".join([repr(app.screen), *(row for row in rows if row)])
 
 
-async def taken(pilot: Pilot[int]) -> None:
-    """All records of the session were handed to the widgets."""
+async def wait_for_records(pilot: Pilot[int]) -> None:
+    """Wait until all records of the session have reached the widgets."""
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
 
@@ -82,31 +82,31 @@ async def taken(pilot: Pilot[int]) -> None:
         session = app.session
         return isinstance(session, FakeSession) and app.view.seq == len(session.records) and not app._router.dirty
 
-    await until(pilot, done)
+    await wait_for(pilot, done)
 
 
-async def settled(pilot: Pilot[int]) -> None:
-    """All records of the session are on the screen."""
-    await taken(pilot)
-    await still(pilot)
+async def wait_until_rendered(pilot: Pilot[int]) -> None:
+    """Wait until all records of the session are painted."""
+    await wait_for_records(pilot)
+    await wait_until_idle(pilot)
 
 
-async def still(pilot: Pilot[int]) -> None:
+async def wait_until_idle(pilot: Pilot[int]) -> None:
     """What one layout asks of the next has been done, and so has what widgets do in threads. However slow or quick the
     machine is: it is not the time that is asked, but whether anything is left to do."""
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    rests = 0
+    idle_checks = 0
 
-    def at_rest() -> bool:
-        nonlocal rests
-        rests = 0 if _has_work(app) else rests + 1
-        return rests >= RESTS
+    def is_idle() -> bool:
+        nonlocal idle_checks
+        idle_checks = 0 if _has_work(app) else idle_checks + 1
+        return idle_checks >= IDLE_CHECKS
 
-    await until(pilot, at_rest)
+    await wait_for(pilot, is_idle)
 
 
-RESTS = 4
+IDLE_CHECKS = 4
 """Looks in a row at which nothing is left to do: a callback may ask for another one."""
 
 
@@ -116,9 +116,9 @@ def _has_work(app: TuiAgentApp) -> bool:
 
 
 @asynccontextmanager
-async def running(app: TuiAgentApp, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
+async def run_app(app: TuiAgentApp, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
     async with app.run_test(size=size) as pilot:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         yield pilot
         app.exit(0)
 

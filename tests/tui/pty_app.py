@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from tests.doubles.session import FakeSession
-from tests.doubles.terminal import tell_stacks
+from tests.doubles.terminal import enable_stack_dumps
 from tests.scenes import load
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
@@ -172,7 +172,7 @@ async def open_session() -> FakeSession:
         from tests.doubles import hostile
         from tests.tui.test_hostile import cleaned
 
-        records = hostile.session(hostile.strings(300, 7))
+        records = hostile.hostile_session(hostile.hostile_texts(300, 7))
         return FakeSession(records if sys.argv[2] == "raw" else cleaned(records))
     if sys.argv[2:] == ["locked"]:
         from tui_agent.engine.options import SessionOpenError
@@ -188,7 +188,7 @@ async def open_session() -> FakeSession:
 
 
 if __name__ == "__main__":
-    tell_stacks()
+    enable_stack_dumps()
     if sys.argv[1] == "--demo":
         from tui_agent.__main__ import main
 

@@ -1,4 +1,4 @@
-"""Session folders as the program leaves them, for the picker."""
+"""Session folders for tests of the session picker."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from tui_agent.tui.app import TuiAgentApp
 from tui_agent.view.change import epoch_seconds
 
 HOUR, DAY = 3600.0, 86400.0
-OWN = "2026-01-05T09:00:00.000+0000"
+OWN_ID = "2026-01-05T09:00:00.000+0000"
 """Id of the recorded session."""
 
 
-def home() -> Path:
+def home_folder() -> Path:
     return paths.home_dir()
 
 
-def here() -> Path:
-    return home() / "work" / "exporter"
+def current_folder() -> Path:
+    return home_folder() / "work" / "exporter"
 
 
-def away() -> Path:
-    return home() / "work" / "site"
+def other_folder() -> Path:
+    return home_folder() / "work" / "site"
 
 
-def kept(
+def saved_session(
     title: str,
     *said: tuple[str, str],
     ago: float,
@@ -47,7 +47,7 @@ def kept(
     size: int = 0,
 ) -> SessionFolder:
     """A session in which this was said and answered; `size` is how many bytes its folder gets."""
-    workspace = workspace or here()
+    workspace = workspace or current_folder()
     workspace.mkdir(parents=True, exist_ok=True)
     start = datetime.fromtimestamp(now - ago - 60, UTC)
     folder = SessionFolder.create(
@@ -92,10 +92,10 @@ def kept(
     return folder
 
 
-def on_screen(scene: str = "answered", **more: object) -> tuple[TuiAgentApp, FakeSession, float]:
-    """An app whose session works in `here()`, and its time."""
+def session_app(scene: str = "answered", **more: object) -> tuple[TuiAgentApp, FakeSession, float]:
+    """Return an app with a session in `current_folder()`, the session, and the current time."""
     records = [
-        msgspec.structs.replace(one, event=msgspec.structs.replace(one.event, workspace=str(here())))
+        msgspec.structs.replace(one, event=msgspec.structs.replace(one.event, workspace=str(current_folder())))
         if isinstance(one.event, e.SessionOpened)
         else one
         for one in load(scene)
@@ -104,12 +104,12 @@ def on_screen(scene: str = "answered", **more: object) -> tuple[TuiAgentApp, Fak
     return app, session, epoch_seconds(records[-1].at) + 2.0
 
 
-def shelf(now: float, *, running: bool = True) -> dict[str, SessionFolder]:
-    """Some sessions of two folders; short names for them."""
+def sample_sessions(now: float, *, running: bool = True) -> dict[str, SessionFolder]:
+    """Create sessions in two folders; return them by a short name."""
     csv = "It writes one row a record and quotes what needs quoting.\n\n- added tests\n- updated the guide"
     return {
-        "own": kept("Explain the exporter", ("what is this?", "An exporter."), ago=30, now=now, id=OWN, size=9_400),
-        "csv": kept(
+        "own": saved_session("Explain the exporter", ("what is this?", "An exporter."), ago=30, now=now, id=OWN_ID, size=9_400),
+        "csv": saved_session(
             "Export the table as CSV",
             ("export the table as CSV, and add a test for the empty one", "I will read it first."),
             ("quote cells that hold a semicolon", csv),
@@ -117,23 +117,23 @@ def shelf(now: float, *, running: bool = True) -> dict[str, SessionFolder]:
             now=now,
             size=48_400,
         ),
-        "crash": kept(
+        "crash": saved_session(
             "Find out why the import crashes",
             ("it crashes on a file from Windows", "The byte order mark is taken for a part of the first name."),
             ago=DAY + HOUR,
             now=now,
             size=1_240_000,
         ),
-        "open": kept(
+        "open": saved_session(
             "Review the new date parser", ("review it", "Looks good."), ago=3 * DAY, now=now, running=running, size=7_400
         ),
-        "site": kept(
+        "site": saved_session(
             "Colours of the landing page",
             ("make the page calmer", "Fewer colours, and the table of prices is a CSV now."),
             ago=5 * DAY,
             now=now,
-            workspace=away(),
+            workspace=other_folder(),
             size=20_400,
         ),
-        "old": kept("", ago=400 * DAY, now=now, size=5_400),
+        "old": saved_session("", ago=400 * DAY, now=now, size=5_400),
     }  # fmt: skip

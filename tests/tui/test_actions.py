@@ -5,7 +5,7 @@ import itertools
 import pytest
 from textual.binding import BindingsMap
 
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui import commands
@@ -47,23 +47,23 @@ def test_every_action_is_in_the_palette_and_can_have_another_key() -> None:
 
 async def test_the_palette_finds_does_and_shows_keys() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"draft", "ctrl+p")
-        await until(pilot, lambda: opened(app))
-        await still(pilot)
+        await wait_for(pilot, lambda: opened(app))
+        await wait_until_idle(pilot)
         assert "ctrl+o" in screen_text(app)
         await pilot.press(*"apauto", "enter")  # as fast as one types
-        await until(pilot, lambda: session.modes != [])
+        await wait_for(pilot, lambda: session.modes != [])
         assert session.modes[0][1] in ("auto", "auto-edit")
         assert not opened(app) and app.prompt.text == "draft"
         await pilot.press("f2", *"srch", "down", "up", "enter")
-        await until(pilot, lambda: app.query_one(SearchBar).display)
+        await wait_for(pilot, lambda: app.query_one(SearchBar).display)
         await pilot.press("escape", "ctrl+p", *"newline", "enter")
-        await until(pilot, lambda: app.prompt.text == "draft\n")
+        await wait_for(pilot, lambda: app.prompt.text == "draft\n")
         await pilot.press("ctrl+p", *"zzzz", "enter", "escape")
-        await until(pilot, lambda: not opened(app))
+        await wait_for(pilot, lambda: not opened(app))
         await pilot.press("ctrl+p", *"send", "enter")
-        await until(pilot, lambda: session.sent == [("draft\n", False)])
+        await wait_for(pilot, lambda: session.sent == [("draft\n", False)])
         assert app.is_running
 
 
@@ -95,31 +95,31 @@ async def test_keys_of_the_user_are_the_keys_everywhere() -> None:
         }
     )
     session.settings = LoadedSettings(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
-    async with running(app, (120, 120)) as pilot:
-        await until(pilot, lambda: "ctrl+s send" in screen_text(app))
+    async with run_app(app, (120, 120)) as pilot:
+        await wait_for(pilot, lambda: "ctrl+s send" in screen_text(app))
         assert "F12 details" in screen_text(app)
         await pilot.press(*"one", "enter", *"two", "up", "x", "ctrl+s")
-        await until(pilot, lambda: session.sent == [("onex\ntwo", False)])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.sent == [("onex\ntwo", False)])
+        await wait_until_rendered(pilot)
         await pilot.press("up")
         assert app.prompt.text == ""
         await pilot.press("ctrl+up")
-        await until(pilot, lambda: app.prompt.text == "onex\ntwo")
+        await wait_for(pilot, lambda: app.prompt.text == "onex\ntwo")
         before = app.transcript.options.details
         await pilot.press("ctrl+o")
         assert app.transcript.options.details == before
         await pilot.press("f12")
         assert app.transcript.options.details != before
         await pilot.press("f5")
-        await until(pilot, lambda: isinstance(app.screen, HelpPanel))
-        await still(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, HelpPanel))
+        await wait_until_idle(pilot)
         text = screen_text(app)
         assert "ctrl+s" in text and "F12" in text and "alt+u" in text
 
 
 async def test_a_pressed_key_says_its_name() -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/keys", "enter")
         for key, says in (
             ("ctrl+o", "show or hide thinking"),
@@ -128,10 +128,10 @@ async def test_a_pressed_key_says_its_name() -> None:
             ("ctrl+c", "quit"),
         ):
             await pilot.press(key)
-            await still(pilot)
+            await wait_until_idle(pilot)
             assert says in screen_text(app)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
 
 
 @pytest.mark.parametrize("told", ["busy", "idle"])

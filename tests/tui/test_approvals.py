@@ -5,7 +5,7 @@ from textual import events
 
 from tests.nightly import crossed
 from tests.scenes import build, load
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, until
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, RunAction, Scope, Severity, ToolResult
 from tui_agent.events import Record
@@ -37,29 +37,29 @@ def closed(app: TuiAgentApp) -> bool:
 )
 async def test_a_key_approves_with_its_scope(scene: str, key: str, scope: Scope) -> None:
     app, session = app_for(scene)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         request = modal(app).request.id
         await pilot.press(key)
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == [(request, Answer(verdict="approve", scope=scope))]
 
 
 async def test_a_dialog_whose_answer_is_not_on_disk_yet_says_so_and_takes_no_more_keys() -> None:
     app, session = app_for("command_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.disk.clear()
         await pilot.press("a")
-        await until(pilot, lambda: "saving your answer" in screen_text(app))
+        await wait_for(pilot, lambda: "saving your answer" in screen_text(app))
         await pilot.press(*"and")
         assert len(session.answers) == 1 and not closed(app)
         session.disk.set()
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert app.prompt.text == "and"
 
 
 async def test_only_offered_scopes_have_a_key() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("A")
         assert session.answers == []
         assert "always" not in screen_text(app)
@@ -67,7 +67,7 @@ async def test_only_offered_scopes_have_a_key() -> None:
 
 async def test_always_shows_the_exact_rule() -> None:
     app, _session = app_for("command_asked")
-    async with running(app):
+    async with run_app(app):
         assert "run python -m pytest -q tests/test_export.py in /home/ada/exporter" in screen_text(app)
 
 
@@ -81,7 +81,7 @@ async def test_always_shows_the_exact_rule() -> None:
 )
 async def test_no_other_key_consents(key: str, scene: str) -> None:
     app, session = app_for(scene)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(key)
         await pilot.pause()
         assert session.answers == []
@@ -89,10 +89,10 @@ async def test_no_other_key_consents(key: str, scene: str) -> None:
 
 
 async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draft() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("command_asked", quiet_seconds=QUIET_SECONDS, clock=clock)
     typed = "yes and sAar then\n" * 6
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for character in typed:
             clock.now += 0.1
             await pilot.press({"\n": "enter", " ": "space"}.get(character, character))
@@ -103,77 +103,77 @@ async def test_a_hundred_keys_typed_ahead_approve_nothing_and_end_up_in_the_draf
 
 
 async def test_the_dialog_listens_after_stillness_counted_from_the_last_key() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("command_asked", quiet_seconds=QUIET_SECONDS, clock=clock)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         clock.now += QUIET_SECONDS - 0.01
         await pilot.press("a")
         clock.now += QUIET_SECONDS - 0.01
         await pilot.press("a")
         assert session.answers == []
-        clock.rest()
+        clock.arm_dialogs()
         await pilot.press("a")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert len(session.answers) == 1
         assert app.prompt.text == "aa"
 
 
 async def test_a_paste_never_answers() -> None:
     app, session = app_for("command_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         app.post_message(events.Paste("a\nA\n"))
-        await until(pilot, lambda: bool(app.prompt.text))
+        await wait_for(pilot, lambda: bool(app.prompt.text))
         assert session.answers == []
         assert app.prompt.text == "a\nA\n"
 
 
 async def test_a_rejection_carries_its_reason() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("r", *"too clever", "backspace", "backspace", "enter")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == [("q1", Answer(verdict="reject", text="too clev"))]
 
 
 async def test_escape_leaves_the_reason_and_then_stops_the_run() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("r", *"hm", "escape")
         assert session.interrupts == 0
         await pilot.press("escape")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
         session.push(e.ApprovalAnswered(id="q1", answer=Answer(verdict="withdrawn", by="interrupt")))
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == []
 
 
 async def test_ctrl_c_in_a_dialog_stops_the_run() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
         assert session.answers == []
 
 
 async def test_a_dialog_closes_when_somebody_else_answers() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.ApprovalAnswered(id="q1", answer=Answer(verdict="approve", by="web")))
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == []
 
 
 async def test_two_requests_are_asked_one_after_the_other() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         action = build.TESTS
         session.push(e.ApprovalRequested(id="q9", action=action, digest="d", why=""))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert modal(app).request.id == "q1"
         await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, RequestModal) and modal(app).request.id == "q9")
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and modal(app).request.id == "q9")
         await pilot.press("r", "enter")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert [key for key, _answer in session.answers] == ["q1", "q9"]
 
 
@@ -189,7 +189,7 @@ def long_diff(lines: int) -> list[Record]:
 
 async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approved() -> None:
     app, session = app_for(long_diff(5_000))
-    async with running(app, (60, 20)) as pilot:
+    async with run_app(app, (60, 20)) as pilot:
         await pilot.press("a")
         assert session.answers == []
         assert "more lines below" in screen_text(app)
@@ -197,24 +197,24 @@ async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approv
         await pilot.pause()
         assert "line 4999" in screen_text(app)
         await pilot.press("a")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers[0][1].verdict == "approve"
 
 
 async def test_what_fits_after_all_can_be_approved_at_once() -> None:
     app, session = app_for("edit_asked")
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         assert "def main" in screen_text(app)
         assert "below" not in screen_text(app)
         await pilot.press("a")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert len(session.answers) == 1
 
 
 async def test_every_line_of_a_long_diff_is_reached_by_keys_at_60x20() -> None:
     app, _session = app_for(long_diff(120))
     seen: set[str] = set()
-    async with running(app, (60, 20)) as pilot:
+    async with run_app(app, (60, 20)) as pilot:
         for _page in range(40):
             seen.update(row.split("+ ")[-1].strip() for row in screen_text(app).split("\n") if "+ line" in row)
             await pilot.press("down", "down", "down", "down")
@@ -224,7 +224,7 @@ async def test_every_line_of_a_long_diff_is_reached_by_keys_at_60x20() -> None:
 
 async def test_a_command_is_shown_whole_and_with_what_hides_in_it() -> None:
     app, _session = app_for("command_hostile")
-    async with running(app):
+    async with run_app(app):
         text = screen_text(app)
         for part in (
             "⟨200 spaces⟩; rm -rf ~",
@@ -245,7 +245,7 @@ async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
     scene.end("", call).start(call, "echo")
     scene.request(RunAction(command=command, cwd="/w"), "ask")
     app, session = app_for(scene.records)
-    async with running(app, (60, 20)) as pilot:
+    async with run_app(app, (60, 20)) as pilot:
         await pilot.press("a")
         assert session.answers == []
         await pilot.press("end")
@@ -253,7 +253,7 @@ async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
         body = modal(app).query_one("#body", LinesView)
         assert "END" in "".join(line.text.strip() for line in body._lines)
         await pilot.press("a")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert len(session.answers) == 1
 
 
@@ -267,64 +267,64 @@ async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
 )
 async def test_a_question_is_answered_by_number_or_in_own_words(keys: tuple[str, ...], answer: str) -> None:
     app, session = app_for("question")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*keys)
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == [("q1", Answer(verdict="reply", text=answer))]
 
 
 async def test_a_question_can_be_declined() -> None:
     app, session = app_for("question")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers[0][1].verdict == "reject"
 
 
 async def test_a_question_takes_no_key_before_it_listens() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("question", quiet_seconds=QUIET_SECONDS, clock=clock)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"12 go", "enter")
         assert session.answers == []
         assert app.prompt.text == "12 go\n"
-        clock.rest()
+        clock.arm_dialogs()
         await pilot.press(*"ok", "enter")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers[0][1].text == "ok"
 
 
 async def test_old_requests_of_a_replayed_session_open_no_dialog() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app):
+    async with run_app(app):
         assert closed(app)
     records = load("edit_asked")
     resumed = build.Scene()
     resumed.records = list(records)
     resumed.opened(resumed=True)
     app, _session = app_for(resumed.records)
-    async with running(app):
+    async with run_app(app):
         assert closed(app)
         assert "Session resumed" in screen_text(app)
 
 
 async def test_escape_does_not_trust_a_folder() -> None:
     app, session = app_for("trust")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("escape")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == [("t1", Answer(verdict="reject"))]
 
 
 async def test_what_was_asked_before_this_process_is_not_asked_again() -> None:
     app, session = app_for("edit_asked")
     session.replay_end = len(session.records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         (request,) = app.view.pending
         assert closed(app)  # all of the past is painted
         withdrawn = Answer(verdict="withdrawn", by="an earlier process")
         session.push(e.ApprovalAnswered(id=request, answer=withdrawn))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert closed(app) and not app.view.pending
 
 
@@ -334,29 +334,29 @@ LONG = "cat > f.py <<'EOF'\n" + "\n".join(f"line {n}" for n in range(60)) + "\nE
 @pytest.mark.parametrize("size", [(60, 16), (100, 30)])
 async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) -> None:
     app, session = app_for("empty", quiet_seconds=0)
-    async with running(app, size=size) as pilot:
+    async with run_app(app, size=size) as pilot:
         action = RunAction(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
         grants = offered_grants(action, exactly=False)
         session.push(e.ApprovalRequested(id="r1", action=action, digest="d", why="ask", grants=grants))
-        await until(pilot, lambda: "more lines below" in screen_text(app))
+        await wait_for(pilot, lambda: "more lines below" in screen_text(app))
         shown = screen_text(app)
         assert "reject, with a reason" in shown and "esc stops the run" in shown
         assert "run exactly the command above in /work/a" in " ".join(shown.replace("│", " ").split())
         await pilot.press("end")
-        await until(pilot, lambda: "end reached" in screen_text(app))
+        await wait_for(pilot, lambda: "end reached" in screen_text(app))
         await pilot.press("s")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers == [("r1", Answer(verdict="approve", scope=Scope.SESSION))]
 
 
 @pytest.mark.parametrize("size", [(60, 16), (100, 30)])
 async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None:
     app, session = app_for("empty", quiet_seconds=0)
-    async with running(app, size=size) as pilot:
+    async with run_app(app, size=size) as pilot:
         asked = "\n".join(f"{n}. there is something about part {n}" for n in range(40))
         options = ("one " * 60, "two")
         session.push(e.QuestionAsked(id="q1", question=f"{asked}\nWhich way?", options=options))
-        await until(pilot, lambda: "more lines below" in screen_text(app))
+        await wait_for(pilot, lambda: "more lines below" in screen_text(app))
         shown = screen_text(app)
         assert "0. there is" in shown and "your answer" in shown and "esc stops the run" in shown
         seen = shown
@@ -364,12 +364,12 @@ async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None
             if "end reached" in seen:
                 break
             await pilot.press("pagedown")
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             shown += (seen := screen_text(app))
         assert all(f"{n}. there is" in shown for n in range(40))
         assert "Which way?" in shown and "2  two" in seen
         await pilot.press("x", "up", "pageup", "y", "enter")
-        await until(pilot, lambda: closed(app))
+        await wait_for(pilot, lambda: closed(app))
         assert session.answers[0][1].text == "xy"
 
 
@@ -381,8 +381,8 @@ async def test_a_question_that_was_answered_keeps_its_lines_and_is_cut_where_it_
     scene.emit(e.QuestionAnswered(id="q1", answer=Answer(verdict="reply", text="the first")))
     scene.finish(call, ToolResult(success=True, data="the first"), 3)
     app, _session = app_for(scene.records)
-    async with running(app, size=(100, 30)) as pilot:
+    async with run_app(app, size=(100, 30)) as pilot:
         lines = [one.strip(" │▏") for one in screen_text(app).splitlines()]
         assert {"0. is a line", "7. is a line", "… 32 more lines · ctrl+o", "answer: the first"} <= set(lines)
         await pilot.press("ctrl+o")
-        await until(pilot, lambda: "39. is a line" in screen_text(app))
+        await wait_for(pilot, lambda: "39. is a line" in screen_text(app))

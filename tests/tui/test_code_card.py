@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.scenes import build
-from tests.tui.kit import app_for, settled
+from tests.tui.kit import app_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Diff, FileChange, Hunk, ToolResult
 from tui_agent.common.symbols import Diagnostic
@@ -47,4 +47,4 @@ def scene() -> list[Record]:
 
 def test_errors_after_a_write(snap_compare) -> None:
     app, _session = app_for(scene())
-    assert snap_compare(app, terminal_size=(100, 26), run_before=settled)
+    assert snap_compare(app, terminal_size=(100, 26), run_before=wait_until_rendered)

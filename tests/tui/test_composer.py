@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.doubles.terminal import Terminal
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common import paths
 from tui_agent.engine.session import MESSAGE_MAX
@@ -56,12 +56,12 @@ def resumed(scene: str = "answered") -> tuple[TuiAgentApp, FakeSession]:
 async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
     before = app.prompt.text
     app.post_message(events.Paste(text))
-    await until(pilot, lambda: app.prompt.text != before)
-    await still(pilot)
+    await wait_for(pilot, lambda: app.prompt.text != before)
+    await wait_until_idle(pilot)
 
 
 async def saved(pilot: Pilot[int], text: str) -> None:
-    await until(pilot, lambda: read_composer_state(ID).draft.full_text == text)
+    await wait_for(pilot, lambda: read_composer_state(ID).draft.full_text == text)
 
 
 # --- chips ---
@@ -69,7 +69,7 @@ async def saved(pilot: Pilot[int], text: str) -> None:
 
 async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         prompt = app.prompt
         await pilot.press(*"see ")
         await pasted(pilot, app, LOG)
@@ -85,8 +85,8 @@ async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
         await pilot.press("x")
         assert prompt.text.startswith("see abx⟦paste 1")
         await pilot.press("enter")
-        await until(pilot, lambda: session.sent == [(f"see abx{LOG}cd", False)])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.sent == [(f"see abx{LOG}cd", False)])
+        await wait_until_rendered(pilot)
         await pilot.press("up")
         assert prompt.text == "see abx⟦paste 1 · 120 lines, 969 B⟧cd"
         prompt.select_all()
@@ -95,7 +95,7 @@ async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
 
 async def test_a_chip_is_laid_open_by_a_key_and_closed_by_undo() -> None:
     app, _session = app_for("empty")
-    async with running(app, (40, 12)) as pilot:
+    async with run_app(app, (40, 12)) as pilot:
         prompt = app.prompt
         await pilot.press("ctrl+l")
         await pasted(pilot, app, LOG)
@@ -105,20 +105,20 @@ async def test_a_chip_is_laid_open_by_a_key_and_closed_by_undo() -> None:
         await pilot.press("ctrl+home", "home", "ctrl+l")
         for _undo in range(5):
             await pilot.press("ctrl+z")
-            await still(pilot)
+            await wait_until_idle(pilot)
         assert app.is_running
 
 
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "some words\n" * 100_000], ids=["one line", "many lines"])
 async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         told: list[str] = []
         app.prompt.host = app.prompt.host._replace(show_hint=told.append)
         await pasted(pilot, app, text)
         assert len(app.prompt.text) < 60
         await pilot.press("ctrl+l", *"abc", "enter")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert app.prompt.text.endswith("⟧abc")
         assert ["too long to expand" in told[0], "too many to send" in told[1]] == [True, True]
         assert session.sent == []
@@ -127,7 +127,7 @@ async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -
 
 async def test_a_paste_into_a_dialog_is_a_chip_of_the_initial_draft() -> None:
     app, session = app_for("command_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pasted(pilot, app, LOG)
         assert app.prompt.draft.full_text == LOG
         assert "⟦" in app.prompt.text
@@ -140,24 +140,24 @@ async def test_a_paste_into_a_dialog_is_a_chip_of_the_initial_draft() -> None:
 async def test_a_draft_survives_the_program_and_goes_when_it_is_sent() -> None:
     file = folder() / composer_files.STATE_FILE
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert not file.exists()
         await pilot.press(*"half a ")
         await pasted(pilot, app, LOG)
         await saved(pilot, f"half a {LOG}")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     app, session = resumed()
-    async with running(app) as pilot:
-        await until(pilot, lambda: app.prompt.draft.full_text == f"half a {LOG}")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: app.prompt.draft.full_text == f"half a {LOG}")
         await pilot.press("!")
         app.composer.save_now()
         assert read_composer_state(ID).draft.full_text == f"half a {LOG}!"
         await pilot.press("enter")
-        await until(pilot, lambda: len(session.sent) == 1)
-        await until(pilot, lambda: not file.exists())
+        await wait_for(pilot, lambda: len(session.sent) == 1)
+        await wait_for(pilot, lambda: not file.exists())
     app, _session = resumed()
-    async with running(app) as pilot:
-        await still(pilot)
+    async with run_app(app) as pilot:
+        await wait_until_idle(pilot)
         assert app.prompt.text == ""
 
 
@@ -167,15 +167,15 @@ async def test_what_was_sent_is_not_offered_again_whatever_the_file_says() -> No
     app, session = app_for("answered")
     session.push(e.UserMessageAdded(id="d1", text="sent"))
     session.replay_end = len(session.records)
-    async with running(app) as pilot:
-        await until(pilot, lambda: app.prompt.text == "lost")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: app.prompt.text == "lost")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1]", b'{"draft": 3}'])
 async def test_a_damaged_draft_is_none(data: bytes) -> None:
     (folder() / composer_files.STATE_FILE).write_bytes(data)
     app, _session = resumed()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("x")
         await saved(pilot, "x")
 
@@ -185,8 +185,8 @@ async def test_what_is_typed_before_the_draft_was_read_stays_and_the_draft_is_in
     (folder() / composer_files.STATE_FILE).write_bytes(msgspec.json.encode(kept))
     app, _session = resumed()
     app.composer._initial_draft = "new"
-    async with running(app) as pilot:
-        await until(pilot, lambda: app.composer._recovered)
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: app.composer._recovered)
         await pilot.press("up")
         assert app.prompt.text == "of before"
         await pilot.press("down")
@@ -196,31 +196,31 @@ async def test_what_is_typed_before_the_draft_was_read_stays_and_the_draft_is_in
 async def test_the_history_of_a_folder_outlives_its_sessions() -> None:
     app, session = app_for("answered")
     workspace = "/home/ada/exporter"
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert app.view.workspace == workspace
         await pilot.press(*"first", "enter")
         await pasted(pilot, app, LOG)
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: len(read_history(workspace)) == 2)
+        await wait_for(pilot, lambda: len(read_history(workspace)) == 2)
         assert stat.S_IMODE(history_file(workspace).stat().st_mode) == 0o600
         assert stat.S_IMODE(history_file(workspace).parent.stat().st_mode) == 0o700
         assert [text for text, _steering in session.sent] == ["first"]
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pasted(pilot, app, "x" * 5_000)
         await pilot.press("up")
-        await until(pilot, lambda: app.prompt.draft.full_text == LOG)
+        await wait_for(pilot, lambda: app.prompt.draft.full_text == LOG)
         await pilot.press("up")
-        await until(pilot, lambda: app.prompt.text == "first")
+        await wait_for(pilot, lambda: app.prompt.text == "first")
         await pilot.press("down", "down")
-        await until(pilot, lambda: app.prompt.draft.full_text == "x" * 5_000)
+        await wait_for(pilot, lambda: app.prompt.draft.full_text == "x" * 5_000)
 
 
 async def test_a_recalled_message_is_sent_and_the_draft_comes_back() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"one", "enter", *"draft", "up", "enter")
-        await until(pilot, lambda: len(session.sent) == 2)
+        await wait_for(pilot, lambda: len(session.sent) == 2)
         assert app.prompt.text == "draft"
 
 
@@ -272,10 +272,10 @@ async def test_a_command_of_the_users_own_stays_one_before_the_session_is_open()
     session = FakeSession()
     async with waited_for(session) as (app, pilot, late):
         await pilot.press(*"!ls", "enter", *"and this", "enter")
-        await still(pilot)
+        await wait_until_idle(pilot)
         late.there.set()
-        await until(pilot, lambda: session.commands == ["ls"] and [one for one, _ in session.sent] == ["and this"])
-        await until(pilot, lambda: read_composer_state(ID).empty and not app.composer._dirty)
+        await wait_for(pilot, lambda: session.commands == ["ls"] and [one for one, _ in session.sent] == ["and this"])
+        await wait_for(pilot, lambda: read_composer_state(ID).empty and not app.composer._dirty)
 
 
 async def test_what_was_brought_from_another_session_is_kept_when_this_one_can_not_be_opened() -> None:
@@ -292,10 +292,10 @@ async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
     app, session = app_for("answered")
     session.replay_end = len(session.records) + 1  # the past never ends
     async with app.run_test() as pilot:
-        await until(pilot, lambda: app.composer._workspace != "")
+        await wait_for(pilot, lambda: app.composer._workspace != "")
         for character in "early":  # there is always something left to do, so what waits for that waits long
             app.post_message(events.Key(character, character))
-        await until(pilot, lambda: app.prompt.text == "early")
+        await wait_for(pilot, lambda: app.prompt.text == "early")
         assert not app.composer._recovered
         app.composer.save_now()
         assert "up restores it" in app.composer.exit_message
@@ -307,7 +307,7 @@ async def test_a_draft_is_kept_that_was_typed_while_the_past_was_read() -> None:
 async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_the_end() -> None:
     folder()
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         app.composer._executor.submit(time.sleep, 0.3)  # the disk is slow
         await pilot.press(*"old")
         app.composer.schedule_save(True)
@@ -320,7 +320,7 @@ async def test_a_write_that_is_late_puts_nothing_old_over_what_was_written_at_th
 
 async def test_what_is_new_in_the_history_is_written_at_the_end_if_not_before() -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         app.composer._executor.submit(time.sleep, 0.3)  # the disk is slow
         await pilot.press(*"set aside", "ctrl+c")
         app.composer.save_now()
@@ -334,16 +334,16 @@ async def test_a_draft_that_can_not_be_written_is_said_once_and_written_later(mo
     file.mkdir()  # nothing can be put into its place
     app, session = app_for("streaming")
     told: list[str] = []
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.MessageQueued(id="q1", text="waits"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         app.hints.show = told.append  # type: ignore[assignment,method-assign]  # hints are gone soon
         await pilot.press("up")
-        await until(pilot, lambda: len(told) == 2)
+        await wait_for(pilot, lambda: len(told) == 2)
         assert app.prompt.text == ""
         assert order(app) == ["q1"]
         await pilot.press(*"draft")
-        await until(pilot, lambda: app.composer._save_failed)
+        await wait_for(pilot, lambda: app.composer._save_failed)
         assert ["draft not saved" in told[0], "not withdrawn" in told[1]] == [True, True]
         file.rmdir()
         await saved(pilot, "draft")
@@ -355,7 +355,7 @@ async def test_a_write_that_never_begins_since_the_screen_ends_is_nothing_to_war
 ) -> None:
     folder()
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("x")
         app.work(app.composer._save)
         assert any(not one.is_finished for one in app.workers)
@@ -383,8 +383,8 @@ async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered()
     for name, text in files.items():
         (folder() / name).write_text(text, encoding="utf-8")
     app, _session = resumed()
-    async with running(app) as pilot:
-        await until(pilot, lambda: not (folder() / "prompt-1-a.md").exists())
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: not (folder() / "prompt-1-a.md").exists())
         assert app.prompt.text == "draft"
         await pilot.press("up")
         assert app.prompt.text == "draft and more\n"
@@ -399,20 +399,20 @@ async def test_what_an_editor_had_saved_when_the_program_was_killed_is_offered()
 
 async def test_a_draft_comes_back_from_below_the_list_of_commands() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         prompt = app.prompt
         await pilot.press(*"draft")
         prompt.open_menu()
         await pilot.press("backspace")
-        await until(pilot, lambda: prompt.text == "draft")
+        await wait_for(pilot, lambda: prompt.text == "draft")
         prompt.open_menu()
         await pilot.press(*"nothing like it", "enter")
-        await until(pilot, lambda: [text for text, _ in session.sent] == ["/nothing like it"])
+        await wait_for(pilot, lambda: [text for text, _ in session.sent] == ["/nothing like it"])
         assert prompt.text == "draft"
         prompt.open_menu()
         prompt.select_all()
         await pilot.press("x")
-        await still(pilot)
+        await wait_until_idle(pilot)
         prompt.open_menu()  # over what stands over a draft
         await pilot.press("escape")
         assert prompt.text == "x"
@@ -434,72 +434,72 @@ async def test_up_takes_the_last_queued_message_back_with_its_exact_text() -> No
     folder()
     app, session = app_for("streaming")
     secret = "use sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD now"
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.MessageQueued(id="q1", text="first of two"))
         session.push(e.MessageQueued(id="q2", text=secret))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "first of two" in screen_text(app)
         await pilot.press("up")
-        await until(pilot, lambda: app.prompt.text == secret)
-        await settled(pilot)
+        await wait_for(pilot, lambda: app.prompt.text == secret)
+        await wait_until_rendered(pilot)
         assert [one.id for one in app.view.queue] == ["q1"]
         await saved(pilot, secret)
         await pilot.press("up")  # not empty: the history, not the queue
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert [one.id for one in app.view.queue] == ["q1"]
 
 
 async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
     folder()
     app, session = app_for("streaming")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.MessageQueued(id="q1", text="steer"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         session.withdraw_message = lambda message: False  # type: ignore[method-assign]  # the run took it just now
         await pilot.press("up")
-        await until(pilot, lambda: "that message was just sent" in screen_text(app))
+        await wait_for(pilot, lambda: "that message was just sent" in screen_text(app))
         assert app.prompt.text == ""
         app.hints.show("")
         app.composer.show_queue()
-        await until(pilot, lambda: isinstance(app.screen, QueuePanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, QueuePanel))
         await pilot.press("x")
-        await until(pilot, lambda: "that message was just sent" in screen_text(app))
+        await wait_for(pilot, lambda: "that message was just sent" in screen_text(app))
         session.push(e.UserMessageAdded(id="q1", text="steer", steering=True))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert read_composer_state(ID).empty
 
 
 async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> None:
     folder()
     app, session = app_for("streaming")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for number in range(4):
             session.push(e.MessageQueued(id=f"q{number}", text=f"message {number}", steering=number == 1))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press(*"draft")
         app.composer.show_queue()
-        await until(pilot, lambda: isinstance(app.screen, QueuePanel))
-        await still(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, QueuePanel))
+        await wait_until_idle(pilot)
         assert "guide   message 1" in screen_text(app)
         await pilot.press("down", "x")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert order(app) == ["q0", "q2", "q3"]
         assert "message 1" not in screen_text(app)
         await pilot.press("plus", "plus", "minus", "home", "shift+down", "g")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert order(app) == ["q2", "q0", "q3"]
         assert [one.steering for one in app.view.queue] == [False, True, False]
         assert screen_text(app).index("message 2") < screen_text(app).index("▸ guide   message 0")
         session.push(e.UserMessageAdded(id="q2", text="message 2"))  # the run takes one while the user looks
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "message 2" not in text_of(app, QueuePanel)
         await pilot.press("enter")
-        await until(pilot, lambda: app.prompt.text == "message 0")
-        await settled(pilot)
+        await wait_for(pilot, lambda: app.prompt.text == "message 0")
+        await wait_until_rendered(pilot)
         assert order(app) == ["q3"]
         session.send = queued(session)  # type: ignore[method-assign]  # as the engine does while a run goes on
         await pilot.press(*" too", "enter")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert [(one.text, one.steering) for one in app.view.queue] == [("message 0 too", True), ("message 3", False)]
         await pilot.press("ctrl+c")  # nothing to set aside: the run that goes on
         await pilot.press(*"x", "up", "up")
@@ -564,7 +564,7 @@ async def edited(tmp_path: Path, body: str) -> AsyncIterator[Terminal]:
     env = {"VISUAL": str(script), "TUI_AGENT_HOME": str(tmp_path / "home")}
     terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30), env=env)
     try:
-        await terminal.sees("Ask for a change")
+        await terminal.wait_for_text("Ask for a change")
         yield terminal
     finally:
         terminal.close()
@@ -575,12 +575,12 @@ async def test_the_terminal_is_ours_again_however_the_editor_ends(how: str, tmp_
     body, text, says = EDITORS[how]
     async with edited(tmp_path, body) as terminal:
         terminal.type("draft")
-        await terminal.sees("draft")
+        await terminal.wait_for_text("draft")
         terminal.type("\x14")
-        await terminal.sees(lambda: says in terminal.text or says.encode() in terminal.bytes)
-        await terminal.sees("draft")
+        await terminal.wait_for_text(lambda: says in terminal.text or says.encode() in terminal.bytes)
+        await terminal.wait_for_text("draft")
         terminal.type("!\r")
-        await terminal.sees("sent")
+        await terminal.wait_for_text("sent")
         assert f"sent'{text}!'" in "".join(terminal.text.split())
         terminal.type("\x04")
         assert await terminal.end() == 0
@@ -591,9 +591,9 @@ async def test_what_the_editor_saved_is_kept_when_the_program_is_ended(tmp_path:
     home = tmp_path / "home"
     async with edited(tmp_path, "echo more >> $1; echo it is saved; exec sleep 300") as terminal:
         terminal.type("draft")
-        await terminal.sees("draft")
+        await terminal.wait_for_text("draft")
         terminal.type("\x14")
-        await terminal.sees("it is saved")
+        await terminal.wait_for_text("it is saved")
         terminal.kill(signal.SIGTERM)
         assert await terminal.end() == 128 + signal.SIGTERM
     (file,) = (home / "history").iterdir()
@@ -632,11 +632,11 @@ async def test_a_draft_survives_kill_9(tmp_path: Path) -> None:
     for typed, seen in (("a draft of", "a draft of"), (" two lives", "a draft of two lives")):
         terminal = Terminal("-m", "tests.tui.pty_app", "empty", "resumed", env={"TUI_AGENT_HOME": str(home)})
         try:
-            await terminal.sees("Ask for a change" if typed[0] == "a" else "a draft of")
+            await terminal.wait_for_text("Ask for a change" if typed[0] == "a" else "a draft of")
             terminal.type(typed)
-            await terminal.sees(seen)
+            await terminal.wait_for_text(seen)
             file = home / "sessions" / ID / composer_files.STATE_FILE
-            await terminal.sees(lambda file=file, seen=seen: file.exists() and seen in file.read_text())  # type: ignore[misc]  # mypy and defaults
+            await terminal.wait_for_text(lambda file=file, seen=seen: file.exists() and seen in file.read_text())  # type: ignore[misc]  # mypy and defaults
         finally:
             os.kill(terminal.process.pid, 9)
             terminal.close()
@@ -647,11 +647,11 @@ async def test_what_was_typed_for_a_session_that_can_not_be_opened_is_kept(tmp_p
     home.mkdir()
     terminal = Terminal("-m", "tests.tui.pty_app", "empty", "late", env={"TUI_AGENT_HOME": str(home)}, size=(100, 30))
     try:
-        await terminal.sees("Ask for a change")
+        await terminal.wait_for_text("Ask for a change")
         terminal.type("already sent\r")
-        await terminal.sees(lambda: "already sent" not in terminal.text)
+        await terminal.wait_for_text(lambda: "already sent" not in terminal.text)
         terminal.type("still a draft")
-        await terminal.sees("still a draft")
+        await terminal.wait_for_text("still a draft")
         (home / "go").touch()
         assert await terminal.end() == 2
         assert "Your draft is saved" in terminal.text

@@ -9,7 +9,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from tests.tui.contrast import LINES, Words, of_picture, of_screen, of_styles, unreadable
-from tests.tui.kit import app_for, running, still, until
+from tests.tui.kit import app_for, run_app, wait_for, wait_until_idle
 from tui_agent import ROOT
 from tui_agent.tui.themes import HIGH_CONTRAST, THEMES
 from widgets import ansi
@@ -77,21 +77,21 @@ async def test_every_style_of_a_screen_can_be_read(scene: str, keys: tuple[str, 
     found: dict[tuple[str, Words], float] = {}
     names: set[str] = set()
     app, _session = app_for(scene)
-    async with running(app, (120, 50)) as pilot:
+    async with run_app(app, (120, 50)) as pilot:
         for key in keys:
             await pilot.press(*key.split())
             if key in ("f1", "ctrl+p"):
-                await until(pilot, lambda: isinstance(app.screen, Panel | Palette))
+                await wait_for(pilot, lambda: isinstance(app.screen, Panel | Palette))
             for theme in MEASURED:
                 app.theme = theme.name
-                await still(pilot)
+                await wait_until_idle(pilot)
                 styles = list(of_styles(app))
                 names |= {words.text.rpartition(" ")[2] for words in styles}
                 found |= {(theme.name, one): v for one, v in unreadable(styles, least(theme)).items()}
                 found |= {(theme.name, one): v for one, v in unreadable(of_screen(app)).items()}
             if isinstance(app.screen, Panel | Palette):
                 await pilot.press("escape")
-                await until(pilot, lambda: len(app.screen_stack) == 1)
+                await wait_for(pilot, lambda: len(app.screen_stack) == 1)
     assert found == {}
     if scene == "plan_waits":
         sheets = "".join(path.read_text() for path in (ROOT / "styles").glob("*.tcss"))
@@ -101,10 +101,10 @@ async def test_every_style_of_a_screen_can_be_read(scene: str, keys: tuple[str, 
 
 async def test_colours_of_tool_output_can_be_read() -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for theme in MEASURED:
             app.theme = theme.name
-            await still(pilot)
+            await wait_until_idle(pilot)
             styles = text_styles_of(app.query_one(Transcript))
             for base in (styles.text, styles.muted):
                 for text, style in ansi.ansi_spans(OUTPUT, styles, base):

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.stats.journals import Journal, answered, plan, reply, three_runs, tool, verified
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.stats.journals import Journal, approval_answer, plan, reply, step_verified, three_runs, tool
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 from widgets.dashboard import Dashboard, spark
@@ -20,33 +20,33 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def opened(pilot: Pilot[int], app: TuiAgentApp) -> Dashboard:
     await pilot.press(*"/stats", "enter")
-    await until(pilot, lambda: isinstance(app.screen, Dashboard) and app.screen.tally is not None)
-    await still(pilot)
+    await wait_for(pilot, lambda: isinstance(app.screen, Dashboard) and app.screen.tally is not None)
+    await wait_until_idle(pilot)
     assert isinstance(app.screen, Dashboard)
     return app.screen
 
 
 async def test_the_numbers_of_all_sessions_are_shown_and_read_again(home: Path) -> None:
     app, session = app_for("answered")
-    async with running(app, (120, 50)) as pilot:
+    async with run_app(app, (120, 50)) as pilot:
         await opened(pilot, app)
         assert "No session has run a task yet" in screen_text(app)
         three_runs().write(home, "2026-01-05T09:00:00.000Z")
         broken = Journal().begin().end().write(home, "2026-01-06T09:00:00.000Z")
         broken.write_bytes(b"no journal\n" + broken.read_bytes())
         await pilot.press("r")
-        await until(pilot, lambda: "4 runs" in screen_text(app))
+        await wait_for(pilot, lambda: "4 runs" in screen_text(app))
         text = screen_text(app)
         for part in ("first attempt      50%", "p95             9.0 s", "passed            75%", "large", "rules bbbb"):
             assert part in text
         assert "1 record is damaged and not counted" in text
         await pilot.resize_terminal(40, 12)
-        await still(pilot)
+        await wait_until_idle(pilot)
         await pilot.press("end", "pageup", "home")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "Statistics" in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, Dashboard))
+        await wait_for(pilot, lambda: not isinstance(app.screen, Dashboard))
         assert session.sent == []
 
 
@@ -72,11 +72,11 @@ def some_weeks(home: Path) -> None:
             journal.put(*(plan(3, cached=True) if key % 9 == 0 else plan(2 + key % 4, 700 + key * key * 3)))
             for step in range(2 + key % 5):
                 journal.put(reply(prompt=2_000 + step * 300, completion=90), tool(CODES[(key + step) % 7]))
-            journal.put(verified(key % 8 != 0), verified(True, "command"))
+            journal.put(step_verified(key % 8 != 0), step_verified(True, "command"))
             if key % 8 == 0:
                 journal.put(e.StepRecoveryStarted(by="recovery", error_class="not_found"))
             if key % 13 == 0:
-                journal.put(answered("reject"), e.ReplyRejected(kind="unreadable"))
+                journal.put(approval_answer("reject"), e.ReplyRejected(kind="unreadable"))
             outcome = "limit" if key % 17 == 5 else "done"
             prompts = {"rules": "5117da4b" if number < 12 else "8fe01c22", "tools": "0102bc84"}
             journal.end(outcome, iterations=2 + key % 5, tool_calls=2 + key % 5, ms=9_000 + key * 300, prompts=prompts)
@@ -101,7 +101,7 @@ def test_pictures(snap_compare, home: Path, size: tuple[int, int], theme: str, m
     app = app_for("answered", theme="dark" if theme == "no-colour" else theme)[0]
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         if theme != "no-colour":
             app.theme = f"tui-agent-{theme}"
         await opened(pilot, app)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent.common.domain import Diff, EditAction, Hunk
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
@@ -37,8 +37,8 @@ def functions_in(text: str) -> set[int]:
 
 async def test_every_line_is_in_reach_on_a_small_screen_and_only_then_approving_works() -> None:
     app, session = app_for(edit(200))
-    async with running(app, (60, 20)) as pilot:
-        await until(pilot, lambda: dialog(app).armed)
+    async with run_app(app, (60, 20)) as pilot:
+        await wait_for(pilot, lambda: dialog(app).armed)
         await pilot.press("a")
         assert session.answers == []
         assert "more lines below" in screen_text(app)
@@ -52,4 +52,4 @@ async def test_every_line_is_in_reach_on_a_small_screen_and_only_then_approving_
         assert seen == set(range(200))
         assert view.end_seen
         await pilot.press("a")
-        await until(pilot, lambda: len(session.answers) == 1)
+        await wait_for(pilot, lambda: len(session.answers) == 1)

@@ -4,9 +4,9 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.nightly import looks
+from tests.nightly import screen_formats
 from tests.scenes import build
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 from widgets.first_run import FirstRun
@@ -19,9 +19,9 @@ def open_one(app: TuiAgentApp) -> bool:
 
 async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
     app, _session = app_for("no_server")
-    async with running(app) as pilot:
-        await until(pilot, lambda: open_one(app))
-        await still(pilot)
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
         text = screen_text(app)
         for part in ("Tried http://localhost:11434", "ollama serve", "LLM_BASE_URL=", "demo: a scripted model"):
             assert part in text
@@ -29,38 +29,38 @@ async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
 
 async def test_d_goes_to_the_demonstration() -> None:
     app, _session = app_for("no_server")
-    async with running(app) as pilot:
-        await until(pilot, lambda: open_one(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
         await pilot.press("d")
-        await until(pilot, lambda: app.return_value == RESTART_AS_DEMO)
+        await wait_for(pilot, lambda: app.return_value == RESTART_AS_DEMO)
 
 
 async def test_r_looks_again_and_says_so_when_there_is_still_none() -> None:
     app, session = app_for("no_server")
-    async with running(app) as pilot:
-        await until(pilot, lambda: open_one(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
         await pilot.press("r")
-        await until(pilot, lambda: session.looks == 1 and not isinstance(app.screen, FirstRun))
+        await wait_for(pilot, lambda: session.looks == 1 and not isinstance(app.screen, FirstRun))
         session.push(session.records[-1].event)
-        await until(pilot, lambda: open_one(app))
+        await wait_for(pilot, lambda: open_one(app))
 
 
 async def test_escape_goes_on() -> None:
     app, _session = app_for("no_server")
-    async with running(app) as pilot:
-        await until(pilot, lambda: open_one(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, FirstRun))
+        await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
         assert app.is_running
 
 
 async def test_what_was_typed_ahead_chooses_nothing() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("no_server", clock=clock, quiet_seconds=QUIET_SECONDS)
-    async with running(app) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, FirstRun))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, FirstRun))
         await pilot.press(*"drd")
-        await until(pilot, lambda: app.prompt.text == "drd")
+        await wait_for(pilot, lambda: app.prompt.text == "drd")
         assert session.looks == 0
         assert app.is_running
 
@@ -68,32 +68,32 @@ async def test_what_was_typed_ahead_chooses_nothing() -> None:
 async def test_a_request_comes_first() -> None:
     records = build.trust().records
     app, session = app_for(records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(build.no_server().records[-1].event)
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert not isinstance(app.screen, FirstRun)
-        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await pilot.press("a")
-        await until(pilot, lambda: open_one(app))
+        await wait_for(pilot, lambda: open_one(app))
 
 
 async def test_after_a_message_it_is_a_notice_only() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(build.no_server().records[-1].event)
-        await settled(pilot)
-        await still(pilot)
+        await wait_until_rendered(pilot)
+        await wait_until_idle(pilot)
         assert not isinstance(app.screen, FirstRun)
 
 
-@pytest.mark.parametrize(("size", "theme"), looks())
+@pytest.mark.parametrize(("size", "theme"), screen_formats())
 def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
     app, _session = app_for("no_server", theme=theme)
 
     async def shown(pilot: Pilot[int]) -> None:
-        await settled(pilot)
-        await until(pilot, lambda: open_one(app))
-        await still(pilot)
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=shown)
 
@@ -106,10 +106,10 @@ async def test_a_demonstration_starts_with_its_task_in_the_composer() -> None:
 
     app = TuiAgentApp(open_session, draft="Find the bug.", hint="Enter starts the demonstration")
     async with app.run_test(size=(80, 24)) as pilot:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Enter starts the demonstration" in screen_text(app)
         await pilot.press("enter")
-        await until(pilot, lambda: session.sent == [("Find the bug.", False)])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.sent == [("Find the bug.", False)])
+        await wait_until_rendered(pilot)
         assert "Enter starts" not in screen_text(app)
         app.exit(0)

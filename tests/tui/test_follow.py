@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scenes import build, load
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import RunAction, ToolCall, ToolResult
 from tui_agent.tui.app import TuiAgentApp
@@ -29,7 +29,7 @@ def top_line(app: TuiAgentApp) -> str:
 
 
 async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
-    clock = Clock()
+    clock = FakeClock()
     scene = long_talk(12)
     call = ToolCall(id="slow", name="run_terminal_command", arguments={"command": "make"})
     scene.ask("build it").reply().end("", call)
@@ -37,9 +37,9 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
     for turn in range(12, 30):  # an open card with a long talk below it
         scene.emit(e.UserMessageAdded(id=f"u{turn}", text=f"question {turn}\nand more of it"), node="")
     app, session = app_for(scene.records, clock=clock)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("pageup")
-        await still(pilot)
+        await wait_until_idle(pilot)
         top = top_line(app)
         assert app.transcript._anchor[0] > app.view.indexes["slow"]  # the card is above what shows
         assert top.strip()
@@ -52,7 +52,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
                 await pilot.resize_terminal(80, 30)
             if step == 18:
                 await pilot.press("f1")
-                await still(pilot)
+                await wait_until_idle(pilot)
                 assert isinstance(app.screen, HelpPanel)
             if step == 24:
                 await pilot.press("escape")
@@ -67,11 +67,11 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
                     node="slow",
                     run=scene.run,
                 )
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             assert top_line(app) == top, step
         assert not app.transcript.following
         await pilot.press("ctrl+end")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert app.transcript.following
         assert "word 59" in screen_text(app)
 
@@ -79,7 +79,7 @@ async def test_for_a_minute_of_streaming_the_top_line_never_changes() -> None:
 @pytest.mark.parametrize("how", ["wheel", "pageup", "drag"])
 async def test_going_up_releases_at_once(how: str) -> None:
     app, session = app_for(long_talk(20).records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         if how == "wheel":
             await pilot._post_mouse_events([_scroll_up()], "#transcript", offset=(10, 8), button=0)
         elif how == "pageup":
@@ -90,7 +90,7 @@ async def test_going_up_releases_at_once(how: str) -> None:
         assert not app.transcript.following
         top = top_line(app)
         session.push(e.UserMessageAdded(id="new", text="something new"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert top_line(app) == top
         assert "↓ 1 new" in screen_text(app)
         await pilot.mouse_up("#transcript", offset=(9, 6))
@@ -108,30 +108,30 @@ async def test_the_top_line_keeps_its_place_over_many_widths() -> None:
         scene.ask(f"question {turn} " + "with many words that wrap " * 8).reply()
         scene.write(f"start {turn} " + "words and more words " * 30).end(".").done(tool_calls=0)
     app, _session = app_for(scene.records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("pageup", "pageup", "pageup")
-        await still(pilot)
+        await wait_until_idle(pilot)
         transcript = app.transcript
         place = transcript.spot(transcript.scroll_offset.y)[0]
         top = top_line(app)
         for width in (60, 43, 91, 30, 80):
             await pilot.resize_terminal(width, 24)
-            await still(pilot)
+            await wait_until_idle(pilot)
             assert transcript.spot(transcript.scroll_offset.y)[0] == place
         assert top_line(app) == top
 
 
 async def test_under_a_dialog_nothing_moves_and_afterwards_it_follows() -> None:
     app, session = app_for(long_talk(20).records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("f1")
         top = top_line(app)
         for number in range(5):
             session.push(e.UserMessageAdded(id=f"n{number}", text=f"more {number}"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert top_line(app) == top
         await pilot.press("escape")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert app.transcript.following
         assert "more 4" in screen_text(app)
 
@@ -146,13 +146,13 @@ async def test_page_by_page_upwards_nothing_is_skipped(size: tuple[int, int]) ->
         scene.write(text, size=99).end(text, call).start(call, "make")
         scene.finish(call, ToolResult(success=True, data="out\n" * 30)).done(tool_calls=1)
     app, _session = app_for(scene.records)
-    async with running(app, size) as pilot:
+    async with run_app(app, size) as pilot:
         await pilot.press("ctrl+o")
-        await still(pilot)
+        await wait_until_idle(pilot)
         shown = screen_text(app)
         while app.transcript.scroll_offset.y:
             await pilot.press("pageup")
-            await still(pilot)
+            await wait_until_idle(pilot)
             shown += screen_text(app)
         wanted = [f"line {turn}.{n}." for turn in range(9) for n in range(turn * 7)]
         assert [one for one in wanted if one not in shown] == []
@@ -162,10 +162,10 @@ async def test_beside_a_second_dialog_stands_what_came_under_the_first() -> None
     records = load("command_asked")
     first = next(at for at, one in enumerate(records) if isinstance(one.event, e.ApprovalRequested)) + 1
     app, session = app_for(records[:first])
-    async with running(app, (90, 30)) as pilot:
+    async with run_app(app, (90, 30)) as pilot:
         session.records += records[first:]
         session.wake()
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert isinstance(app.screen, RequestModal)
         assert isinstance(app.screen.request.action, RunAction)
         assert app.transcript.scroll_offset.y == app.transcript.max_scroll_y > 0

@@ -3,7 +3,7 @@ from __future__ import annotations
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent.common.domain import Grant, Scope
 from tui_agent.tui.app import TuiAgentApp
 from widgets.grants_panel import GrantsPanel
@@ -24,13 +24,13 @@ def granted() -> tuple[TuiAgentApp, FakeSession]:
 
 async def opened(pilot: Pilot[int]) -> None:
     await pilot.press(*"/grants", "enter")
-    await until(pilot, lambda: isinstance(pilot.app.screen, GrantsPanel))
+    await wait_for(pilot, lambda: isinstance(pilot.app.screen, GrantsPanel))
     await pilot.pause()
 
 
 async def test_every_rule_is_listed_exactly() -> None:
     app, _session = granted()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(pilot)
         text = screen_text(app)
         for part in (
@@ -44,22 +44,22 @@ async def test_every_rule_is_listed_exactly() -> None:
 
 async def test_x_takes_the_chosen_rule_back() -> None:
     app, session = granted()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(pilot)
         await pilot.press("down", "x")
-        await until(pilot, lambda: session.grants.revoked == [GRANTS[1]])
+        await wait_for(pilot, lambda: session.grants.revoked == [GRANTS[1]])
         assert "src/*.py" not in screen_text(app)
         await pilot.press("down", "down", "down", "x", "x", "x", "x")
-        await until(pilot, lambda: len(session.grants.revoked) == 4)
+        await wait_for(pilot, lambda: len(session.grants.revoked) == 4)
         await pilot.pause()
         assert "No saved permissions" in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, GrantsPanel))
+        await wait_for(pilot, lambda: not isinstance(app.screen, GrantsPanel))
 
 
 async def test_typing_on_takes_nothing_back() -> None:
     app, session = granted()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(pilot)
         await pilot.press(*"abc yes", "space")
         await pilot.pause()
@@ -68,7 +68,7 @@ async def test_typing_on_takes_nothing_back() -> None:
 
 def test_pictures(snap_compare) -> None:
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await opened(pilot)
         await pilot.press("down")
         await pilot.pause()
@@ -78,7 +78,7 @@ def test_pictures(snap_compare) -> None:
 
 def test_picture_of_none(snap_compare) -> None:
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await opened(pilot)
 
     assert snap_compare(app_for("answered")[0], terminal_size=(60, 20), run_before=show)

@@ -7,7 +7,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.keys import keymap
 from tui_agent.keys.key_names import key_label
 from tui_agent.tui import commands
@@ -27,74 +27,74 @@ def helped(app: TuiAgentApp) -> bool:
 @pytest.mark.parametrize("key", ["f1", "question_mark"])
 async def test_help_opens_and_closes(key: str) -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(key)
-        await until(pilot, lambda: helped(app))
-        await still(pilot)
+        await wait_for(pilot, lambda: helped(app))
+        await wait_until_idle(pilot)
         assert "next approval mode" in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, lambda: not helped(app))
+        await wait_for(pilot, lambda: not helped(app))
         assert app.prompt.text == ""
 
 
 async def test_a_question_mark_in_a_draft_is_one() -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"why?")
         assert app.prompt.text == "why?"
         await pilot.press("f1")
-        await until(pilot, lambda: helped(app))
+        await wait_for(pilot, lambda: helped(app))
 
 
 async def test_help_over_a_request_approves_nothing() -> None:
     app, session = app_for("edit_asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("f1")
-        await until(pilot, lambda: helped(app))
+        await wait_for(pilot, lambda: helped(app))
         await pilot.press("a", "s", "escape")
-        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+        await wait_for(pilot, lambda: isinstance(app.screen, ApprovalModal))
         assert session.answers == []
 
 
 async def test_a_request_comes_before_the_help() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("f1")
-        await until(pilot, lambda: helped(app))
+        await wait_for(pilot, lambda: helped(app))
         asked = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
         session.push(asked)
-        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+        await wait_for(pilot, lambda: isinstance(app.screen, ApprovalModal))
 
 
 async def test_a_command_is_found_by_its_letters_and_run() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/apr", "tab", *"auto", "enter")
-        await until(pilot, lambda: session.modes == [(None, "auto")])
+        await wait_for(pilot, lambda: session.modes == [(None, "auto")])
         assert app.prompt.text == ""
         assert session.sent == []
         await pilot.press(*"/quit", "enter")
-        await until(pilot, lambda: app.return_value == 0)
+        await wait_for(pilot, lambda: app.return_value == 0)
 
 
 async def test_the_list_follows_the_draft_and_gives_it_back() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         app.preferences.bind_keys({"commands": ["f5"]})
         await pilot.press(*"draft", "f5")
-        await until(pilot, lambda: app._menu.display)
+        await wait_for(pilot, lambda: app._menu.display)
         await pilot.press("down", "escape")
         assert app.prompt.text == "draft"
-        await until(pilot, lambda: not app._menu.display)
+        await wait_for(pilot, lambda: not app._menu.display)
         await pilot.press("ctrl+c", *"/etc/hosts is odd", "enter")
-        await until(pilot, lambda: session.sent == [("/etc/hosts is odd", False)])
+        await wait_for(pilot, lambda: session.sent == [("/etc/hosts is odd", False)])
 
 
 async def test_compact_makes_room_in_the_context() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/compact", "enter")
-        await until(pilot, lambda: "nothing to compact" in screen_text(app))
+        await wait_for(pilot, lambda: "nothing to compact" in screen_text(app))
         assert session.compactions == 1
         assert session.sent == []
 
@@ -129,7 +129,7 @@ def test_the_readme_and_the_pages_name_no_command_that_there_is_not() -> None:
 
 async def test_every_key_of_the_table_is_bound() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app):
+    async with run_app(app):
         composer = app.query_one(PromptInput)
         bound = {key for place in (app, composer) for key in place._bindings.key_to_bindings}
         assert {key for one in keymap.SESSION.actions for key in one.keys} <= bound
@@ -143,10 +143,10 @@ def test_shown(name: str, pressed: tuple[str, ...], size: tuple[int, int], theme
     app, _session = app_for("tests_ok", theme=theme)
 
     async def press(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press(*pressed)
-        await until(pilot, lambda: helped(app) if name == "help" else app._menu.display)
-        await still(pilot)
-        await still(pilot)
+        await wait_for(pilot, lambda: helped(app) if name == "help" else app._menu.display)
+        await wait_until_idle(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=press)

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from tests.doubles import hostile
 from tests.nightly import sampled
 from tests.scenes import from_data
-from tests.tui.kit import app_for, settled, still
+from tests.tui.kit import app_for, wait_until_idle, wait_until_rendered
 from tui_agent.events import Notice, Record, UserMessageAdded, to_data
 from tui_agent.text import clean, make_visible
 from tui_agent.tui.app import TuiAgentApp
@@ -46,7 +46,7 @@ async def painted(records: list[Record], size: tuple[int, int]) -> AsyncIterator
     app.notifier.method = "off"  # a bell of our own would be one of them
     app.driver_class = RecordingDriver
     async with app.run_test(headless=False, size=size) as pilot:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         driver = app._driver
         assert isinstance(driver, RecordingDriver)
         yield pilot, driver
@@ -86,10 +86,10 @@ def assert_no_actions(app: TuiAgentApp) -> None:
 
 @pytest.mark.parametrize("batch", sampled(range(BATCHES), (0, 5, 14)))
 async def test_no_text_of_others_reaches_the_terminal_as_control(batch: int) -> None:
-    given = hostile.strings(BATCH, batch)
+    given = hostile.hostile_texts(BATCH, batch)
     if batch % 8 == 0:
-        given[30:30] = hostile.LONG
-    records = hostile.session(given, batch)
+        given[30:30] = hostile.LONG_TEXTS
+    records = hostile.hostile_session(given, batch)
     raw = batch % 2 == 0  # the second line must hold when the first is not there
     async with painted(records if raw else cleaned(records), (140, 240)) as (pilot, driver):
         app = pilot.app
@@ -97,14 +97,14 @@ async def test_no_text_of_others_reaches_the_terminal_as_control(batch: int) -> 
         await pilot.press("ctrl+o")
         shown = ""
         while True:
-            await still(pilot)
+            await wait_until_idle(pilot)
             shown = screen(app) + shown
             if not raw or app.transcript.scroll_offset.y == 0:
                 assert_no_actions(app)
             if app.transcript.scroll_offset.y == 0:
                 break
             await pilot.press("pageup")
-        assert hostile.foreign(driver.written) == ""
+        assert hostile.find_forbidden(driver.written) == ""
         assert len(driver.written) > 10_000
         if not raw:
             said = [one.event.text for one in cleaned(records) if isinstance(one.event, UserMessageAdded | Notice)]
@@ -116,14 +116,14 @@ async def test_no_text_of_others_reaches_the_terminal_as_control(batch: int) -> 
 @pytest.mark.parametrize("kind", ["command", "edit", "question"])
 @pytest.mark.parametrize("seed", sampled(range(2), 1))
 async def test_a_dialog_shows_what_was_given_and_nothing_acts(kind: str, seed: int) -> None:
-    given = hostile.strings(20, 1000 + seed)
+    given = hostile.hostile_texts(20, 1000 + seed)
     random.Random(seed).shuffle(given)
-    records = getattr(hostile, kind)(given)
+    records = getattr(hostile, f"hostile_{kind}")(given)
     async with painted(records, (120, 70)) as (pilot, driver):
         app = pilot.app
         assert isinstance(app, TuiAgentApp)
-        await still(pilot)
-        assert hostile.foreign(driver.written) == ""
+        await wait_until_idle(pilot)
+        assert hostile.find_forbidden(driver.written) == ""
         assert_no_actions(app)
         parts = {"command": given[1:2] + given[3:6], "edit": given[3:9], "question": given[1:6]}[kind]
         for part in parts:
@@ -139,7 +139,7 @@ async def test_a_dialog_shows_what_was_given_and_nothing_acts(kind: str, seed: i
 
 
 def test_the_reader_of_the_bytes_finds_what_is_foreign() -> None:
-    assert hostile.foreign("\x1b[?1049h\x1b[1;2H\x1b[38;2;1;2;3mtext\x1b[0m\r\n\x1b[?25h") == ""
-    for text in hostile.strings(len(hostile.FAMILIES) * 4, 5):
+    assert hostile.find_forbidden("\x1b[?1049h\x1b[1;2H\x1b[38;2;1;2;3mtext\x1b[0m\r\n\x1b[?25h") == ""
+    for text in hostile.hostile_texts(len(hostile.FAMILIES) * 4, 5):
         if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]", text):
-            assert hostile.foreign(f"\x1b[1;1H{text}") != "", ascii(text)
+            assert hostile.find_forbidden(f"\x1b[1;1H{text}") != "", ascii(text)

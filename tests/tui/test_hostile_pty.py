@@ -26,11 +26,11 @@ LONG = 60.0
 TASK = "show me all of it"
 MODEL = "m\x1b]0;pwned\x07[/]"
 TITLE = b"pwned\x07"
-SAID = hostile.strings(1000, 4)
-THOUGHT = hostile.strings(100, 5)
-PRINTED = hostile.strings(100, 6)
-NAMES = hostile.strings(60, 7)
-ASKED = hostile.strings(40, 8)
+SAID = hostile.hostile_texts(1000, 4)
+THOUGHT = hostile.hostile_texts(100, 5)
+PRINTED = hostile.hostile_texts(100, 6)
+NAMES = hostile.hostile_texts(60, 7)
+ASKED = hostile.hostile_texts(40, 8)
 PART = 250
 """Strings in one reply."""
 
@@ -88,9 +88,9 @@ async def started(folder: Path, url: str, *args: str, size: tuple[int, int]) -> 
     env = environment(home, COLORTERM="truecolor", TUI_AGENT_NOTIFICATIONS="off")  # no bell of our own
     program = Terminal(*arguments, *args, env=env, whole_env=True, cwd=home, size=size)
     try:
-        await program.sees("Ask for a change", LONG)
+        await program.wait_for_text("Ask for a change", LONG)
         program.type(TASK)
-        await program.sees(TASK, LONG)
+        await program.wait_for_text(TASK, LONG)
         program.type("\r")
         yield program
         program.type(LEAVE)
@@ -102,7 +102,7 @@ async def started(folder: Path, url: str, *args: str, size: tuple[int, int]) -> 
 
 
 def foreign(data: bytes) -> str:
-    return hostile.foreign(data.decode("utf-8", "surrogateescape"))
+    return hostile.find_forbidden(data.decode("utf-8", "surrogateescape"))
 
 
 def bare(text: str) -> str:
@@ -139,14 +139,14 @@ async def painted(program: Terminal, keys: str) -> None:
     """Press keys, and wait for what they change; where that is nothing, for as long as a busy machine may take."""
     before = program.text
     program.type(keys)
-    await program.saw(lambda: program.text != before, 5.0)
-    await program.still(0.3)
+    await program.occurs(lambda: program.text != before, 5.0)
+    await program.wait_until_quiet(0.3)
 
 
 async def test_on_a_terminal_no_byte_of_others_is_obeyed_and_all_is_shown(tmp_path: Path) -> None:
     async with serve(talk()) as server, started(tmp_path, server.url, size=(95, 220)) as program:
-        await program.sees("that was all", LONG)
-        await program.sees("· Done · ", LONG)
+        await program.wait_for_text("that was all", LONG)
+        await program.wait_for_text("· Done · ", LONG)
         await painted(program, DETAILS)
         shown = await pages(program)
         given = [one for one in SAID + THOUGHT + PRINTED if not LOST.search(one)]
@@ -158,12 +158,12 @@ async def test_on_a_terminal_no_byte_of_others_is_obeyed_and_all_is_shown(tmp_pa
 
 @pytest.mark.parametrize("seed", sampled(range(3), 1))
 async def test_what_a_server_says_in_an_error_is_text(tmp_path: Path, seed: int) -> None:
-    given = hostile.strings(20, 200 + seed)
+    given = hostile.hostile_texts(20, 200 + seed)
     body = {"error": {"message": "\n".join(given), "type": "x"}}
     never = step("never", fault={"kind": "status", "status": 400, "body": body})
     async with serve(scenario(TASK, never)) as server, started(tmp_path, server.url, size=(95, 60)) as program:
-        await program.sees("✗", LONG)
-        await program.still(0.5)
+        await program.wait_for_text("✗", LONG)
+        await program.wait_until_quiet(0.5)
         assert missing(given[:1], program.text) == []
     assert_only_text(chat_log(tmp_path / "home"))
 

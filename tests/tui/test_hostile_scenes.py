@@ -8,7 +8,7 @@ import pytest
 from tests.doubles import hostile
 from tests.nightly import POSTERS, sampled
 from tests.scenes import from_data, load, names
-from tests.tui.kit import settled
+from tests.tui.kit import wait_until_rendered
 from tests.tui.test_hostile import assert_no_actions, painted
 from tui_agent import events as e
 from tui_agent.events import Record, to_data
@@ -22,7 +22,7 @@ class Poisoner:
     """Puts a hostile string into every text of a record that takes one."""
 
     def __init__(self, seed: int) -> None:
-        self._given = hostile.strings(500, seed)
+        self._given = hostile.hostile_texts(500, seed)
         self.count = 0
 
     def _next(self) -> str:
@@ -71,9 +71,9 @@ async def test_every_scene_with_hostile_texts_is_only_text(scene: str) -> None:
         assert isinstance(app, TuiAgentApp)
         for keys in (("ctrl+o",), ("f3",), ("escape", "f9"), ("escape", "f1")):
             await pilot.press(*keys)
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             assert_no_actions(app)
-        assert hostile.foreign(driver.written) == ""
+        assert hostile.find_forbidden(driver.written) == ""
         assert len(driver.written) > 1_000
         assert app.is_running
     assert poisoner.count > len(records) // 4

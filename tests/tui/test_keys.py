@@ -7,67 +7,67 @@ import pytest
 from textual import events
 
 from tests.scenes import build
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 
 
 async def test_enter_sends_and_clears() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"hi there", "enter")
-        await until(pilot, lambda: session.sent == [("hi there", False)])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.sent == [("hi there", False)])
+        await wait_until_rendered(pilot)
         assert app.prompt.text == ""
         assert "hi there" in screen_text(app)
 
 
 async def test_blank_messages_are_not_sent() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("enter", "space", "enter")
         assert session.sent == []
 
 
 async def test_newlines_by_every_key_that_stands_for_one() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("a", "ctrl+j", "b", "alt+enter", "c", "shift+enter", "d", "backslash", "enter", "e", "enter")
-        await until(pilot, lambda: session.sent == [("a\nb\nc\nd\ne", False)])
+        await wait_for(pilot, lambda: session.sent == [("a\nb\nc\nd\ne", False)])
 
 
 async def test_a_paste_does_not_send() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         app.post_message(events.Paste("one\ntwo\n"))
-        await until(pilot, lambda: app.prompt.text == "one\ntwo\n")
+        await wait_for(pilot, lambda: app.prompt.text == "one\ntwo\n")
         assert session.sent == []
 
 
 async def test_the_composer_works_while_the_agent_does_and_guides_the_run() -> None:
     app, session = app_for("streaming")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"wait", "enter")
         await pilot.press(*"no json", "ctrl+g")
-        await until(pilot, lambda: session.sent == [("wait", False), ("no json", True)])
+        await wait_for(pilot, lambda: session.sent == [("wait", False), ("no json", True)])
 
 
 async def test_an_exclamation_mark_runs_a_command() -> None:
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("!", *"git status", "enter")
-        await until(pilot, lambda: session.commands == ["git status"])
+        await wait_for(pilot, lambda: session.commands == ["git status"])
 
 
 async def test_escape_stops_the_run_only_while_there_is_one() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("escape")
         assert session.interrupts == 0
     app, session = app_for("streaming")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("escape")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
@@ -80,48 +80,48 @@ async def test_a_command_of_the_users_own_is_stopped_too(key: str) -> None:
         await ended.wait()
 
     session.run_shell = run_shell  # type: ignore[method-assign]  # one that takes long
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("!", *"make", "enter")
-        await until(pilot, lambda: session.commands == ["make"])
+        await wait_for(pilot, lambda: session.commands == ["make"])
         await pilot.press(key)
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
         ended.set()
-        await until(pilot, lambda: app._running_shells == 0)
+        await wait_for(pilot, lambda: app._running_shells == 0)
         await pilot.press(key)
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.interrupts == 1
 
 
 async def test_the_ladder_of_ctrl_c_has_one_effect_a_press() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("streaming", clock=clock)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"draft", "ctrl+c")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
         assert app.prompt.text == "draft"
         session.push(e.RunEnded(outcome="interrupted"))
         clock.now += 1
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("ctrl+c")
         assert app.prompt.text == ""
         assert app.is_running
         await pilot.press("up")
         assert app.prompt.text == "draft"
         await pilot.press("ctrl+c", "ctrl+c")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "again quits" in screen_text(app)
         clock.now += 2.5
         await pilot.press("ctrl+c")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert app.is_running
         clock.now += 1
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: app.return_value == 0)
+        await wait_for(pilot, lambda: app.return_value == 0)
 
 
 async def test_ctrl_c_copies_a_selection_first() -> None:
     app, session = app_for("streaming")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"abc", "shift+left", "shift+left", "ctrl+c")
         assert app.clipboard == "bc"
         assert session.interrupts == 0
@@ -129,17 +129,17 @@ async def test_ctrl_c_copies_a_selection_first() -> None:
 
 async def test_ctrl_d_leaves_from_an_empty_composer_only() -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("x", "left", "ctrl+d")
         assert app.prompt.text == ""
         assert app.is_running
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: app.return_value == 0)
+        await wait_for(pilot, lambda: app.return_value == 0)
 
 
 async def test_history_comes_back_and_so_does_the_unsent_draft() -> None:
     app, _session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"first", "enter", *"second", "enter", *"draft", "up")
         assert app.prompt.text == "second"
         await pilot.press("up", "up")
@@ -150,13 +150,13 @@ async def test_history_comes_back_and_so_does_the_unsent_draft() -> None:
 
 async def test_undo_of_a_big_paste_does_not_end_the_app() -> None:
     app, _session = app_for("empty")
-    async with running(app, (40, 12)) as pilot:
+    async with run_app(app, (40, 12)) as pilot:
         app.post_message(events.Paste("line\n" * 400))
-        await until(pilot, lambda: len(app.prompt.draft.full_text) == 2000)
+        await wait_for(pilot, lambda: len(app.prompt.draft.full_text) == 2000)
         await pilot.press("ctrl+l")
-        await until(pilot, lambda: len(app.prompt.text) == 2000)
+        await wait_for(pilot, lambda: len(app.prompt.text) == 2000)
         await pilot.press("ctrl+z", "ctrl+z")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert app.is_running
 
 
@@ -175,47 +175,47 @@ def first_line(app: TuiAgentApp) -> str:
 async def test_the_view_follows_the_end_until_the_user_scrolls_up() -> None:
     scene = long_talk(30)
     app, session = app_for(scene.records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         assert "answer 29" in screen_text(app)
         await pilot.press("pageup", "pageup")
-        await still(pilot)
+        await wait_until_idle(pilot)
         top = first_line(app)
         for number in range(20):
             session.push(e.UserMessageAdded(id=f"n{number}", text=f"more {number}"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert first_line(app) == top
         assert "20 new" in screen_text(app)
         await pilot.resize_terminal(80, 30)
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert first_line(app) == top
         await pilot.press("ctrl+end")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "more 19" in screen_text(app)
         assert "new" not in screen_text(app).split("\n")[-5]
         session.push(e.UserMessageAdded(id="last", text="the very last"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "the very last" in screen_text(app)
 
 
 async def test_scrolling_down_to_the_end_follows_again() -> None:
     app, session = app_for(long_talk(30).records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press("pageup", "pagedown", "pagedown")
-        await still(pilot)
+        await wait_until_idle(pilot)
         session.push(e.UserMessageAdded(id="last", text="the very last"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "the very last" in screen_text(app)
 
 
 async def test_scrolling_up_through_unpainted_messages_shows_every_line_once() -> None:
     app, _session = app_for(long_talk(200).records)
     seen: list[str] = []
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         while app.transcript.scroll_offset.y > 0:
             rows = [row.strip() for row in screen_text(app).split("\n")[2:18]]
             seen.extend(row for row in rows if row.startswith("answer"))
             await pilot.press("pageup")
-            await still(pilot)
+            await wait_until_idle(pilot)
         seen.extend(row.strip() for row in screen_text(app).split("\n") if row.startswith("  answer"))
     numbers = {int(row.split()[1]) for row in seen}
     assert numbers == set(range(200))
@@ -223,27 +223,27 @@ async def test_scrolling_up_through_unpainted_messages_shows_every_line_once() -
 
 async def test_a_click_unfolds_a_thought() -> None:
     app, _session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert "Short answer." not in screen_text(app)
         row = next(n for n, text in enumerate(screen_text(app).split("\n")) if "Thought for" in text)
         await pilot.click("#transcript", offset=(6, row - 1))
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "Short answer." in screen_text(app)
 
 
 async def test_a_machine_that_holds_the_process_up_costs_no_paint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at Textual's clock finds it a second later: no timer of its own is in time."""
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         monkeypatch.setattr("textual._time.get_time", map(float, count()).__next__)
         for number in range(20):
             session.push(e.UserMessageAdded(id=f"m{number}", text=f"more {number}"))
-            await settled(pilot)
+            await wait_until_rendered(pilot)
 
 
 async def test_idle_means_no_timer_runs() -> None:
     app, _session = app_for("answered")
-    async with running(app):
+    async with run_app(app):
         assert app._router._second_timer is not None
         assert not app._router._second_timer._active.is_set()
         assert app._router._next_paint is None
@@ -251,8 +251,8 @@ async def test_idle_means_no_timer_runs() -> None:
 
 async def test_trouble_with_saving_is_said_until_it_is_over() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.on_saving("No space is left on the disk; nothing is done until there is.")
-        await until(pilot, lambda: "No space is left" in screen_text(app))
+        await wait_for(pilot, lambda: "No space is left" in screen_text(app))
         session.on_saving(None)
-        await until(pilot, lambda: "No space is left" not in screen_text(app))
+        await wait_for(pilot, lambda: "No space is left" not in screen_text(app))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.benchmarks.transcript import talk
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, running, screen_text, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent import events as e
 from tui_agent.events import Record
 
@@ -33,10 +33,10 @@ async def test_f19_ten_thousand_messages_leave_keys_and_memory_as_they_were() ->
     past = talk(MESSAGES)
     app, session = app_for(past[:2])
     early = 0
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for start in range(2, len(past), AT_ONCE):
             said = push(session, past[start : start + AT_ONCE])
-            await until(pilot, lambda: app.view.seq >= session.records[-1].seq and not app._router.dirty)
+            await wait_for(pilot, lambda: app.view.seq >= session.records[-1].seq and not app._router.dirty)
             await pilot.press("x", "backspace")
             assert app.prompt.text == ""
             assert said in screen_text(app)
@@ -44,7 +44,7 @@ async def test_f19_ten_thousand_messages_leave_keys_and_memory_as_they_were() ->
                 early = memory()
         assert early and memory() - early < GROWS
         await pilot.press("ctrl+home")
-        await until(pilot, lambda: "What about number 0?" in screen_text(app))
+        await wait_for(pilot, lambda: "What about number 0?" in screen_text(app))
 
 
 def push(session: FakeSession, records: Sequence[Record]) -> str:

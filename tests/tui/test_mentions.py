@@ -10,8 +10,8 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
-from tests.waiting import until as soon
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tests.waiting import wait_for as soon
 from tui_agent.mentions.search import MentionMatches, Mentions
 from tui_agent.safety.roots import Roots
 from tui_agent.tui import mention_completion
@@ -59,7 +59,7 @@ async def writing(late: bool = False) -> AsyncIterator[tuple[Pilot[int], TuiAgen
     app, session = app_for("answered")
     session.mentions = finder = FakeMentions()  # type: ignore[attr-defined]  # only some sessions have files
     finder.late = late
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         yield pilot, app, session, finder
 
 
@@ -67,13 +67,13 @@ async def test_a_name_is_chosen_taken_and_sent() -> None:
     async with writing() as (pilot, app, session, finder):
         await pilot.press(*"see @app")
         assert listed(app) == ["src/app.py", "src/apple pie.md", "docs/app.md"]
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "1 of" not in screen_text(app) and "enter inserts it" in screen_text(app)
         await pilot.press("down", "enter")
         assert app.prompt.text == 'see @"src/apple pie.md" '
         assert listed(app) == [] and finder.used == ["src/apple pie.md"]
         await pilot.press(*"and @wheel", "tab", ":", *"L3-L9 too", "enter")
-        await until(pilot, lambda: bool(session.sent))
+        await wait_for(pilot, lambda: bool(session.sent))
         assert session.sent == [('see @"src/apple pie.md" and @src/parts/wheel.py:L3-L9 too', False)]
         await pilot.press(*"@app", "down", "down", ":", *"L1 x")
         assert app.prompt.text == "@docs/app.md:L1 x"
@@ -105,7 +105,7 @@ async def test_keys_that_come_before_the_answer_wait_for_it(monkeypatch: pytest.
         await soon(lambda: listed(app) != [])
         assert app.prompt.text == "@ap" and session.sent == []
         finder.answer("ap")
-        await until(pilot, lambda: app.prompt.text == "@src/app.py ok")
+        await wait_for(pilot, lambda: app.prompt.text == "@src/app.py ok")
         assert session.sent == []
 
 
@@ -113,13 +113,13 @@ async def test_a_key_gives_up_waiting_but_never_sends_half_a_word(monkeypatch: p
     monkeypatch.setattr(mention_completion, "MAX_WAIT", 0.01)
     async with writing(late=True) as (pilot, app, session, finder):
         await pilot.press(*"@ap", "enter")
-        await until(pilot, lambda: "still finding files" in screen_text(app))
+        await wait_for(pilot, lambda: "still finding files" in screen_text(app))
         assert app.prompt.text == "@ap" and session.sent == []
         finder.answer(whole=False)  # the listing goes on, but this is about what stands there
         await pilot.press("enter")
-        await until(pilot, lambda: app.prompt.text == "@src/app.py ")
+        await wait_for(pilot, lambda: app.prompt.text == "@src/app.py ")
         await pilot.press(*"@zz", "escape", "enter")
-        await until(pilot, lambda: session.sent == [("@src/app.py @zz", False)])
+        await wait_for(pilot, lambda: session.sent == [("@src/app.py @zz", False)])
 
 
 async def test_the_list_opens_for_typed_mentions_only_and_esc_keeps_it_closed() -> None:
@@ -138,10 +138,10 @@ async def test_the_list_opens_for_typed_mentions_only_and_esc_keeps_it_closed() 
             await pilot.press("ctrl+c")
         finder.asked.clear()
         app.prompt.insert_paste("look at @app")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert finder.asked == []
         await pilot.press("enter")
-        await until(pilot, lambda: session.sent == [("look at @app", False)])
+        await wait_for(pilot, lambda: session.sent == [("look at @app", False)])
         await pilot.press("up", "up", "down")
         assert finder.asked == []
 
@@ -151,17 +151,17 @@ async def test_a_list_of_real_files_has_nothing_of_them_but_names(tmp_path: Path
         (tmp_path / name).write_text("")
     app, session = app_for("answered")
     session.mentions = Mentions(Roots((tmp_path,)))  # type: ignore[attr-defined]  # see above
-    async with running(app, (60, 20)) as pilot:
+    async with run_app(app, (60, 20)) as pilot:
         await pilot.press("@")
-        await until(pilot, lambda: len(listed(app)) == 4)
-        await still(pilot)
+        await wait_for(pilot, lambda: len(listed(app)) == 4)
+        await wait_until_idle(pilot)
         text = screen_text(app)
         assert "[red]x[b].py" in text and "…long" in text and "bell" not in text
         await pilot.press(*"red", "enter")
         assert app.prompt.text == "@[red]x[b].py "
         await pilot.resize_terminal(9, 5)
         await pilot.press("@")
-        await still(pilot)
+        await wait_until_idle(pilot)
     await session.mentions.close()  # type: ignore[attr-defined]  # see above
 
 
@@ -184,9 +184,9 @@ def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
     session.mentions = FakeMentions(names)  # type: ignore[attr-defined]  # see above
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press(*"compare this with @exp", "down", "down")
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.common.domain import Fault
 from tui_agent.engine.models.roles import CHOICES, Candidate
 from tui_agent.models.selection import Role
@@ -102,18 +102,18 @@ def chosen(app: TuiAgentApp) -> str:
 async def told(pilot: Pilot[int], text: str) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(pilot, lambda: text in " ".join(screen_text(app).split()))
+    await wait_for(pilot, lambda: text in " ".join(screen_text(app).split()))
 
 
 async def opened(pilot: Pilot[int], app: TuiAgentApp) -> None:
     await pilot.press("f8")
-    await until(pilot, lambda: isinstance(app.screen, ModelPicker) and app.screen.rows is not None)
-    await still(pilot)
+    await wait_for(pilot, lambda: isinstance(app.screen, ModelPicker) and app.screen.rows is not None)
+    await wait_until_idle(pilot)
 
 
 async def test_a_model_is_found_its_meaning_said_and_chosen() -> None:
     app, _session, models = on_screen()
-    async with running(app, (100, 30)) as pilot:
+    async with run_app(app, (100, 30)) as pilot:
         await opened(pilot, app)
         assert chosen(app) == OWN
         for part in ("It is in use.", "14.8B · Q4_K_M", "embeddings only", "tools vision", "not known"):
@@ -122,14 +122,14 @@ async def test_a_model_is_found_its_meaning_said_and_chosen() -> None:
         assert chosen(app) == "llama3.2:latest"
         await told(pilot, "It has to be loaded first. A window of 8,192 tokens instead of 32,768.")
         await pilot.press("enter")
-        await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        await wait_for(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert models.chosen == [("execution", "llama3.2:latest")]
         await told(pilot, "llama3.2:latest answers from the next message")
 
 
 async def test_a_role_gets_a_model_and_loses_it_again() -> None:
     app, _session, models = on_screen()
-    async with running(app, (100, 30)) as pilot:
+    async with run_app(app, (100, 30)) as pilot:
         await opened(pilot, app)
         await pilot.press("tab", *"big")
         assert chosen(app) == "gpt-oss:20b"
@@ -149,25 +149,25 @@ async def test_a_role_gets_a_model_and_loses_it_again() -> None:
         role = picker(app).role
         assert role is not None and role.role == "explorer"
         await pilot.press("enter", "f8", "escape")
-        await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        await wait_for(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert len(models.chosen) == 3
 
 
 async def test_a_second_enter_says_that_the_first_goes_on() -> None:
     app, _session, models = on_screen()
     models.answers.clear()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(pilot, app)
         await pilot.press("enter", "enter")
         await told(pilot, "still checking the previously chosen model")
         models.answers.set()
-        await until(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        await wait_for(pilot, lambda: not isinstance(app.screen, ModelPicker))
         assert len(models.chosen) == 1
 
 
 async def test_names_are_chosen_at_once() -> None:
     app, _session, models = on_screen()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/model llama3.2:latest", "enter")
         await told(pilot, "llama3.2:latest answers from the next message")
         await pilot.press(*"/model sub-agents tiny", "enter")
@@ -197,24 +197,24 @@ async def test_names_are_chosen_at_once() -> None:
 async def test_no_models_and_no_server_are_said(models: Any, words: str) -> None:
     app, session, _ = on_screen(FakeModels(models))
     request = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
-    async with running(app, (60, 16)) as pilot:
+    async with run_app(app, (60, 16)) as pilot:
         await opened(pilot, app)
         await told(pilot, words)
         await pilot.press("enter", "tab", "down", "x")
         session.push(request)  # somebody must decide something
-        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+        await wait_for(pilot, lambda: isinstance(app.screen, ApprovalModal))
 
 
 async def test_nothing_of_a_model_is_markup_or_control_at_any_size() -> None:
     app, _session, _ = on_screen()
-    async with running(app, (120, 30)) as pilot:
+    async with run_app(app, (120, 30)) as pilot:
         await opened(pilot, app)
         await pilot.press(*"odd")
         await told(pilot, "[b]odd[/b]")
         for size in ((40, 10), (1, 1), (60, 60), (100, 12)):
             await pilot.resize_terminal(*size)
             await pilot.press("tab", "x", "backspace")
-            await still(pilot)
+            await wait_until_idle(pilot)
         text = screen_text(app)
         assert not any((ord(one) < 32 and one != "\n") or 0x7F <= ord(one) < 0xA0 for one in text)
         assert "\u202e" not in text
@@ -233,10 +233,10 @@ def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
     app, _session, _ = on_screen(models, theme=theme)
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await opened(pilot, app)
         await pilot.press("home", "down", "down")
         await told(pilot, "It has to be loaded first.")
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)

@@ -128,20 +128,20 @@ async def test_what_each_terminal_sends_is_understood(name: str) -> None:
     clean = dict.fromkeys(("TMUX", "XTERM_VERSION", "TERM_PROGRAM"), "")
     terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30), env={**clean, **speaks.environment})
     try:
-        await terminal.sees("Ask for a change")
-        await terminal.sees(lambda: speaks.asked in terminal.bytes)
+        await terminal.wait_for_text("Ask for a change")
+        await terminal.wait_for_text(lambda: speaks.asked in terminal.bytes)
         assert speaks.asked or b"\x1b[>4;1m" not in terminal.bytes
         for number, how in enumerate(speaks.newlines):
             terminal.type(f"line{number}")
-            await terminal.sees(f"line{number}")
+            await terminal.wait_for_text(f"line{number}")
             terminal.type(how)
         terminal.type(speaks.typed)
         terminal.type("\x1b[200~pasted\r\x1b[31mtwo\x1b[13u\x1b[201~")
-        await terminal.sees("two")
+        await terminal.wait_for_text("two")
         assert "sent" not in terminal.text
         terminal.type(speaks.enter)
         lines = "".join(rf"line{number}\n" for number in range(len(speaks.newlines)))
-        await terminal.sees(lambda: rf"sent'{lines}hi!pasted\ntwo'" in "".join(terminal.text.split()))
+        await terminal.wait_for_text(lambda: rf"sent'{lines}hi!pasted\ntwo'" in "".join(terminal.text.split()))
         terminal.type("\x04")
         await terminal.end()
         assert (b"\x1b[>4m" in terminal.bytes) is (speaks.asked == b"\x1b[>4;1m")

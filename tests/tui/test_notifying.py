@@ -10,7 +10,7 @@ from textual import events
 from tests.doubles.job import environment
 from tests.doubles.terminal import Terminal
 from tests.scenes import build
-from tests.tui.kit import app_for, running, settled, still
+from tests.tui.kit import app_for, run_app, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui.driver import POP_TITLE, PUSH_TITLE
@@ -21,7 +21,7 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
     app, session = app_for("answered")
     session.replay_end = len(session.records)
     asked = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert app._driver is not None
         written: list[str] = []
         monkeypatch.setattr(app._driver, "write", written.append)
@@ -30,12 +30,12 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
             written.clear()
             for one in news:
                 session.push(one)
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             return [one for one in written if not one.startswith("\x1b]22;")]  # the shape of the mouse
 
         async def focus(event: events.Event) -> None:
             app.post_message(event)
-            await still(pilot)
+            await wait_until_idle(pilot)
 
         assert await told(e.RunEnded(outcome="done")) == []
         await focus(events.AppBlur())
@@ -57,7 +57,7 @@ async def test_it_calls_only_where_nobody_looks(monkeypatch: pytest.MonkeyPatch)
 async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
     app, session = app_for("answered")
     session.replay_end = len(session.records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert app._driver is not None
         written: list[str] = []
         monkeypatch.setattr(app._driver, "write", written.append)
@@ -66,7 +66,7 @@ async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch:
             written.clear()
             session.push(e.UserMessageAdded(id=f"m{seconds}", text="hi"))
             session.push(e.RunEnded(outcome="done"), seconds=seconds)
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             return [one for one in written if not one.startswith("\x1b]22;")]
 
         assert await took(9.9) == []
@@ -81,7 +81,7 @@ async def test_a_terminal_that_tells_no_focus_calls_after_long_work(monkeypatch:
         session.push(e.UserMessageAdded(id="m", text="hi"))
         app.post_message(events.AppBlur())
         app.post_message(events.AppFocus())
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert await took(60.0) == [], "it has said that it is in front"
 
 
@@ -94,15 +94,15 @@ async def test_the_window_that_calls_is_marked_until_one_is_back(tmp_path: Path)
         return re.findall(rb"\x1b\]2;([^\x07]*)\x07", program.bytes)
 
     try:
-        await program.sees("Find the bug")
+        await program.wait_for_text("Find the bug")
         program.type("\r\x1b[O")  # what follows Enter: the terminal says that it is not in front any more
-        await program.sees("Plan · 3 steps")
-        await program.sees(lambda: b"\x07" in program.bytes and bool(marks()))
+        await program.wait_for_text("Plan · 3 steps")
+        await program.wait_for_text(lambda: b"\x07" in program.bytes and bool(marks()))
         (mark,) = marks()
         assert re.fullmatch("● tui-agent · .* is waiting for you", mark.decode())
         assert program.bytes.count(PUSH_TITLE.encode()) == 1 and back not in program.bytes
         program.type("\x1b[I")
-        await program.sees(lambda: back in program.bytes)
+        await program.wait_for_text(lambda: back in program.bytes)
         assert marks() == [mark, b"tui-agent"]
         program.kill(signal.SIGTERM)
         await program.end()

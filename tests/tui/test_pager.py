@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.text import SecretMask
@@ -47,15 +47,15 @@ def body(app: TuiAgentApp) -> list[str]:
 
 
 async def opened(pilot: Pilot[int], app: TuiAgentApp, key: str = "f7") -> None:
-    await settled(pilot)
+    await wait_until_rendered(pilot)
     await pilot.press(key)
-    await until(pilot, lambda: isinstance(app.screen, OutputPager) and bool(app.screen._body.lines))
-    await still(pilot)
+    await wait_for(pilot, lambda: isinstance(app.screen, OutputPager) and bool(app.screen._body.lines))
+    await wait_until_idle(pilot)
 
 
 async def moved(pilot: Pilot[int], *keys: str) -> None:
     await pilot.press(*keys)
-    await still(pilot)
+    await wait_until_idle(pilot)
 
 
 async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) 
     lines[20_000] = f"the \x1b[1mNeedle\x1b[0m with {KEY} \x1b]0;title\x07[red]x[/]"
     (tmp_path / NAME).write_text("\n".join(lines) + "\n")
     app, session = app_for("answered")
-    async with running(app, (80, 20)) as pilot:
+    async with run_app(app, (80, 20)) as pilot:
         ran(session, "make all", "line 1\n", file=str(tmp_path / NAME), result="[… 29,900 of 30,000 lines left out …]")
         await opened(pilot, app)
         assert body(app)[-1] == "line 30000"
         assert "make all" in screen_text(app)
-        await until(pilot, lambda: "of 30,000" in screen_text(app))
+        await wait_for(pilot, lambda: "of 30,000" in screen_text(app))
         height = len(body(app))
         await moved(pilot, "pageup", "up", "pagedown", "down", "down")
         assert body(app)[-1] == "line 30000" and pager(app).following
@@ -98,7 +98,7 @@ async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) 
         await moved(pilot, "/", *"line 29999", "enter", "N")
         for size in ((20, 5), (1, 1), (120, 40)):
             await pilot.resize_terminal(*size)
-            await still(pilot)
+            await wait_until_idle(pilot)
         assert any(one.startswith("line 29999") for one in body(app))
         await moved(pilot, "/", "escape", "q")
         assert not isinstance(app.screen, OutputPager)
@@ -108,25 +108,25 @@ async def test_what_is_printed_on_is_followed_and_older_calls_are_reached(tmp_pa
     file = tmp_path / NAME
     app, session = app_for("answered")
     session.mask = SecretMask({"TOKEN": "hush-hush-hush"})
-    async with running(app, (90, 24)) as pilot:
+    async with run_app(app, (90, 24)) as pilot:
         ran(session, "older", "early\n", result="exit code 0\nearly")
         ran(session, "make", "one\n", file=str(file))
         await opened(pilot, app)
         assert body(app) == ["one"] and "running" in screen_text(app)
         session.push(e.ToolOutput(text="two\n"), node="make")
-        await until(pilot, lambda: body(app) == ["one", "two"])
+        await wait_for(pilot, lambda: body(app) == ["one", "two"])
         with file.open("w") as growing:
             growing.writelines(f"{number}\n" for number in range(500))
             growing.flush()
-            await until(pilot, lambda: body(app)[-1] == "499")
+            await wait_for(pilot, lambda: body(app)[-1] == "499")
             growing.write("hush-hush-hush\nlast\n")
-        await until(pilot, lambda: body(app)[-1] == "last")
+        await wait_for(pilot, lambda: body(app)[-1] == "last")
         assert "hush-hush" not in screen_text(app)
         await moved(pilot, "home")
         with file.open("a") as growing:
             growing.write("more\n")
         ended(session, "make", "exit code 0")
-        await until(pilot, lambda: "running" not in screen_text(app))
+        await wait_for(pilot, lambda: "running" not in screen_text(app))
         assert body(app)[0] == "0"
         await moved(pilot, "end")
         assert body(app)[-1] == "more"
@@ -140,7 +140,7 @@ async def test_what_is_printed_on_is_followed_and_older_calls_are_reached(tmp_pa
 
 async def test_without_its_file_what_is_at_hand_is_shown_and_said(tmp_path: Path) -> None:
     app, session = app_for("empty")
-    async with running(app, (90, 24)) as pilot:
+    async with run_app(app, (90, 24)) as pilot:
         await moved(pilot, "f7")
         assert "no call has printed anything yet" in screen_text(app)
         ran(session, "make", "x\n", file=str(tmp_path / NAME), result="first\n[… 900 of 1,000 lines left out …]\nlast")
@@ -149,16 +149,16 @@ async def test_without_its_file_what_is_at_hand_is_shown_and_said(tmp_path: Path
         assert body(app) == ["short"]
         await moved(pilot, "escape", "f4", "up")
         await opened(pilot, app)
-        await until(pilot, lambda: body(app)[0] == "first")
+        await wait_for(pilot, lambda: body(app)[0] == "first")
         assert OUTPUT_DELETED[:40] in screen_text(app)
 
 
 async def test_a_file_that_is_open_only_after_the_pager_was_closed_is_given_back(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("all of it\n")
     app, session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         ran(session, "one", "half", file=str(tmp_path / NAME), result="half")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         door = Outputs(app, [item for item in app.view.items if isinstance(item, ToolItem)], 0)
         before = len(os.listdir("/proc/self/fd"))
         looking = asyncio.create_task(door.read_window(-1, 5, 0))
@@ -195,11 +195,11 @@ def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any, tmp_path
     app, session = app_for("answered", theme=theme)
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         ran(session, "pytest -v tests", "x\n", file=str(tmp_path / NAME), result="[… 3,900 of 4,000 lines left out …]")
         await opened(pilot, app)
         await moved(pilot, "/", *"row_2665", "enter")
-        await until(pilot, lambda: "of 4,000" in screen_text(app) and "test_row_2665" in screen_text(app))
-        await still(pilot)
+        await wait_for(pilot, lambda: "of 4,000" in screen_text(app) and "test_row_2665" in screen_text(app))
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)

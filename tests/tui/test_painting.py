@@ -7,7 +7,7 @@ from textual.strip import Strip
 
 from tests.nightly import POSTERS, sampled
 from tests.scenes import names
-from tests.tui.kit import Clock, app_for, running
+from tests.tui.kit import FakeClock, app_for, run_app
 from tui_agent.tui.routing import FRAME, IDLE_FACTOR, MAX_PAUSE
 from widgets.line_view import LineView
 
@@ -20,7 +20,7 @@ def cells(strips: list[Strip]) -> list[list[tuple[str, Style | None]]]:
 @pytest.mark.parametrize("scene", sampled(names(), POSTERS))
 async def test_lines_are_finished_as_textual_would(scene: str, size: tuple[int, int]) -> None:
     app, _session = app_for(scene)
-    async with running(app, size):
+    async with run_app(app, size):
         views = [view for view in app.screen.query(LineView) if view.display and view._has_only_padding]
         assert views
         for view in views:
@@ -33,7 +33,7 @@ async def test_lines_are_finished_as_textual_would(scene: str, size: tuple[int, 
 
 async def test_a_line_that_moved_is_the_same_strip() -> None:
     app, _session = app_for("answered")
-    async with running(app, (80, 24)):
+    async with run_app(app, (80, 24)):
         view = app.transcript
         crop = view.region.size.region
         end = view.max_scroll_y
@@ -47,9 +47,9 @@ async def test_a_line_that_moved_is_the_same_strip() -> None:
 
 
 async def test_after_a_slow_paint_the_next_one_waits_longer() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, _session = app_for("answered", clock=clock)
-    async with running(app, (80, 24)):
+    async with run_app(app, (80, 24)):
         router = app._router
         assert router.seconds_until_paint() == pytest.approx(FRAME)
         assert router.seconds_until_paint(0.02) == pytest.approx(IDLE_FACTOR * 0.02)

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 from tests.doubles.terminal import Terminal
-from tests.tui.kit import Clock, app_for, running, still
+from tests.tui.kit import FakeClock, app_for, run_app, wait_until_idle
 from tui_agent.text import clean
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.driver import ScreenDriver
@@ -60,7 +60,7 @@ class Guarded:
     """A parser on a clock of its own, and what it said so far."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = FakeClock()
         self.parser = PasteGuard(clock=self.clock)
         self.messages: list[Message] = []
 
@@ -314,13 +314,13 @@ def test_textual_still_has_what_the_guard_builds_upon() -> None:
 
 async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
     app.post_message(events.Paste(text))
-    await still(pilot)
+    await wait_until_idle(pilot)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (30, 10), (12, 5), (200, 50)])
 async def test_a_big_paste_can_be_undone_at_any_size(size: tuple[int, int]) -> None:
     app, _session = app_for("empty")
-    async with running(app, size) as pilot:
+    async with run_app(app, size) as pilot:
         for text in ("line\n" * 400, "x" * 3_000, "ab\u202ec\t" * 50):
             await pilot.press(*"draft")
             await pasted(pilot, app, text)
@@ -328,11 +328,11 @@ async def test_a_big_paste_can_be_undone_at_any_size(size: tuple[int, int]) -> N
             assert app.prompt.text == f"draft{text}"
             for _undo in range(3):
                 await pilot.press("ctrl+z")
-                await still(pilot)
+                await wait_until_idle(pilot)
             await pilot.press("x")
             assert app.is_running
             app.prompt.clear()
-            await still(pilot)
+            await wait_until_idle(pilot)
 
 
 # --- through a real terminal ---
@@ -342,7 +342,7 @@ async def test_a_big_paste_can_be_undone_at_any_size(size: tuple[int, int]) -> N
 async def told() -> AsyncIterator[Terminal]:
     terminal = Terminal("-m", "tests.tui.pty_app", "empty", "told", size=(100, 30))
     try:
-        await terminal.sees("Ask for a change")
+        await terminal.wait_for_text("Ask for a change")
         yield terminal
     finally:
         terminal.close()
@@ -351,12 +351,12 @@ async def told() -> AsyncIterator[Terminal]:
 async def test_a_paste_with_keys_in_it_neither_sends_nor_loses_text() -> None:
     async with told() as terminal:
         terminal.type(f"{START}ls\r\x1b[31mred\x1b[0m\x00\r\x1b[13u{END}\r\x1b[201{END}")
-        await terminal.sees("red")
+        await terminal.wait_for_text("red")
         terminal.type(b"\x9b\xff\xfe")  # bytes that are no text at all
-        await terminal.still(0.3)
+        await terminal.wait_until_quiet(0.3)
         assert "sent" not in terminal.text
         terminal.type("\r")
-        await terminal.sees("sent")
+        await terminal.wait_for_text("sent")
         shown = "".join(terminal.text.split())
         assert "sent'ls\\nred\\n" in shown
         assert "\\x1b" not in shown
@@ -370,19 +370,19 @@ async def test_a_torn_paste_gives_the_keys_back() -> None:
             await asyncio.sleep(0.2)  # nobody presses a key within a paste
             terminal.type("\x03")
             with suppress(AssertionError):  # on a busy machine both came in one read: the key was a part of it
-                await terminal.sees(lambda: "again quits" in terminal.text or "stashed" in terminal.text, 5)
+                await terminal.wait_for_text(lambda: "again quits" in terminal.text or "stashed" in terminal.text, 5)
                 said = True
-        await terminal.sees("torn text")
+        await terminal.wait_for_text("torn text")
         terminal.type(START + " and torn again")
-        await terminal.sees("torn again")
+        await terminal.wait_for_text("torn again")
         terminal.type("\r")
-        await terminal.sees("torn again'")
+        await terminal.wait_for_text("torn again'")
 
 
 async def test_keys_that_come_in_one_read_act_in_their_order() -> None:
     async with told() as terminal:
         terminal.type("helo\x7flo\x1b[D\x1b[D\x1b[Dx\x1b[Fy\x15one two\x17three\x1b[Hzero \r")
-        await terminal.sees("sent")
+        await terminal.wait_for_text("sent")
         assert "sent 'zero one three'" in terminal.text
 
 
@@ -400,13 +400,13 @@ async def test_f07_pastes_of_a_megabyte_send_nothing_and_are_one_chip_each() -> 
             text = MEGABYTE.get(name, MEGABYTE["many lines"])
             whole = f"{START}{text}" + ("" if name == "torn" else END)
             writing = asyncio.create_task(asyncio.to_thread(write_all, terminal, whole.encode()))
-            await terminal.sees(lambda number=number: f"⟦paste {number} ·" in terminal.text)  # type: ignore[misc]  # mypy and defaults
+            await terminal.wait_for_text(lambda number=number: f"⟦paste {number} ·" in terminal.text)  # type: ignore[misc]  # mypy and defaults
             await writing
         assert "sent" not in terminal.text
         terminal.type("\r")
-        await terminal.sees("are too many to send")
+        await terminal.wait_for_text("are too many to send")
         terminal.type("\x7f" * 5 + "and a word\r")  # each chip goes as one
-        await terminal.sees("sent")
+        await terminal.wait_for_text("sent")
         assert "sent 'and a word'" in terminal.text
 
 
@@ -419,8 +419,8 @@ def write_all(terminal: Terminal, data: bytes) -> None:
 async def test_spaces_of_other_kinds_and_joiners_are_typed_like_letters(scene: str) -> None:
     text = "日本\u3000語 می\u200cخواهم 👨\u200d👩\u200d👧 10\u00a0%"
     app, session = app_for(scene, quiet_seconds=0.0 if scene == "empty" else 60.0)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for message in PasteGuard().feed(text):
             app.post_message(message)
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert app.prompt.text == text and not session.answers

@@ -11,9 +11,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from tests.doubles.session import FakeSession
-from tests.tui.edits import dialog, edit_app
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
-from tests.tui.shelf import on_screen, shelf
+from tests.tui.edits import edit_app, edit_dialog
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tests.tui.shelf import sample_sessions, session_app
 from tests.tui.test_models import FakeModels
 from tests.tui.test_pager import ran
 from tests.tui.test_undoing import FakeCheckpoints
@@ -56,8 +56,8 @@ def keyed(session: FakeSession, **keys: str) -> None:
 
 async def docked(pilot: Pilot[int], app: TuiAgentApp) -> PlanReview | SummaryEditor:
     found = app.dialogs.dock
-    await until(pilot, lambda: found.panel is not None and found.panel.is_mounted and found.panel.armed)
-    await still(pilot)
+    await wait_for(pilot, lambda: found.panel is not None and found.panel.is_mounted and found.panel.armed)
+    await wait_until_idle(pilot)
     assert isinstance(found.panel, PlanReview | SummaryEditor)
     return found.panel
 
@@ -87,7 +87,7 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
 
 
 async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = edit_app(clock=clock, quiet_seconds=QUIET_SECONDS)
     keyed(
         session,
@@ -98,34 +98,34 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         approval__edit="m",
         change__take="ctrl+g",
     )
-    async with running(app, (80, 20)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RequestModal))
+    async with run_app(app, (80, 20)) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal))
         await pilot.press("y")  # before it listens: the draft's
-        await until(pilot, lambda: app.prompt.text == "y")
-        clock.rest()
+        await wait_for(pilot, lambda: app.prompt.text == "y")
+        clock.arm_dialogs()
         await pilot.press("y", "end")  # the end was not seen; `end` means nothing any more
-        await still(pilot)
-        assert session.answers == [] and not dialog(app).end_seen
+        await wait_until_idle(pilot)
+        assert session.answers == [] and not edit_dialog(app).end_seen
         text = screen_text(app)
         assert "y  approve once" in text and "for this session" not in text
         assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "↓ pgdn F5" in text
         await pilot.press("m", *"# mine ")
-        await until(pilot, lambda: "ctrl+g use the text" in screen_text(app))
+        await wait_for(pilot, lambda: "ctrl+g use the text" in screen_text(app))
         await pilot.press("ctrl+s", "ctrl+g")
-        await until(pilot, lambda: "edited by you" in screen_text(app))
-        clock.rest()
+        await wait_for(pilot, lambda: "edited by you" in screen_text(app))
+        clock.arm_dialogs()
         await pilot.press("y")  # what was edited has to be seen to its end
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.answers == []
         await pilot.press("ctrl+n")
-        await until(pilot, lambda: dialog(app).current == 1)
+        await wait_for(pilot, lambda: edit_dialog(app).current == 1)
         await pilot.press("f5")
-        await until(pilot, lambda: dialog(app).end_seen)
+        await wait_for(pilot, lambda: edit_dialog(app).end_seen)
         await pilot.press("a", "s", "space", "enter")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.answers == []
         await pilot.press("y")
-        await until(pilot, lambda: not isinstance(app.screen, RequestModal))
+        await wait_for(pilot, lambda: not isinstance(app.screen, RequestModal))
         ((_id, answer),) = session.answers
         assert answer.verdict == "approve" and "# mine" in str(answer.data)
 
@@ -141,99 +141,99 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
 async def test_a_dialog_is_answered_with_keys_of_the_users(scene, keys, before, press, shown, answer) -> None:
     app, session = app_for(scene)
     keyed(session, **keys)
-    async with running(app) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RequestModal) and shown in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and shown in screen_text(app))
         await pilot.press(before)
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.answers == [] and isinstance(app.screen, RequestModal)
         await pilot.press(*press)
-        await until(pilot, lambda: [one for _id, one in session.answers] == [answer])
+        await wait_for(pilot, lambda: [one for _id, one in session.answers] == [answer])
 
 
 async def test_the_first_screen_obeys_them() -> None:
     app, session = app_for("no_server")
     keyed(session, first_run__retry="y")
-    async with running(app) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, FirstRun) and app.screen.armed)
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, FirstRun) and app.screen.armed)
         await pilot.press("r", "y")
-        await until(pilot, lambda: session.looks == 1)
+        await wait_for(pilot, lambda: session.looks == 1)
 
 
 async def test_a_summary_is_decided_ticked_and_typed_into_with_them() -> None:
     app, session = app_for("summary_waits")
     keyed(session, summary__accept="ctrl+g", summary__discard="f5", summary__tick="t")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         editor = await docked(pilot, app)
         assert isinstance(editor, SummaryEditor)
         assert "ctrl+g accept" in screen_text(app) and "F5 discard" in screen_text(app)
         await pilot.press("ctrl+s", "f5")
-        await until(pilot, lambda: "F5 again to discard" in screen_text(app))
+        await wait_for(pilot, lambda: "F5 again to discard" in screen_text(app))
         await pilot.press("tab", "ctrl+d", *" tst")  # another key keeps it; in a field letters are typed
-        await until(pilot, lambda: editor.summary().action.endswith(" tst"))
+        await wait_for(pilot, lambda: editor.summary().action.endswith(" tst"))
         before = [one.completed for one in editor.summary().criteria]
         await pilot.press("tab", "tab", "tab", "x", "t")
-        await until(pilot, lambda: [one.completed for one in editor.summary().criteria] != before)
+        await wait_for(pilot, lambda: [one.completed for one in editor.summary().criteria] != before)
         assert "t ticks" in screen_text(app) and session.answers == []
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: [one.verdict for _id, one in session.answers] == ["approve"])
+        await wait_for(pilot, lambda: [one.verdict for _id, one in session.answers] == ["approve"])
 
 
 async def test_a_plan_is_reviewed_and_edited_with_them() -> None:
     app, session = app_for("plan_waits")
     keyed(session, review__approve="y", review__edit="c", steps__move_down="f5", steps__down="ctrl+n")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         review = await docked(pilot, app)
         assert isinstance(review, PlanReview) and "y approve" in screen_text(app)
         first, second = (one.description for one in review.proposal.plan.steps[:2])
         await pilot.press("a", "e", "c", "f5")
-        await until(pilot, lambda: "y approve" not in screen_text(app) and "F5" in screen_text(app))
+        await wait_for(pilot, lambda: "y approve" not in screen_text(app) and "F5" in screen_text(app))
         assert [one.description for one in review.editor.plan.steps[:2]] == [second, first]
         row = review.editor.cursor
         await pilot.press("down", "J", "ctrl+n")
         assert review.editor.cursor == row + 1
         await pilot.press("escape")
-        await until(pilot, lambda: "y approve as edited" in screen_text(app) and review.armed)
+        await wait_for(pilot, lambda: "y approve as edited" in screen_text(app) and review.armed)
         await pilot.press("y")
-        await until(pilot, lambda: len(session.answers) == 1 and session.answers[0][1].data is not None)
+        await wait_for(pilot, lambda: len(session.answers) == 1 and session.answers[0][1].data is not None)
 
 
 async def test_the_plan_panel_and_the_progress_obey_them() -> None:
     app, session = app_for("plan_pending")
     keyed(session, plan__accept="f5", plan__down="j", plan__undo="ctrl+u", progress__up="k", progress__top="g")
-    async with running(app) as pilot:
-        await until(pilot, lambda: "4 proposed" in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: "4 proposed" in screen_text(app))
         await pilot.press("f3")
-        await until(pilot, lambda: "F5 accept" in screen_text(app).replace("\xa0", " "))
+        await wait_for(pilot, lambda: "F5 accept" in screen_text(app).replace("\xa0", " "))
         listed = app.query_one(PlanList)
         place = listed.cursor
         await pilot.press("down", "j", "ctrl+s")
-        await until(pilot, lambda: listed.cursor > place)
+        await wait_for(pilot, lambda: listed.cursor > place)
         assert session.settlements == []
         await pilot.press("f5")
-        await until(pilot, lambda: session.settlements == [True])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.settlements == [True])
+        await wait_until_rendered(pilot)
         await pilot.press("f4")
         tree = app.columns.progress
-        await until(pilot, lambda: tree.has_focus and len(tree.rows) > 1)
+        await wait_for(pilot, lambda: tree.has_focus and len(tree.rows) > 1)
         place = tree.cursor
         await pilot.press("k")
         assert tree.cursor == place - 1 and tree.has_focus
         await pilot.press("u")  # no key here any more: a letter for the composer
-        await until(pilot, lambda: app.prompt.text == "u" and app.prompt.has_focus)
+        await wait_for(pilot, lambda: app.prompt.text == "u" and app.prompt.has_focus)
 
 
 async def test_a_sub_agent_is_stopped_with_another_key_and_the_old_one_is_a_letter() -> None:
     app, session = app_for("subagents_running")
     keyed(session, progress__stop_subagent="z")
-    async with running(app, (160, 40)) as pilot:
+    async with run_app(app, (160, 40)) as pilot:
         await pilot.press("f4")
-        await until(pilot, lambda: app.columns.progress.has_focus)
+        await wait_for(pilot, lambda: app.columns.progress.has_focus)
         await pilot.press("end", "up")
-        await until(pilot, lambda: "z stops it" in screen_text(app))
+        await wait_for(pilot, lambda: "z stops it" in screen_text(app))
         await pilot.press("z")
-        await until(pilot, lambda: session.subagents.stopped == ["c3"])
+        await wait_for(pilot, lambda: session.subagents.stopped == ["c3"])
         await pilot.press("x")
-        await until(pilot, lambda: app.prompt.text == "x")
+        await wait_for(pilot, lambda: app.prompt.text == "x")
 
 
 async def test_outputs_and_the_search_obey_them() -> None:
@@ -242,52 +242,52 @@ async def test_outputs_and_the_search_obey_them() -> None:
     keyed(
         session, pager__search="?", pager__next_match="m", pager__close="z", search__older="ctrl+r", search__newer="f5"
     )
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("f7")
-        await until(pilot, lambda: isinstance(app.screen, OutputPager) and "? search" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, OutputPager) and "? search" in screen_text(app))
         await pilot.press("?", *"row 3", "enter")
-        await until(pilot, lambda: "m N matches" in screen_text(app))
+        await wait_for(pilot, lambda: "m N matches" in screen_text(app))
         pager = app.screen
         assert isinstance(pager, OutputPager)
-        await still(pilot)
+        await wait_until_idle(pilot)
         found = pager._match_offset
         await pilot.press("n", "m")
-        await until(pilot, lambda: pager._match_offset > found)
+        await wait_for(pilot, lambda: pager._match_offset > found)
         await pilot.press("q", "z")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("ctrl+f", "e")
-        await until(pilot, lambda: app.query_one(SearchBar).display and "ctrl+r older" in screen_text(app))
+        await wait_for(pilot, lambda: app.query_one(SearchBar).display and "ctrl+r older" in screen_text(app))
         finder = app.transcript
-        await until(pilot, lambda: finder.finder is not None and finder.finder.done and finder.finder.total > 1)
+        await wait_for(pilot, lambda: finder.finder is not None and finder.finder.done and finder.finder.total > 1)
         assert finder.finder is not None
         number = finder.finder.number
         await pilot.press("ctrl+r")
-        await until(pilot, lambda: finder.finder is not None and finder.finder.number != number)
+        await wait_for(pilot, lambda: finder.finder is not None and finder.finder.number != number)
         await pilot.press("f5")
-        await until(pilot, lambda: finder.finder is not None and finder.finder.number == number)
+        await wait_for(pilot, lambda: finder.finder is not None and finder.finder.number == number)
 
 
 async def test_sessions_are_found_and_deleted_with_them() -> None:
-    app, session, now = on_screen()
-    shelf(now)
+    app, session, now = session_app()
+    sample_sessions(now)
     keyed(session, sessions__delete="f9", sessions__folders="f5", sessions__down="ctrl+n")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/sessions", "enter")
-        await until(pilot, lambda: isinstance(app.screen, SessionPicker) and "F9 delete" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, SessionPicker) and "F9 delete" in screen_text(app))
         picker = app.screen
         assert isinstance(picker, SessionPicker)
         await pilot.press("tab", "f5")
-        await until(pilot, lambda: picker.all_folders)
+        await wait_for(pilot, lambda: picker.all_folders)
         chosen = picker.current
         await pilot.press("ctrl+n")
-        await until(pilot, lambda: picker.current != chosen)
+        await wait_for(pilot, lambda: picker.current != chosen)
         count = len(picker.rows or ())
         await pilot.press(*"landing")
-        await until(pilot, lambda: len(picker.list_view.rows) == 1)
+        await wait_for(pilot, lambda: len(picker.list_view.rows) == 1)
         await pilot.press("f8", "f9")
-        await until(pilot, lambda: "F9 again deletes" in screen_text(app))
+        await wait_for(pilot, lambda: "F9 again deletes" in screen_text(app))
         await pilot.press("f9")
-        await until(pilot, lambda: len(picker.rows or ()) == count - 1)
+        await wait_for(pilot, lambda: len(picker.rows or ()) == count - 1)
 
 
 async def test_models_settings_and_the_palette_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,22 +295,22 @@ async def test_models_settings_and_the_palette_obey_them(tmp_path: Path, monkeyp
     app, session = app_for("answered")
     session.models = models = FakeModels()  # type: ignore[attr-defined]  # only some sessions have a choice
     keyed(session, models__use="ctrl+g", settings__change="ctrl+g", setting__keep="f5", palette__do="ctrl+g")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("ctrl+p", *"model", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Palette) and "ctrl+g do it" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, Palette) and "ctrl+g do it" in screen_text(app))
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: isinstance(app.screen, ModelPicker) and "ctrl+g use it" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, ModelPicker) and "ctrl+g use it" in screen_text(app))
         await pilot.press(*"llama", "enter")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert models.chosen == []
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: [name for _role, name in models.chosen] == ["llama3.2:latest"])
+        await wait_for(pilot, lambda: [name for _role, name in models.chosen] == ["llama3.2:latest"])
         await pilot.press("escape", "f6")
-        await until(pilot, lambda: isinstance(app.screen, SettingsForm) and "ctrl+g change" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, SettingsForm) and "ctrl+g change" in screen_text(app))
         await pilot.press(*"vim", "enter", "ctrl+g")
-        await until(pilot, lambda: "F5 save" in screen_text(app))
+        await wait_for(pilot, lambda: "F5 save" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "ctrl+g change" in screen_text(app))
+        await wait_for(pilot, lambda: "ctrl+g change" in screen_text(app))
 
 
 async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,34 +322,34 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__take_back="m",
         checkpoints__keep="f5", statistics__again="m",
     )  # fmt: skip
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for number in range(2):
             session.push(e.MessageQueued(id=f"q{number}", text=f"message {number}"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         app.composer.show_queue()
-        await until(pilot, lambda: isinstance(app.screen, QueuePanel) and "F5 withdraw" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, QueuePanel) and "F5 withdraw" in screen_text(app))
         await pilot.press("x", "j", "f5")
-        await until(pilot, lambda: [one.id for one in app.view.queue] == ["q0"])
+        await wait_for(pilot, lambda: [one.id for one in app.view.queue] == ["q0"])
         await pilot.press("z")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*"/grants", "enter")
-        await until(pilot, lambda: isinstance(app.screen, GrantsPanel) and "m revoke" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, GrantsPanel) and "m revoke" in screen_text(app))
         await pilot.press("x", "m", "z")
-        await until(pilot, lambda: len(app.screen_stack) == 1 and len(session.grants.revoked) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1 and len(session.grants.revoked) == 1)
         await pilot.press(*"/checkpoints", "enter")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel) and "F5 keep" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel) and "F5 keep" in screen_text(app))
         await pilot.press("k", "f5")
-        await until(pilot, lambda: kept.calls == [("keep", "run-3")])
+        await wait_for(pilot, lambda: kept.calls == [("keep", "run-3")])
         await pilot.press(*"/stats", "enter")
-        await until(pilot, lambda: isinstance(app.screen, Dashboard) and "m reload" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, Dashboard) and "m reload" in screen_text(app))
         await pilot.press("m", "q", "z", "f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpPanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, HelpPanel))
         panel = app.screen
-        await still(pilot)
+        await wait_until_idle(pilot)
         await pilot.press("down", "j")
-        await until(pilot, lambda: panel.query_one("#body").scroll_offset.y == 1)
+        await wait_for(pilot, lambda: panel.query_one("#body").scroll_offset.y == 1)
         await pilot.press("q", "z")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
 
 
 def test_a_key_of_every_place_is_pressed_here() -> None:

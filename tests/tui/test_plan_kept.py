@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.scenes.build import PLAN
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.paths import sessions_dir
 from tui_agent.tui.app import TuiAgentApp
@@ -33,7 +33,7 @@ async def type_into(pilot: Pilot[int], *keys: str) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     await pilot.press("f3")
-    await until(pilot, lambda: panel(app).has_keys)
+    await wait_for(pilot, lambda: panel(app).has_keys)
     await pilot.press(*keys)
 
 
@@ -45,9 +45,9 @@ async def crashed(*keys: str, text: str, size: tuple[int, int] = (120, 40)) -> P
     """An app that ended in the middle of an edit; the file in which it was kept."""
     app, session = app_for("plan")
     file = folder_of(session) / PLAN_FILE
-    async with running(app, size) as pilot:
+    async with run_app(app, size) as pilot:
         await type_into(pilot, *keys)
-        await until(pilot, lambda: says(file, text))
+        await wait_for(pilot, lambda: says(file, text))
     assert SAVE_DELAY < 1
     return file
 
@@ -55,19 +55,19 @@ async def crashed(*keys: str, text: str, size: tuple[int, int] = (120, 40)) -> P
 async def test_an_edit_survives_a_crash() -> None:
     file = await crashed("down", "e", *" twice", text="flag twice")
     app, session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         assert app.prompt.has_focus  # it is offered, and takes nothing
         assert "flag twice" in screen_text(app)
         await pilot.press(*"hi")
         assert app.prompt.text == "hi"
         await type_into(pilot, *" over", "enter")
-        await until(pilot, lambda: session.plans != [])
+        await wait_for(pilot, lambda: session.plans != [])
         assert session.plans == [PLAN.replace("accepts the flag", "accepts the flag twice over")]
-        await until(pilot, lambda: not file.exists())
+        await wait_for(pilot, lambda: not file.exists())
 
     calm, _session = app_for("plan")
-    async with running(calm) as pilot:
+    async with run_app(calm) as pilot:
         assert panel(calm).draft is None
         assert HINT not in screen_text(calm)
 
@@ -75,67 +75,67 @@ async def test_an_edit_survives_a_crash() -> None:
 async def test_what_was_added_and_its_note_survive_a_crash() -> None:
     file = await crashed("a", *"a man page", "tab", *"ask Grace", text="ask Grace")
     app, session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         assert "new note" in screen_text(app)
         await type_into(pilot, "enter")
-        await until(pilot, lambda: session.plans != [])
+        await wait_for(pilot, lambda: session.plans != [])
         assert "- [ ] a man page *(ask Grace)*\n" in session.plans[0]
-        await until(pilot, lambda: not file.exists())
+        await wait_for(pilot, lambda: not file.exists())
 
 
 async def test_the_goal_and_an_entry_of_the_log_survive_a_crash() -> None:
     await crashed("e", *" at last", text="at last")
     app, session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         await type_into(pilot, "enter")
-        await until(pilot, lambda: session.plans != [])
+        await wait_for(pilot, lambda: session.plans != [])
         assert "export command at last\n" in session.plans[0]
     await crashed("end", "e", *" here", text="export() here")
     app, session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         await type_into(pilot, "enter")
-        await until(pilot, lambda: session.plans != [])
+        await wait_for(pilot, lambda: session.plans != [])
         assert "callers of export() here" in session.plans[0]
 
 
 async def test_leaving_it_drops_it() -> None:
     file = await crashed("down", "e", *" twice", text="flag twice")
     app, session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         await type_into(pilot, "escape")
-        await until(pilot, lambda: not file.exists())
+        await wait_for(pilot, lambda: not file.exists())
         assert session.plans == []
 
 
 async def test_on_a_narrow_screen_it_waits_behind_the_key() -> None:
     await crashed("down", "e", *" twice", text="flag twice", size=(80, 24))
     app, session = app_for("plan")
-    async with running(app, (80, 24)) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app, (80, 24)) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         assert not panel(app).display
         await type_into(pilot, *"!", "enter")
-        await until(pilot, lambda: session.plans != [])
+        await wait_for(pilot, lambda: session.plans != [])
         assert "accepts the flag twice!\n" in session.plans[0]
 
 
 async def test_it_survives_a_resize_and_a_dialog_and_a_crash_after_them() -> None:
     app, session = app_for("plan")
     file = folder_of(session) / PLAN_FILE
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await type_into(pilot, "down", "e", *" one")
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: app.size.width == 80)
-        await settled(pilot)
+        await wait_for(pilot, lambda: app.size.width == 80)
+        await wait_until_rendered(pilot)
         session.push(e.QuestionAsked(id="q9", question="Which?", options=("this", "that")))
-        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
-        await until(pilot, lambda: says(file, "flag one"))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await wait_for(pilot, lambda: says(file, "flag one"))
     app, session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: HINT in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: HINT in screen_text(app))
         assert "flag one" in screen_text(app)
 
 
@@ -153,8 +153,8 @@ async def test_it_survives_a_resize_and_a_dialog_and_a_crash_after_them() -> Non
 async def test_what_makes_no_sense_is_none(text: str) -> None:
     app, session = app_for("plan")
     (folder_of(session) / PLAN_FILE).write_text(text, encoding="utf-8")
-    async with running(app) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
+        await wait_until_rendered(pilot)
         assert panel(app).draft is None
 
 
@@ -176,8 +176,8 @@ async def test_a_kept_edit_that_does_not_fit_is_none(odd: dict[str, object]) -> 
     kept["draft"] |= odd
     file.write_text(json.dumps(kept), encoding="utf-8")
     app, _session = app_for("plan")
-    async with running(app) as pilot:
-        await settled(pilot)
+    async with run_app(app) as pilot:
+        await wait_until_rendered(pilot)
         assert panel(app).draft is None
 
 
@@ -192,7 +192,7 @@ def test_offered(size: tuple[int, int], snap_compare) -> None:
     (folder_of(session) / PLAN_FILE).write_text(json.dumps(kept), encoding="utf-8")
 
     async def offered(pilot: Pilot[int]) -> None:
-        await until(pilot, lambda: HINT in screen_text(app))
-        await settled(pilot)
+        await wait_for(pilot, lambda: HINT in screen_text(app))
+        await wait_until_rendered(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=offered)

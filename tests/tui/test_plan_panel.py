@@ -11,7 +11,7 @@ from tests.doubles.session import FakeSession
 from tests.nightly import crossed, sampled
 from tests.scenes import build
 from tests.scenes.build import PLAN
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 from tui_agent.plan.document import Criterion, LogEntry, Plan
@@ -43,13 +43,13 @@ async def visit(pilot: Pilot[int], *keys: str) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     await pilot.press("f3")
-    await until(pilot, lambda: panel(app).has_keys)
+    await wait_for(pilot, lambda: panel(app).has_keys)
     await pilot.press(*keys)
 
 
 async def edits(pilot: Pilot[int], session: FakeSession, count: int = 1) -> None:
-    await until(pilot, lambda: len(session.plans) >= count)
-    await settled(pilot)
+    await wait_for(pilot, lambda: len(session.plans) >= count)
+    await wait_until_rendered(pilot)
 
 
 # --- what is shown ----------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ async def edits(pilot: Pilot[int], session: FakeSession, count: int = 1) -> None
 
 async def test_it_stands_above_the_progress_and_shows_the_plan() -> None:
     app, _session = app_for("plan")
-    async with running(app) as pilot:
-        await until(pilot, lambda: "2/4" in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: "2/4" in screen_text(app))
         text = screen_text(app)
         for part in ("● in progress", "Add --json to the export command", "✓ the parser accepts", "Log"):
             assert part in text
@@ -68,19 +68,19 @@ async def test_it_stands_above_the_progress_and_shows_the_plan() -> None:
 
 async def test_a_change_is_there_at_the_next_frame() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.PlanDocChanged(text=PLAN.replace("- [ ]", "- [x]"), by="editor"))
-        await settled(pilot)
-        await until(pilot, lambda: "4/4" in screen_text(app))
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: "4/4" in screen_text(app))
 
 
 async def test_the_empty_template_takes_no_room_until_it_is_asked_for() -> None:
     app, session = app_for(build.empty().records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("f3")
-        await until(pilot, lambda: "no plan" in screen_text(app))
+        await wait_for(pilot, lambda: "no plan" in screen_text(app))
         session.push(e.PlanDocChanged(text=SKELETON, by="template"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert not panel(app).display
         await visit(pilot)
         assert "No plan yet" in screen_text(app)
@@ -95,47 +95,47 @@ async def test_the_empty_template_takes_no_room_until_it_is_asked_for() -> None:
 
 async def test_below_a_hundred_columns_it_lies_over_the_transcript() -> None:
     app, _session = app_for("plan")
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         assert not panel(app).display
         await visit(pilot)
         assert "○ the README mentions it" in screen_text(app)
         await pilot.press("f4")
-        await until(pilot, lambda: app.screen.query_one("#tree").has_focus)
+        await wait_for(pilot, lambda: app.screen.query_one("#tree").has_focus)
         assert not panel(app).display
         await visit(pilot, "escape")
-        await until(pilot, lambda: app.prompt.has_focus)
+        await wait_for(pilot, lambda: app.prompt.has_focus)
         assert not panel(app).display
         await pilot.press(*"/plan", "enter")
-        await until(pilot, lambda: panel(app).has_keys)
+        await wait_for(pilot, lambda: panel(app).has_keys)
 
 
 async def test_five_hundred_criteria_are_walked_through_and_only_visible_ones_are_painted() -> None:
     plan = Plan(goal="all of it", acceptance_criteria=tuple(Criterion(description=f"c{n}") for n in range(500)))
     app, session = app_for(build.plan().records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.PlanDocChanged(text=plan_text(plan), by="user"))
-        await settled(pilot)
-        await until(pilot, lambda: "0/500" in screen_text(app))
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: "0/500" in screen_text(app))
         await visit(pilot, "end")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "c499" in screen_text(app)
         await pilot.press("pageup", "up")
         assert len(listed(app)._painted) < 150
         await pilot.press("home")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "all of it" in screen_text(app)
 
 
 async def test_old_work_opens_and_closes() -> None:
     plan = Plan(goal="g", execution_log=tuple(LogEntry(action=f"step {n}", result="✓") for n in range(14)))
     app, session = app_for(build.plan().records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.PlanDocChanged(text=plan_text(plan), by="user"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await visit(pilot, "end")
-        await until(pilot, lambda: "▸ 4 earlier" in screen_text(app))
+        await wait_for(pilot, lambda: "▸ 4 earlier" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: "▾ 4 earlier" in screen_text(app))
+        await wait_for(pilot, lambda: "▾ 4 earlier" in screen_text(app))
         await pilot.press("end")
         assert "step 0" in screen_text(app)
 
@@ -145,11 +145,11 @@ async def test_old_work_opens_and_closes() -> None:
 
 async def test_space_ticks_and_unticks() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "down", "down", "space")
         await edits(pilot, session)
         assert session.plans == [PLAN.replace("- [ ] tests", "- [x] tests")]
-        await until(pilot, lambda: "3/4" in screen_text(app))
+        await wait_for(pilot, lambda: "3/4" in screen_text(app))
         await pilot.press("space")
         await edits(pilot, session, 2)
         assert session.plans[1] == PLAN
@@ -157,7 +157,7 @@ async def test_space_ticks_and_unticks() -> None:
 
 async def test_quick_edits_lose_nothing() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "space", "down", "space", "down", "space", "space", "down", "space")
         await edits(pilot, session, 5)
         assert session.plans[-1] == PLAN.replace("[x]", "[-]").replace("[ ] the README", "[x] the README").replace(
@@ -168,9 +168,9 @@ async def test_quick_edits_lose_nothing() -> None:
 @pytest.mark.parametrize("key", ["enter", "e"])
 async def test_a_text_is_edited_in_place(key: str) -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "end", "home", "down", "down", "down", "down", key)
-        await until(pilot, lambda: field(app).has_focus)
+        await wait_for(pilot, lambda: field(app).has_focus)
         await pilot.press(*", and ad?+/! u", "space", "delete")
         assert session.plans == []
         await pilot.press("enter")
@@ -182,10 +182,10 @@ async def test_a_text_is_edited_in_place(key: str) -> None:
 
 async def test_the_session_is_told_in_which_text_an_edit_was_made() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.PlanDocChanged(text=PLAN, by="editor", sha256="5e55"))
         session.push(e.PlanDocChanged(text=PLAN, by="review", sha256="0ff3", pending=True))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await visit(pilot, "down", "space")
         await edits(pilot, session)
         assert session.bases == ["5e55"]
@@ -193,9 +193,9 @@ async def test_the_session_is_told_in_which_text_an_edit_was_made() -> None:
 
 async def test_escape_leaves_it_unchanged_and_says_so() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "e", *"xyz", "escape")
-        await until(pilot, lambda: "nothing changed" in screen_text(app))
+        await wait_for(pilot, lambda: "nothing changed" in screen_text(app))
         assert session.plans == []
         assert session.interrupts == 0
         assert listed(app).has_focus
@@ -204,7 +204,7 @@ async def test_escape_leaves_it_unchanged_and_says_so() -> None:
 
 async def test_tab_goes_to_the_note() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "end", "home", "down", "down", "down", "down", "e", "tab", *"ask Grace", "enter")
         await edits(pilot, session)
         assert session.plans == [PLAN.replace("mentions it", "mentions it *(ask Grace)*")]
@@ -213,11 +213,11 @@ async def test_tab_goes_to_the_note() -> None:
 @pytest.mark.parametrize("key", ["a", "+"])
 async def test_a_criterion_is_added_behind_the_cursor(key: str) -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", key, *"new one", "enter")
         await edits(pilot, session)
         assert "accepts the flag\n- [ ] new one\n- [x] the output" in session.plans[0]
-        await until(pilot, lambda: "2/5" in screen_text(app))
+        await wait_for(pilot, lambda: "2/5" in screen_text(app))
         chosen = listed(app).current
         assert chosen is not None
         assert chosen.name[2] == "new one"
@@ -225,9 +225,9 @@ async def test_a_criterion_is_added_behind_the_cursor(key: str) -> None:
 
 async def test_nothing_is_added_without_words() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "a", "space", "enter")
-        await until(pilot, lambda: "can't be empty" in screen_text(app))
+        await wait_for(pilot, lambda: "can't be empty" in screen_text(app))
         assert field(app).has_focus
         await pilot.press("escape")
         assert session.plans == []
@@ -235,33 +235,33 @@ async def test_nothing_is_added_without_words() -> None:
 
 async def test_delete_removes_and_u_brings_it_back() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "down", "delete")
         await edits(pilot, session)
         assert session.plans[0] == PLAN.replace("- [x] the output is valid JSON *(array, indent 2)*\n", "")
-        await until(pilot, lambda: "1/3" in screen_text(app))
+        await wait_for(pilot, lambda: "1/3" in screen_text(app))
         await pilot.press("u")
         await edits(pilot, session, 2)
         assert session.plans[1] == PLAN
         await pilot.press("u")
-        await until(pilot, lambda: "nothing to undo" in screen_text(app))
+        await wait_for(pilot, lambda: "nothing to undo" in screen_text(app))
 
 
 async def test_the_goal_is_not_removed() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "home", "delete")
-        await until(pilot, lambda: "not removed" in screen_text(app))
+        await wait_for(pilot, lambda: "not removed" in screen_text(app))
         assert session.plans == []
 
 
 async def test_an_edit_meets_a_plan_that_changed_meanwhile() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "e", *"!")
         changed = PLAN.replace("- [x] the parser", "- [ ] first of all\n- [ ] the parser")
         session.push(e.PlanDocChanged(text=changed, by="editor"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("enter")
         await edits(pilot, session)
         assert session.plans == [changed.replace("accepts the flag", "accepts the flag!")]
@@ -269,34 +269,34 @@ async def test_an_edit_meets_a_plan_that_changed_meanwhile() -> None:
 
 async def test_what_is_gone_is_told_and_the_panel_shows_the_truth() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "e", *"!")
         session.push(e.PlanDocChanged(text=PLAN.replace("- [x] the parser accepts the flag\n", ""), by="editor"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: "the plan changed in the meantime" in screen_text(app))
+        await wait_for(pilot, lambda: "the plan changed in the meantime" in screen_text(app))
         assert session.plans == []
         assert "the parser accepts" not in screen_text(app)
 
 
 async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "e", *" abc")
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: app.size.width == 80 and panel(app).region.width > 60)
+        await wait_for(pilot, lambda: app.size.width == 80 and panel(app).region.width > 60)
         await pilot.press(*"d")
         await pilot.resize_terminal(140, 40)
-        await until(pilot, lambda: panel(app).region.width < 60)
+        await wait_for(pilot, lambda: panel(app).region.width < 60)
         session.push(e.QuestionAsked(id="q9", question="Which?", options=("this", "that")))
-        await until(pilot, lambda: isinstance(app.screen, RequestModal))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal))
         await pilot.press("1")
-        await until(pilot, lambda: not isinstance(app.screen, RequestModal))
-        await until(pilot, lambda: field(app).has_focus)
+        await wait_for(pilot, lambda: not isinstance(app.screen, RequestModal))
+        await wait_for(pilot, lambda: field(app).has_focus)
         await pilot.press("e", "f1")
-        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) > 1)
         await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("f", "enter")
         await edits(pilot, session)
         assert session.plans == [PLAN.replace("accepts the flag", "accepts the flag abcdef")]
@@ -304,9 +304,9 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
 
 async def test_an_edit_waits_while_the_user_is_elsewhere() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "e", *" abc", "f3")
-        await until(pilot, lambda: app.prompt.has_focus)
+        await wait_for(pilot, lambda: app.prompt.has_focus)
         await pilot.press(*"hello")
         await visit(pilot, "enter")
         await edits(pilot, session)
@@ -316,10 +316,10 @@ async def test_an_edit_waits_while_the_user_is_elsewhere() -> None:
 
 async def test_a_paste_is_text() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "e")
         app.post_message(events.Paste(" one\ntwo u a"))
-        await until(pilot, lambda: "two u a" in field(app).text)
+        await wait_for(pilot, lambda: "two u a" in field(app).text)
         await pilot.press("enter")
         await edits(pilot, session)
         assert "accepts the flag one&#10;two u a\n" in session.plans[0]
@@ -327,7 +327,7 @@ async def test_a_paste_is_text() -> None:
 
 async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down")
         for key in ("a", *"nine u", "enter", "space"):
             name = {" ": "space"}.get(key, key)
@@ -340,37 +340,37 @@ async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() ->
 
 async def test_other_letters_go_to_the_composer() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, *"why")
-        await until(pilot, lambda: app.prompt.text == "why")
+        await wait_for(pilot, lambda: app.prompt.text == "why")
         assert session.plans == []
 
 
 @pytest.mark.parametrize("keys", [("escape",), ("f3",), ("space", "f3"), ("e", "x", "f3"), tuple(" why")[1:]])
 async def test_keys_that_follow_the_way_back_at_once_are_the_composers(keys: tuple[str, ...]) -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"sent")
         await visit(pilot, "down")
         for key in (*keys, "enter"):
             text = {"space": " ", "enter": "\r"}.get(key, key)
             app.post_message(events.Key(key, text if len(text) == 1 else None))
-        await until(pilot, lambda: bool(session.sent))
+        await wait_for(pilot, lambda: bool(session.sent))
         assert session.sent[0][0] == "sent" + ("why" if keys[0] == "w" else "")
-        await until(pilot, lambda: app.focused is app.prompt)
+        await wait_for(pilot, lambda: app.focused is app.prompt)
         if keys[0] == "space":
             await edits(pilot, session)
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert len(session.plans) == (keys[0] == "space")
 
 
 async def test_the_status_is_set_by_a_command() -> None:
     app, session = app_for("plan")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/plan blocked", "enter")
         await edits(pilot, session)
         assert session.plans == [PLAN.replace("in_progress", "blocked")]
-        await until(pilot, lambda: "■ blocked" in screen_text(app))
+        await wait_for(pilot, lambda: "■ blocked" in screen_text(app))
 
 
 # --- proposals --------------------------------------------------------------------------------------
@@ -379,51 +379,51 @@ async def test_the_status_is_set_by_a_command() -> None:
 @pytest.mark.parametrize(("key", "accept"), [("ctrl+s", True), ("ctrl+d", False)])
 async def test_a_proposal_is_decided_by_a_key(key: str, accept: bool) -> None:
     app, session = app_for("plan_pending")
-    async with running(app) as pilot:
-        await until(pilot, lambda: "4 proposed" in screen_text(app))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: "4 proposed" in screen_text(app))
         await visit(pilot, key)
-        await until(pilot, lambda: session.settlements == [accept])
-        await settled(pilot)
-        await until(pilot, lambda: "proposed" not in screen_text(app))
+        await wait_for(pilot, lambda: session.settlements == [accept])
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: "proposed" not in screen_text(app))
         assert ("the changelog names the flag" in screen_text(app)) is accept
 
 
 async def test_a_proposal_is_settled_elsewhere() -> None:
     app, session = app_for("plan_pending")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.PlanDocResolved(id="p1", answer=Answer(verdict="reject", by="web")))
-        await settled(pilot)
-        await until(pilot, lambda: "proposed" not in screen_text(app))
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: "proposed" not in screen_text(app))
 
 
 async def test_letters_decide_no_proposal_and_what_is_proposed_is_not_edited() -> None:
     app, session = app_for("plan_pending")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "down", "down", "space")
-        await until(pilot, lambda: "only proposed" in screen_text(app))
+        await wait_for(pilot, lambda: "only proposed" in screen_text(app))
         await pilot.press("s", "d", "y", "enter")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert session.settlements == []
         assert session.plans == []
 
 
 async def test_the_users_own_tick_goes_to_the_saved_text() -> None:
     app, session = app_for("plan_pending")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await visit(pilot, "down", "space")
         await edits(pilot, session)
         assert session.plans == [PLAN.replace("- [x] the parser", "- [ ] the parser")]
-        await until(pilot, lambda: "4 proposed" in screen_text(app))
+        await wait_for(pilot, lambda: "4 proposed" in screen_text(app))
 
 
 async def test_commands_decide_too() -> None:
     app, session = app_for("plan_pending")
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press(*"/plan accept", "enter")
-        await until(pilot, lambda: session.settlements == [True])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.settlements == [True])
+        await wait_until_rendered(pilot)
         await pilot.press(*"/plan discard", "enter")
-        await until(pilot, lambda: "no proposal" in screen_text(app))
+        await wait_for(pilot, lambda: "no proposal" in screen_text(app))
         assert session.settlements == [True]
 
 
@@ -431,42 +431,42 @@ async def test_commands_decide_too() -> None:
 
 
 async def listening(pilot: Pilot[int]) -> None:
-    await settled(pilot)
-    await until(pilot, lambda: isinstance(pilot.app.screen, ConflictModal) and pilot.app.screen.armed)
-    await still(pilot)
+    await wait_until_rendered(pilot)
+    await wait_for(pilot, lambda: isinstance(pilot.app.screen, ConflictModal) and pilot.app.screen.armed)
+    await wait_until_idle(pilot)
 
 
 @pytest.mark.parametrize(("key", "take"), [("o", "ours"), ("t", "theirs"), ("b", "both")])
 async def test_a_conflict_is_decided(key: str, take: str) -> None:
     app, session = app_for("plan_conflict")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await listening(pilot)
         await pilot.press("enter", "space", "y", "a", key)
-        await until(pilot, lambda: not isinstance(app.screen, ConflictModal))
+        await wait_for(pilot, lambda: not isinstance(app.screen, ConflictModal))
         assert session.answers == [("k1", Answer(verdict="approve", data={"take": take}))]
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "both changed the plan" in screen_text(app)
 
 
 async def test_a_conflict_takes_no_key_before_it_listens() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("plan_conflict", quiet_seconds=QUIET_SECONDS, clock=clock)
-    async with running(app) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, ConflictModal))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, ConflictModal))
         await pilot.press(*"bot")
         assert session.answers == []
         assert app.prompt.text == "bot"
-        clock.rest()
+        clock.arm_dialogs()
         await pilot.press("t")
-        await until(pilot, lambda: len(session.answers) == 1)
+        await wait_for(pilot, lambda: len(session.answers) == 1)
 
 
 async def test_a_conflict_settled_elsewhere_closes() -> None:
     app, session = app_for("plan_conflict")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await listening(pilot)
         session.push(e.PlanDocResolved(id="k1", answer=Answer(verdict="withdrawn", by="interrupt")))
-        await until(pilot, lambda: not isinstance(app.screen, ConflictModal))
+        await wait_for(pilot, lambda: not isinstance(app.screen, ConflictModal))
         assert session.answers == []
 
 
@@ -482,9 +482,9 @@ def at_sizes(often: str) -> pytest.MarkDecorator:
 
 def after(*keys: str) -> Callable[[Pilot[int]], object]:
     async def run(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await visit(pilot, *keys)
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     return run
 
@@ -526,7 +526,7 @@ def test_light(snap_compare) -> None:
 
 def test_beside(snap_compare) -> None:
     app, _session = app_for("plan")
-    assert snap_compare(app, terminal_size=(120, 40), run_before=settled)
+    assert snap_compare(app, terminal_size=(120, 40), run_before=wait_until_rendered)
 
 
 def test_empty(snap_compare) -> None:

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from tests.scenes import load
 from tests.scenes.workflow import PLAN, UNSURE
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 from tui_agent.common.paths import sessions_dir
@@ -30,10 +30,10 @@ def review(app: TuiAgentApp) -> PlanReview:
 async def shown(pilot: Pilot[int], *, armed: bool = True) -> PlanReview:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(pilot, lambda: app.dialogs.dock.panel is not None and app.dialogs.dock.panel.is_mounted)
-    await still(pilot)
+    await wait_for(pilot, lambda: app.dialogs.dock.panel is not None and app.dialogs.dock.panel.is_mounted)
+    await wait_until_idle(pilot)
     if armed:
-        await until(pilot, lambda: review(app).armed)
+        await wait_for(pilot, lambda: review(app).armed)
     return review(app)
 
 
@@ -44,12 +44,12 @@ def taken(data: dict[str, Any] | None) -> InstructionPlan:
 
 async def test_a_approves_the_plan_as_it_is() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("a")
-        await until(pilot, lambda: app.dialogs.dock.panel is None)
+        await wait_for(pilot, lambda: app.dialogs.dock.panel is None)
         assert session.answers == [("p1", Answer(verdict="approve"))]
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Plan approved · 4 steps" in screen_text(app)
         assert app.prompt.has_focus
 
@@ -57,17 +57,17 @@ async def test_a_approves_the_plan_as_it_is() -> None:
 @pytest.mark.parametrize("key", ["space", "enter", "y", "ctrl+s", "ctrl+d", "A", "9", "d", "delete"])
 async def test_no_other_key_decides(key: str) -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press(key)
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.answers == []
         assert review(app).state == "review"
 
 
 async def test_all_of_the_plan_is_said() -> None:
     app, _session = app_for("plan_unsure")
-    async with running(app, (120, 50)) as pilot:
+    async with run_app(app, (120, 50)) as pilot:
         await shown(pilot)
         text = screen_text(app)
         for part in (
@@ -85,52 +85,52 @@ async def test_all_of_the_plan_is_said() -> None:
 
 async def test_a_number_picks_another_way() -> None:
     app, session = app_for("plan_unsure")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("3")
         assert session.answers == []
         await pilot.press("2")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
         assert session.answers == [("p1", Answer(verdict="approve", data={"alternative": 1}))]
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Alternative chosen · Pipe the table through jq" in screen_text(app)
 
 
 async def test_a_rejection_carries_its_reason() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("r", *"a bad idea", "enter")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
         assert session.answers == [("p1", Answer(verdict="reject", text="a bad idea"))]
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Plan rejected: a bad idea" in screen_text(app)
 
 
 async def test_escape_leaves_the_reason_and_then_stops_the_run() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("r", *"ae", "escape")
         assert (session.answers, session.interrupts) == ([], 0)
-        await until(pilot, lambda: review(app).armed)
+        await wait_for(pilot, lambda: review(app).armed)
         await pilot.press("escape")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
         assert session.answers == []
 
 
 async def test_a_step_is_reworded_in_place_and_letters_only_type() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", "down", "down", "down", "enter", *" a r d 1", "enter")
         assert session.answers == []
         assert widget.editor.plan.steps[1].description == PLAN.steps[1].description + " a r d 1"
         await pilot.press("escape")
-        await until(pilot, lambda: widget.armed)
+        await wait_for(pilot, lambda: widget.armed)
         assert "edited" in screen_text(app)
         await pilot.press("a")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
         plan = taken(session.answers[0][1].data)
         assert plan.steps[1].description.endswith(" a r d 1")
         assert plan.steps[0] == PLAN.steps[0]
@@ -138,7 +138,7 @@ async def test_a_step_is_reworded_in_place_and_letters_only_type() -> None:
 
 async def test_expected_fallback_and_check_are_edited_too() -> None:
     app, _session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", "down", "enter", *"!", "tab", *"ask", "enter", "end", "enter", *" -x", "escape")
         plan = widget.editor.plan
@@ -150,7 +150,7 @@ async def test_expected_fallback_and_check_are_edited_too() -> None:
 @pytest.mark.parametrize("key", ["J", "alt+down"])
 async def test_steps_change_their_order_and_their_numbers(key: str) -> None:
     app, _session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", key)
         steps = widget.editor.plan.steps
@@ -163,7 +163,7 @@ async def test_steps_change_their_order_and_their_numbers(key: str) -> None:
 @pytest.mark.parametrize("key", ["d", "delete"])
 async def test_a_step_is_dropped_but_not_the_last_one(key: str) -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", key)
         assert [one.description for one in widget.editor.plan.steps] == [one.description for one in PLAN.steps[1:]]
@@ -174,7 +174,7 @@ async def test_a_step_is_dropped_but_not_the_last_one(key: str) -> None:
 
 async def test_a_step_is_added_and_an_empty_one_is_none() -> None:
     app, _session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", "+", *"look twice", "enter")
         assert [one.description for one in widget.editor.plan.steps][1] == "look twice"
@@ -185,22 +185,22 @@ async def test_a_step_is_added_and_an_empty_one_is_none() -> None:
 
 async def test_keys_that_come_faster_than_the_field_opens_are_typed_into_it() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         for key in ("e", "+", *"lookatit", "enter", "+", "escape"):
             name = {"+": "plus"}.get(key, key)
             app.post_message(events.Key(name, key if len(key) == 1 else None))
-        await until(pilot, lambda: len(widget.editor.plan.steps) == 5 and widget.state == "list")
+        await wait_for(pilot, lambda: len(widget.editor.plan.steps) == 5 and widget.state == "list")
         assert widget.editor.plan.steps[1].description == "lookatit"
         assert (session.answers, session.interrupts) == ([], 0)
         assert app.prompt.text == ""
 
 
 async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("plan_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
     typed = "a rare 1\n" * 4
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot, armed=False)
         for character in typed:
             clock.now += 0.1
@@ -208,60 +208,60 @@ async def test_what_is_typed_ahead_goes_into_the_draft_and_decides_nothing() -> 
         assert session.answers == []
         assert session.sent == []
         assert app.prompt.text == typed
-        clock.rest()
+        clock.arm_dialogs()
         await pilot.press("a")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
 
 
 async def test_after_editing_it_is_still_for_a_while() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("plan_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot, armed=False)
-        clock.rest()
+        clock.arm_dialogs()
         await pilot.press("e", "enter", "x", "escape", "escape", "a")
         assert session.answers == []
-        clock.rest()
+        clock.arm_dialogs()
         await pilot.press("a")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
 
 
 async def test_a_paste_never_decides() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         widget.post_message(events.Paste("a\n1\n"))
-        await until(pilot, lambda: bool(app.prompt.text))
+        await wait_for(pilot, lambda: bool(app.prompt.text))
         assert session.answers == []
 
 
 async def test_the_composer_stays_in_reach() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", *"are")
         assert app.prompt.text == "are"
         assert session.answers == []
-        await until(pilot, lambda: "tab switch to it" in screen_text(app))
+        await wait_for(pilot, lambda: "tab switch to it" in screen_text(app))
         await pilot.press("tab")
-        await until(pilot, lambda: widget.has_focus and widget.armed)
+        await wait_for(pilot, lambda: widget.has_focus and widget.armed)
         await pilot.press("a")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
 
 
 async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("e", "enter", *" twice")
         for size in ((80, 24), (60, 20), (200, 50)):
             await pilot.resize_terminal(*size)
-            await still(pilot)
+            await wait_until_idle(pilot)
         assert "Read the exporter and who calls it twice" in screen_text(app)
         session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
-        await until(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
+        await wait_for(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
         await pilot.press("1")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*" more", "enter")
         assert widget.editor.plan.steps[0].description.endswith("twice more")
         assert [key for key, _answer in session.answers] == ["q7"]
@@ -271,21 +271,21 @@ async def test_an_edit_survives_a_crash() -> None:
     app, session = app_for("plan_waits")
     folder = sessions_dir() / session.id
     folder.mkdir(parents=True)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("e", "enter", *" twice")
         kept = folder / REQUEST_FILE
-        await until(pilot, lambda: kept.exists() and " twice" in kept.read_text(encoding="utf-8"))
+        await wait_for(pilot, lambda: kept.exists() and " twice" in kept.read_text(encoding="utf-8"))
     assert SAVE_DELAY < 1
 
     again, other = app_for("plan_waits")
-    async with running(again) as pilot:
+    async with run_app(again) as pilot:
         widget = await shown(pilot)
         assert widget.editor.plan.steps[0].description.endswith(" twice")
         await pilot.press("a")
-        await until(pilot, lambda: other.answers != [])
+        await wait_for(pilot, lambda: other.answers != [])
         assert taken(other.answers[0][1].data).steps[0].description.endswith(" twice")
-        await until(pilot, lambda: not (folder / REQUEST_FILE).exists())
+        await wait_for(pilot, lambda: not (folder / REQUEST_FILE).exists())
 
 
 @pytest.mark.parametrize("edits", [True, False])
@@ -293,7 +293,7 @@ async def test_what_was_typed_last_is_kept_when_the_program_ends_at_once(edits: 
     app, session = app_for("plan_waits")
     folder = sessions_dir() / session.id
     folder.mkdir(parents=True)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         if edits:
             await pilot.press("e", "enter", *" twice")
@@ -308,7 +308,7 @@ async def test_a_draft_that_makes_no_sense_is_none(text: str) -> None:
     folder = sessions_dir() / session.id
     folder.mkdir(parents=True)
     (folder / REQUEST_FILE).write_text(text, encoding="utf-8")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert (await shown(pilot)).editor.plan == PLAN
 
 
@@ -318,30 +318,30 @@ async def test_the_draft_of_another_plan_is_not_taken() -> None:
     folder.mkdir(parents=True)
     kept = {"id": "p0", "of": {}, "draft": {"plan": msgspec.to_builtins(PLAN)}}
     (folder / REQUEST_FILE).write_text(json.dumps(kept), encoding="utf-8")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert (await shown(pilot)).editor.plan == UNSURE
 
 
 async def test_it_closes_when_somebody_else_decides() -> None:
     app, session = app_for("plan_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         session.push(e.PlanReviewed(id="p1", answer=Answer(verdict="approve", by="web"), plan=PLAN))
-        await until(pilot, lambda: app.dialogs.dock.panel is None)
+        await wait_for(pilot, lambda: app.dialogs.dock.panel is None)
         assert session.answers == []
         assert app.prompt.has_focus
 
 
 async def test_two_plans_are_asked_one_after_the_other() -> None:
     app, session = app_for(load("plan_waits"))
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         first = await shown(pilot)
         session.push(e.PlanProposed(id="p2", plan=UNSURE, asks=True), run="run1", node="s-planning")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert review(app) is first
         await pilot.press("a")
-        await until(pilot, lambda: app.dialogs.dock.panel not in (None, first))
+        await wait_for(pilot, lambda: app.dialogs.dock.panel not in (None, first))
         widget = await shown(pilot)
         assert widget.request.id == "p2"
         await pilot.press("1")
-        await until(pilot, lambda: [key for key, _answer in session.answers] == ["p1", "p2"])
+        await wait_for(pilot, lambda: [key for key, _answer in session.answers] == ["p1", "p2"])

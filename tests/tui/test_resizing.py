@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from tests.doubles.terminal import Terminal
 from tests.nightly import crossed
 from tests.scenes import build
-from tests.tui.kit import app_for, running, settled, still, until
+from tests.tui.kit import app_for, run_app, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
@@ -77,22 +77,22 @@ async def storm(
         if dice.random() < 0.4:
             await pilot.pause(0)
     become(app, last)
-    await settled(pilot)
-    await until(pilot, lambda: app.screen.size == Size(*last))
-    await still(pilot)
+    await wait_until_rendered(pilot)
+    await wait_for(pilot, lambda: app.screen.size == Size(*last))
+    await wait_until_idle(pilot)
 
 
 async def fresh(records: list[Record], size: tuple[int, int]) -> list[list[tuple[str, str]]]:
     app, _session = app_for(records)
-    async with running(app, size) as pilot:
-        await still(pilot)
+    async with run_app(app, size) as pilot:
+        await wait_until_idle(pilot)
         return shown(app)
 
 
 @pytest.mark.parametrize("last", [(100, 30), (80, 24), (37, 11)])
 async def test_after_a_storm_of_sizes_the_screen_is_that_of_a_fresh_start(last: tuple[int, int]) -> None:
     app, session = app_for(talk().records)
-    async with running(app, (100, 30)) as pilot:
+    async with run_app(app, (100, 30)) as pilot:
         await storm(app, pilot, last[0], last, grow=[])
         assert app.transcript.following
         assert "word 59" in plain(app)
@@ -102,12 +102,14 @@ async def test_after_a_storm_of_sizes_the_screen_is_that_of_a_fresh_start(last: 
 @pytest.mark.parametrize("scene", ["command_asked", "edit_asked", "question", "trust", "tests_ok", "empty"])
 async def test_a_storm_leaves_every_kind_of_screen_as_it_was(scene: str) -> None:
     app, _session = app_for(scene)
-    async with running(app, (80, 24)) as pilot:
-        await until(pilot, lambda: not app.view.pending or (isinstance(app.screen, RequestModal) and app.screen.armed))
-        await still(pilot)
+    async with run_app(app, (80, 24)) as pilot:
+        await wait_for(
+            pilot, lambda: not app.view.pending or (isinstance(app.screen, RequestModal) and app.screen.armed)
+        )
+        await wait_until_idle(pilot)
         before = plain(app)
         await storm(app, pilot, 3, (80, 24))
-        await until(pilot, lambda: plain(app) == before)
+        await wait_for(pilot, lambda: plain(app) == before)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +120,16 @@ async def test_what_comes_and_goes_below_the_transcript_does_not_end_following(
 ) -> None:
     app, session = app_for(talk().records)
     last = session.records[-1]
-    async with running(app, size) as pilot:
+    async with run_app(app, size) as pilot:
         for _again in range(3):
             await pilot.press(what)
-            await still(pilot)
+            await wait_until_idle(pilot)
             await pilot.press("escape")
-            await until(pilot, lambda: not app._menu.display and not isinstance(app.screen, HelpPanel))
-            await still(pilot)
+            await wait_for(pilot, lambda: not app._menu.display and not isinstance(app.screen, HelpPanel))
+            await wait_until_idle(pilot)
         assert app.transcript.following
         session.push(e.TextDelta(text="the very end of it all"), node=last.node, run=last.run)
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "the very end" in plain(app)
 
 
@@ -140,9 +142,9 @@ def top_line(app: TuiAgentApp) -> str:
 @pytest.mark.parametrize("seed", range(3))
 async def test_over_a_storm_the_reader_finds_his_line_again(seed: int) -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press(*["pageup"] * (2 + seed))
-        await still(pilot)
+        await wait_until_idle(pilot)
         top = top_line(app)
         await storm(app, pilot, seed, (80, 24), grow=[], count=30)
         assert not app.transcript.following
@@ -151,7 +153,7 @@ async def test_over_a_storm_the_reader_finds_his_line_again(seed: int) -> None:
         await storm(app, pilot, seed + 10, (80, 24), grow=[], count=20)
         app.theme = "tui-agent-light"
         await pilot.press("escape")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert top_line(app) == top
 
 

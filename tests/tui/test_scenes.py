@@ -6,9 +6,17 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.nightly import LOOKS, Look, crossed, sampled
+from tests.nightly import SCREEN_FORMATS, ScreenFormat, crossed, sampled
 from tests.scenes import FOLDER, build, load, names
-from tests.tui.kit import app_for, running, screen_text, settled, still, taken, until
+from tests.tui.kit import (
+    app_for,
+    run_app,
+    screen_text,
+    wait_for,
+    wait_for_records,
+    wait_until_idle,
+    wait_until_rendered,
+)
 from tui_agent.common.domain import ApprovalMode
 from tui_agent.tui.app import TuiAgentApp
 from widgets.request_view import RequestModal
@@ -33,16 +41,16 @@ def test_scenes_are_what_the_builder_writes() -> None:
 
 
 async def shown(pilot: Pilot[int]) -> None:
-    await settled(pilot)
+    await wait_until_rendered(pilot)
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     if app.view.pending:
-        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
-        await still(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await wait_until_idle(pilot)
 
 
-@pytest.mark.parametrize(("scene", "look"), crossed(POSTERS, LOOKS, whole=("edit_asked", "command_asked")))
-def test_poster(scene: str, look: Look, snap_compare) -> None:
+@pytest.mark.parametrize(("scene", "look"), crossed(POSTERS, SCREEN_FORMATS, whole=("edit_asked", "command_asked")))
+def test_poster(scene: str, look: ScreenFormat, snap_compare) -> None:
     size, theme = look
     app, _session = app_for(scene, theme=theme)
     assert snap_compare(app, terminal_size=size, run_before=shown)
@@ -88,7 +96,7 @@ def test_after_keys(name: str, scene: str, keys: tuple[str, ...], snap_compare) 
     async def press(pilot: Pilot[int]) -> None:
         await shown(pilot)
         await pilot.press(*keys)
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=press)
 
@@ -96,7 +104,7 @@ def test_after_keys(name: str, scene: str, keys: tuple[str, ...], snap_compare) 
 @pytest.mark.parametrize("scene", sampled(sorted(build.SCENES), POSTERS))
 async def test_live_and_replayed_screens_are_equal(scene: str) -> None:
     replayed, _session = app_for(scene)
-    async with running(replayed, (90, 30)):
+    async with run_app(replayed, (90, 30)):
         expected = screen_text(replayed)
 
     records = load(scene)
@@ -106,8 +114,8 @@ async def test_live_and_replayed_screens_are_equal(scene: str) -> None:
         for record in records:
             session.records.append(record)
             session.wake()
-            await taken(pilot)
-        await settled(pilot)
+            await wait_for_records(pilot)
+        await wait_until_rendered(pilot)
         assert screen_text(live) == expected
         live.exit(0)
 
@@ -127,29 +135,29 @@ async def test_the_first_paint_does_not_wait_for_the_session() -> None:
         assert "starting" in screen_text(app)
         await pilot.press(*"hello", "enter")
         gate.set()
-        await settled(pilot)
-        await until(pilot, lambda: session.sent == [("hello", False)])
+        await wait_until_rendered(pilot)
+        await wait_for(pilot, lambda: session.sent == [("hello", False)])
         assert "starting" not in screen_text(app)
         app.exit(0)
 
 
 async def test_every_size_is_survived() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for size in ((1, 1), (2, 2), (10, 3), (500, 200), (40, 10), (80, 24)):
             await pilot.resize_terminal(*size)
-            await still(pilot)
+            await wait_until_idle(pilot)
         assert "three tests pass" in screen_text(app)
 
 
 async def test_the_approval_mode_is_always_visible() -> None:
     for mode in ApprovalMode:
         app, session = app_for(build.empty().records)
-        async with running(app, (60, 16)) as pilot:
+        async with run_app(app, (60, 16)) as pilot:
             while app.view.approval_mode != mode:
                 asked = len(session.modes)
                 await pilot.press("shift+tab")
-                await settled(pilot)
+                await wait_until_rendered(pilot)
                 assert len(session.modes) == asked + 1
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             assert mode.value in screen_text(app).split("\n")[0]

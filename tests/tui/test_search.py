@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.common.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
 from widgets.search_bar import SearchBar
@@ -21,23 +21,23 @@ def talk(turns: int = 30) -> build.Scene:
 
 async def searched(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
     await pilot.press("ctrl+f")
-    await until(pilot, lambda: app.query_one(SearchBar).display)
+    await wait_for(pilot, lambda: app.query_one(SearchBar).display)
     await pilot.press(*text)
-    await until(pilot, lambda: app.transcript.finder is not None and app.transcript.finder.query == text)
-    await until(pilot, lambda: app.transcript.finder is not None and app.transcript.finder.done)
-    await still(pilot)
+    await wait_for(pilot, lambda: app.transcript.finder is not None and app.transcript.finder.query == text)
+    await wait_for(pilot, lambda: app.transcript.finder is not None and app.transcript.finder.done)
+    await wait_until_idle(pilot)
 
 
 async def test_matches_are_walked_through_over_the_whole_history() -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await searched(pilot, app, "needle")
         seen = []
         for key in ("enter", "up", "enter", "down"):
             number = screen_text(app).split(" of 3")[0].split()[-1]
             seen.append(number)
             await pilot.press(key)
-            await still(pilot)
+            await wait_until_idle(pilot)
         assert seen == ["3", "2", "1", "3"]
         assert "1 of 3" in screen_text(app)
         assert "answer 3, with a needle" in screen_text(app)
@@ -45,11 +45,11 @@ async def test_matches_are_walked_through_over_the_whole_history() -> None:
 
 async def test_escape_closes_and_the_place_stays() -> None:
     app, session = app_for(talk().records)
-    async with running(app, (80, 24)) as pilot:
+    async with run_app(app, (80, 24)) as pilot:
         await pilot.press(*"draft")
         await searched(pilot, app, "needle")
         await pilot.press("up", "up", "escape")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "answer 3, with a needle" in screen_text(app)
         assert not app.query_one(SearchBar).display
         assert app.transcript.finder is None
@@ -60,7 +60,7 @@ async def test_escape_closes_and_the_place_stays() -> None:
 
 async def test_capital_letters_are_only_minded_when_one_is_typed() -> None:
     app, _session = app_for(talk(5).records)
-    async with running(app, (80, 40)) as pilot:
+    async with run_app(app, (80, 40)) as pilot:
         await searched(pilot, app, "ANSWER")
         assert "no match" in screen_text(app)
 
@@ -71,7 +71,7 @@ async def test_a_match_in_folded_output_unfolds_it() -> None:
     scene.reply().end("", call).start(call, "a.py", reads_only=True)
     scene.finish(call, ToolResult(success=True), text="first\nhidden words\nlast").done()
     app, _session = app_for(scene.records)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await searched(pilot, app, "hidden")
         assert "hidden words" in screen_text(app)
         assert "1 of 1" in screen_text(app)
@@ -83,11 +83,11 @@ def test_bar(name: str, text: str, theme: str, snap_compare) -> None:
     app, _session = app_for(talk().records, theme=theme)
 
     async def search(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press(*["pageup"] * 12)  # the scroll bar shows guesses of what was never looked at
         await pilot.press("ctrl+end")
         await searched(pilot, app, text)
         await pilot.press("up")
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=search)

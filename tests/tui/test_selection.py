@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 
@@ -41,12 +41,12 @@ async def drag(pilot: Pilot[int], first: tuple[int, int], last: tuple[int, int])
     await pilot.mouse_down("#transcript", offset=first)
     await pilot.hover("#transcript", offset=last)
     await pilot.mouse_up("#transcript", offset=last)
-    await still(pilot)
+    await wait_until_idle(pilot)
 
 
 async def test_what_is_dragged_over_is_copied_as_it_was_written() -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (60, 40)) as pilot:
+    async with run_app(app, (60, 40)) as pilot:
         x, y = find(app, "one way")
         end_x, end_y = find(app, "somewhere")
         assert end_y > y
@@ -55,7 +55,7 @@ async def test_what_is_dragged_over_is_copied_as_it_was_written() -> None:
             "one way, in words that go on for so long that they must be broken some"
         )
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: "characters to the terminal" in screen_text(app))
+        await wait_for(pilot, lambda: "characters to the terminal" in screen_text(app))
         assert app.clipboard.startswith("one way, in words")
         assert app.transcript.selection is None
         assert "copied" not in screen_text(app)
@@ -64,21 +64,21 @@ async def test_what_is_dragged_over_is_copied_as_it_was_written() -> None:
 
 async def test_a_selection_over_blocks_is_their_source() -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (60, 40)) as pilot:
+    async with run_app(app, (60, 40)) as pilot:
         await drag(pilot, find(app, "show"), (50, find(app, "make")[1]))
         assert app.transcript.selected_text == "show me\n\n" + REPLY
 
 
 async def test_code_alone_is_copied_without_its_fence() -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (60, 40)) as pilot:
+    async with run_app(app, (60, 40)) as pilot:
         await drag(pilot, find(app, "def f"), (50, find(app, "return x")[1]))
         assert app.transcript.selected_text == "def f(x):\n    return x  # 文字"
 
 
 async def test_half_of_a_wide_character_is_all_of_it() -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (60, 40)) as pilot:
+    async with run_app(app, (60, 40)) as pilot:
         row = find(app, "return x")[1]
         column = find(app, "# 文")[0] + 3  # the right half of the first one
         await drag(pilot, (column, row), (column + 1, row))
@@ -87,12 +87,12 @@ async def test_half_of_a_wide_character_is_all_of_it() -> None:
 
 async def test_a_selection_stays_over_resize_and_new_records() -> None:
     app, session = app_for(talk().records)
-    async with running(app, (60, 40)) as pilot:
+    async with run_app(app, (60, 40)) as pilot:
         await drag(pilot, find(app, "one way"), (3, find(app, "second")[1]))
         text = app.transcript.selected_text
         await pilot.resize_terminal(44, 30)
         session.push(e.UserMessageAdded(id="new", text="more"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert app.transcript.selected_text == text
         await pilot.click("#transcript", offset=(5, 5))
         assert app.transcript.selection is None
@@ -100,20 +100,20 @@ async def test_a_selection_stays_over_resize_and_new_records() -> None:
 
 async def test_a_key_copies_the_last_reply_and_then_its_code() -> None:
     app, _session = app_for(talk().records)
-    async with running(app, (60, 40)) as pilot:
+    async with run_app(app, (60, 40)) as pilot:
         copied = []
         for _ in range(4):
             await pilot.press("ctrl+y")
             copied.append(app.transcript.selected_text)
-            await until(pilot, lambda: app.clipboard == copied[-1])
+            await wait_for(pilot, lambda: app.clipboard == copied[-1])
         assert copied == [REPLY, "make", "def f(x):\n    return x  # 文字", REPLY]
 
 
 async def test_without_a_reply_there_is_nothing_to_copy() -> None:
     app, _session = app_for("empty")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("ctrl+y")
-        await until(pilot, lambda: "no reply" in screen_text(app))
+        await wait_for(pilot, lambda: "no reply" in screen_text(app))
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -121,7 +121,7 @@ def test_selected(theme: str, snap_compare) -> None:
     app, _session = app_for(talk().records, theme=theme)
 
     async def select(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await drag(pilot, find(app, "words"), (find(app, "second")[0] + 2, find(app, "second")[1]))
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=select)

@@ -9,8 +9,8 @@ from textual.widgets import Input
 
 from tests.doubles.session import FakeSession
 from tests.scenes import build
-from tests.tui.kit import running, screen_text, settled, still, until
-from tests.tui.shelf import DAY, OWN, away, kept, on_screen, shelf
+from tests.tui.kit import run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tests.tui.shelf import DAY, OWN_ID, other_folder, sample_sessions, saved_session, session_app
 from tui_agent.common import paths
 from tui_agent.storage import catalog
 from tui_agent.tui import commands
@@ -40,24 +40,24 @@ async def opened(pilot: Pilot[int], command: str = "sessions") -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     await pilot.press(*f"/{command}", "enter")
-    await until(pilot, lambda: isinstance(app.screen, SessionPicker) and app.screen.rows is not None)
-    await still(pilot)
+    await wait_for(pilot, lambda: isinstance(app.screen, SessionPicker) and app.screen.rows is not None)
+    await wait_until_idle(pilot)
 
 
 async def told(pilot: Pilot[int], text: str) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(pilot, lambda: text in " ".join(screen_text(app).split()))
+    await wait_for(pilot, lambda: text in " ".join(screen_text(app).split()))
 
 
 async def test_titles_are_filtered_at_once_and_what_was_said_joins_them() -> None:
-    app, _session, now = on_screen()
-    names = shelf(now)
-    async with running(app) as pilot:
+    app, _session, now = session_app()
+    names = sample_sessions(now)
+    async with run_app(app) as pilot:
         await opened(pilot, "resume csv")
         assert titles(app)[0] == "Export the table as CSV"
         await pilot.press("ctrl+u")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert titles(app) == [
             "Explain the exporter",
             "Export the table as CSV",
@@ -75,12 +75,12 @@ async def test_titles_are_filtered_at_once_and_what_was_said_joins_them() -> Non
         assert "1.2 MB" in screen_text(app)
 
         await pilot.press(*"semico")
-        await until(pilot, lambda: titles(app) == ["Export the table as CSV"])
+        await wait_for(pilot, lambda: titles(app) == ["Export the table as CSV"])
         await told(pilot, "quote cells that hold a semicolon")
         await pilot.press("ctrl+u", *"cs")
-        await until(pilot, lambda: titles(app) == ["Export the table as CSV"])
+        await wait_for(pilot, lambda: titles(app) == ["Export the table as CSV"])
         await pilot.press("v", "tab")
-        await until(pilot, lambda: titles(app) == ["Export the table as CSV", "Colours of the landing page"])
+        await wait_for(pilot, lambda: titles(app) == ["Export the table as CSV", "Colours of the landing page"])
         await told(pilot, "table of prices is a CSV now")
         await pilot.press("down", "tab", "tab", "end", "home", "pagedown")
         assert chosen(app) == names["site"].path.name
@@ -88,15 +88,15 @@ async def test_titles_are_filtered_at_once_and_what_was_said_joins_them() -> Non
         await pilot.press(*" zz")
         await told(pilot, "Nothing found.")
         await pilot.press("enter", "f2", "f4", "f8", "ctrl+c")
-        await until(pilot, lambda: not isinstance(app.screen, SessionPicker))
+        await wait_for(pilot, lambda: not isinstance(app.screen, SessionPicker))
         assert app.return_value is None
 
 
 async def test_the_chosen_one_is_gone_on_with_and_what_cannot_be_is_said() -> None:
-    app, _session, now = on_screen("streaming")
-    names = shelf(now)
-    shutil.rmtree(away())
-    async with running(app) as pilot:
+    app, _session, now = session_app("streaming")
+    names = sample_sessions(now)
+    shutil.rmtree(other_folder())
+    async with run_app(app) as pilot:
         await opened(pilot)
         await pilot.press("tab", *"rev", "enter")
         await told(pilot, "Another process has it open")
@@ -108,17 +108,17 @@ async def test_the_chosen_one_is_gone_on_with_and_what_cannot_be_is_said() -> No
         await told(pilot, "A run is in progress here. Enter again")
         assert app.return_value is None
         await pilot.press("enter")
-        await until(pilot, lambda: app.return_value == CONTINUE)
+        await wait_for(pilot, lambda: app.return_value == CONTINUE)
         assert app.next_session == ContinueIn(names["csv"].path.name, same_folder=True)
 
 
 async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
-    app, session, now = on_screen()
-    names = shelf(now)
-    async with running(app) as pilot:
+    app, session, now = session_app()
+    names = sample_sessions(now)
+    async with run_app(app) as pilot:
         await opened(pilot)
         await pilot.press("down", "f2", "ctrl+u", *"New", "enter")
-        await until(pilot, lambda: "New" in titles(app))
+        await wait_for(pilot, lambda: "New" in titles(app))
         assert chosen(app) == names["csv"].path.name
         assert catalog.read_entry(names["csv"].path).title == "New"
         await pilot.press("f2", "x", "escape", "f4")
@@ -132,36 +132,36 @@ async def test_titles_are_given_copies_made_and_sessions_deleted() -> None:
         await told(pilot, "F8 again deletes")
         assert (paths.sessions_dir() / copied).exists()
         await pilot.press("f8")
-        await until(pilot, lambda: not (paths.sessions_dir() / copied).exists() and len(titles(app)) == 5)
-        await still(pilot)
+        await wait_for(pilot, lambda: not (paths.sessions_dir() / copied).exists() and len(titles(app)) == 5)
+        await wait_until_idle(pilot)
         await pilot.press(*"expl", "f8")
         await told(pilot, "open can't be deleted")
         await pilot.press("enter")  # the one that is on the screen
-        await until(pilot, lambda: not isinstance(app.screen, SessionPicker))
+        await wait_for(pilot, lambda: not isinstance(app.screen, SessionPicker))
         assert session.closed == ""
 
         await pilot.press(*"/rename", "enter")
         await told(pilot, "/rename needs the new title")
         await pilot.press(*"/fork", "enter")
-        await until(pilot, lambda: app.return_value == CONTINUE)
+        await wait_for(pilot, lambda: app.return_value == CONTINUE)
         assert app.next_session is not None
         assert app.next_session.same_folder
-        assert catalog.read_entry(paths.sessions_dir() / app.next_session.id).parent == OWN
+        assert catalog.read_entry(paths.sessions_dir() / app.next_session.id).parent == OWN_ID
 
 
 async def test_nothing_of_a_session_is_markup_or_control() -> None:
-    app, _session, now = on_screen()
+    app, _session, now = session_app()
     hostile = "[red]x[/] \x1b[2J\x1b]0;t\x07 \u202eabc\u200b \r\n[@click=app.exit]y[/]"
     token = "sk-ant-api03-" + "Zk3vQ9x7Lm2Np8Rt4Wy6Ub1Ds5Gh0Jf" * 2
     for number in range(20):
-        kept(f"{hostile} {number} " + "long " * 40, (hostile, f"{hostile} {token}"), ago=DAY + number, now=now)
-    async with running(app, (120, 30)) as pilot:
+        saved_session(f"{hostile} {number} " + "long " * 40, (hostile, f"{hostile} {token}"), ago=DAY + number, now=now)
+    async with run_app(app, (120, 30)) as pilot:
         await opened(pilot)
         await told(pilot, "[red]x[/]")
         for size in ((40, 10), (100, 12), (60, 40), (1, 1), (120, 40)):
             await pilot.resize_terminal(*size)
             await pilot.press("end", "shift+up", "x", "backspace")
-            await still(pilot)
+            await wait_until_idle(pilot)
         await told(pilot, "<U+202E>")
         text = screen_text(app)
         assert not any((ord(one) < 32 and one != "\n") or 0x7F <= ord(one) < 0xA0 for one in text)
@@ -172,51 +172,51 @@ async def test_nothing_of_a_session_is_markup_or_control() -> None:
 
 
 async def test_the_first_session_is_picked_and_opened_on_the_same_screen() -> None:
-    _, session, now = on_screen()
-    names = shelf(now)
+    _, session, now = session_app()
+    names = sample_sessions(now)
     asked: list[str] = []
 
     async def open_chosen(id: str) -> FakeSession:
         asked.append(id)
         return session
 
-    app: TuiAgentApp = TuiAgentApp(lambda: pick_session(app, open_chosen, str(away())), now=lambda: now)
+    app: TuiAgentApp = TuiAgentApp(lambda: pick_session(app, open_chosen, str(other_folder())), now=lambda: now)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, SessionPicker) and bool(titles(app)))
+        await wait_for(pilot, lambda: isinstance(app.screen, SessionPicker) and bool(titles(app)))
         assert titles(app) == ["Colours of the landing page"]
         await pilot.press("tab", *"crashes", "enter")
-        await until(pilot, lambda: app.session is session and not isinstance(app.screen, SessionPicker))
+        await wait_for(pilot, lambda: app.session is session and not isinstance(app.screen, SessionPicker))
         assert asked == [names["crash"].path.name]
         app.exit(0)
 
     again: TuiAgentApp = TuiAgentApp(lambda: pick_session(again, open_chosen, ""), now=lambda: now)
     async with again.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: isinstance(again.screen, SessionPicker))
+        await wait_for(pilot, lambda: isinstance(again.screen, SessionPicker))
         await pilot.press("escape")
-        await until(pilot, lambda: again.return_value == 0)
+        await wait_for(pilot, lambda: again.return_value == 0)
     assert len(asked) == 1
 
 
 async def test_a_fork_stops_the_run_only_when_that_was_said() -> None:
-    app, session, now = on_screen("streaming")
-    shelf(now)
-    async with running(app) as pilot:
+    app, session, now = session_app("streaming")
+    sample_sessions(now)
+    async with run_app(app) as pilot:
         commands.execute_command(app, "fork", "")
         await told(pilot, "/fork now stops it")
         assert session.interrupts == 0
         commands.execute_command(app, "fork", "now")
-        await until(pilot, lambda: app.return_value == CONTINUE)
+        await wait_for(pilot, lambda: app.return_value == CONTINUE)
         assert session.interrupts == 1 and session.stopped_at_once
 
 
 async def test_a_request_closes_the_picker() -> None:
-    app, session, now = on_screen()
-    shelf(now)
+    app, session, now = session_app()
+    sample_sessions(now)
     request = next(one.event for one in build.trust().records if one.event.type == "approval.asked")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(pilot)
         session.push(request)
-        await until(pilot, lambda: isinstance(app.screen, ApprovalModal))
+        await wait_for(pilot, lambda: isinstance(app.screen, ApprovalModal))
 
 
 @pytest.mark.parametrize(
@@ -252,19 +252,19 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
 def test_pictures(size: tuple[int, int], snap_compare: Any) -> None:
-    app, _session, now = on_screen()
-    names = shelf(now)
+    app, _session, now = session_app()
+    names = sample_sessions(now)
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await opened(pilot)
         await pilot.press("tab", *"csv")
-        await until(pilot, lambda: len(titles(app)) == 2)
+        await wait_for(pilot, lambda: len(titles(app)) == 2)
         await pilot.press("ctrl+u")
-        await still(pilot)
+        await wait_until_idle(pilot)
         await pilot.press("down")
-        await until(pilot, lambda: chosen(app) == names["csv"].path.name)
+        await wait_for(pilot, lambda: chosen(app) == names["csv"].path.name)
         await told(pilot, "updated the guide")
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.terminal import Terminal
-from tests.tui.shelf import DAY, HOUR, here, kept
+from tests.tui.shelf import DAY, HOUR, current_folder, saved_session
 from tui_agent.common import paths
 from tui_agent.storage import catalog
 
@@ -20,7 +20,7 @@ LONG = 90.0
 
 async def typed(program: Terminal, command: str) -> None:
     program.type(command)
-    await program.sees(command, LONG)
+    await program.wait_for_text(command, LONG)
     program.type("\r")
 
 
@@ -33,18 +33,18 @@ async def goes_on(program: Terminal, answer: str) -> None:
     for letter in LETTERS[8:]:
         program.type(letter)
         await asyncio.sleep(0.03)  # a person who does not look
-    await program.sees(answer, LONG)
-    await program.sees("Session resumed", LONG)
-    await program.sees(LETTERS, LONG)
+    await program.wait_for_text(answer, LONG)
+    await program.wait_for_text("Session resumed", LONG)
+    await program.wait_for_text(LETTERS, LONG)
     program.type("\x15")
-    await program.sees(lambda: LETTERS not in program.text, LONG)
+    await program.wait_for_text(lambda: LETTERS not in program.text, LONG)
 
 
 @pytest.mark.timeout(240)
 async def test_from_the_list_into_one_session_and_on_into_others() -> None:
     now = time.time()
-    kept("Export the table", ("export it", "The first answer."), ago=HOUR, now=now)
-    other = kept("Mend the import", ("mend it", "The second answer."), ago=DAY, now=now)
+    saved_session("Export the table", ("export it", "The first answer."), ago=HOUR, now=now)
+    other = saved_session("Mend the import", ("mend it", "The second answer."), ago=DAY, now=now)
     env = environment(paths.home_dir(), TUI_AGENT_HOME=str(paths.data_dir()))
     program = Terminal(
         "-m",
@@ -55,28 +55,28 @@ async def test_from_the_list_into_one_session_and_on_into_others() -> None:
         "--resume",
         env=env,
         whole_env=True,
-        cwd=here(),
+        cwd=current_folder(),
         size=(100, 30),
     )
     try:
-        await program.sees("› export it", LONG)
+        await program.wait_for_text("› export it", LONG)
         await goes_on(program, "The first answer.")
         await typed(program, "/sessions import")
-        await program.sees("› mend it", LONG)
+        await program.wait_for_text("› mend it", LONG)
         await goes_on(program, "The second answer.")
         await typed(program, "/rename Another name")
-        await program.sees("tui-agent · Another name", LONG)
+        await program.wait_for_text("tui-agent · Another name", LONG)
         await typed(program, "/fork")
         program.type("\x1b[200~the paste begins\r!touch pwned\rin this one ")
-        await program.sees(lambda: len(catalog.list_sessions(paths.data_dir())) == 3, LONG)
-        await program.sees("This session is a fork of", LONG)
+        await program.wait_for_text(lambda: len(catalog.list_sessions(paths.data_dir())) == 3, LONG)
+        await program.wait_for_text("This session is a fork of", LONG)
         program.type("and ends\r!touch pwned\rin that one\r\x1b[201~")
-        await program.sees("in that one", LONG)
-        await program.still(0.5)
+        await program.wait_for_text("in that one", LONG)
+        await program.wait_until_quiet(0.5)
         assert "the paste begins" in program.text and "pwned" in program.text
-        assert not (here() / "pwned").exists()
+        assert not (current_folder() / "pwned").exists()
         program.type("\x03")
-        await program.sees("draft stashed", LONG)
+        await program.wait_for_text("draft stashed", LONG)
         program.type("\x04")
         assert await program.end(LONG) == 0
     finally:

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import settings
 from tui_agent.keys import keymap
 from tui_agent.settings.checking import setting_paths
@@ -46,15 +46,15 @@ def form(app: TuiAgentApp) -> SettingsForm:
 
 async def opened(app: TuiAgentApp, pilot: Pilot[int], *keys: str) -> None:
     await pilot.press("f6")
-    await until(pilot, lambda: isinstance(app.screen, SettingsForm))
-    await still(pilot)
+    await wait_for(pilot, lambda: isinstance(app.screen, SettingsForm))
+    await wait_until_idle(pilot)
     await pilot.press(*keys)
-    await still(pilot)
+    await wait_until_idle(pilot)
 
 
 async def test_every_setting_is_there_with_its_value_and_source_and_no_secret(config: Path) -> None:
     app, _session = app_with(config, approval_mode="auto")
-    async with running(app, (120, 100)) as pilot:
+    async with run_app(app, (120, 100)) as pilot:
         await opened(app, pilot)
         assert [row.name for row in form(app).rows] == [".".join(where) for where in setting_paths()]
         text = screen_text(app)
@@ -66,52 +66,52 @@ async def test_every_setting_is_there_with_its_value_and_source_and_no_secret(co
 
 async def test_a_change_is_written_and_comments_stay(config: Path) -> None:
     app, _session = app_with(config, approval_mode="auto")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(app, pilot, *"timeouts.command", "up", "enter")
         await pilot.press("backspace", "backspace", *"90", "enter")
-        await until(pilot, lambda: "in the next session" in screen_text(app))
+        await wait_for(pilot, lambda: "in the next session" in screen_text(app))
         assert config.read_text() == FILE.replace("command: 45 ", "command: 90 ")
         assert config.stat().st_mode & 0o777 == 0o644  # as it was
         await pilot.press("enter", "ctrl+u", *"-3", "enter")
-        await until(pilot, lambda: "more than 0" in screen_text(app))
+        await wait_for(pilot, lambda: "more than 0" in screen_text(app))
         await pilot.press("escape", "delete")
         assert "command: 90" in config.read_text()  # something is searched for: it was meant for that
         await pilot.press("ctrl+u", *"base_url", "enter", "enter")  # a hidden value is kept as it is
         assert form(app).editing is None and "sesame" in config.read_text()
         await pilot.press("end", "ctrl+u", *"theme", "enter", "ctrl+u", *"light", "enter")
-        await until(pilot, lambda: app.theme == "tui-agent-light")
-        await until(pilot, lambda: "theme: light\n" in config.read_text())
+        await wait_for(pilot, lambda: app.theme == "tui-agent-light")
+        await wait_for(pilot, lambda: "theme: light\n" in config.read_text())
         await pilot.press("ctrl+u", *"keys", "enter", "ctrl+u", *"{details: f11, nope: f5}", "enter")
-        await until(pilot, lambda: "is not an action" in screen_text(app))
+        await wait_for(pilot, lambda: "is not an action" in screen_text(app))
         await pilot.press("ctrl+u", *"{details: f11}", "enter")
-        await until(pilot, lambda: keymap.current().keys["details"] == ("f11",))
+        await wait_for(pilot, lambda: keymap.current().keys["details"] == ("f11",))
         assert app.preferences.loaded is not None
         assert app.preferences.loaded.settings.approval_mode == "auto"  # a flag holds on
         config.write_text("mode: [\n")
         await pilot.press("ctrl+u", *"vim", "enter", "up", "enter")
-        await until(pilot, lambda: "nothing changed" in screen_text(app))
+        await wait_for(pilot, lambda: "nothing changed" in screen_text(app))
         assert config.read_text() == "mode: [\n"
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         shown = screen_text(app)
         await pilot.press("f11")  # the new key works, and the old one does not any more
-        await until(pilot, lambda: screen_text(app) != shown)
+        await wait_for(pilot, lambda: screen_text(app) != shown)
         detailed = screen_text(app)
         await pilot.press("ctrl+o")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert screen_text(app) == detailed
 
 
 async def test_a_file_that_is_not_there_yet_is_made_and_settings_taken_back(config: Path) -> None:
     config.unlink()
     app, _session = app_with(config)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await opened(app, pilot, *"small", "enter", *"tiny", "enter")
-        await until(pilot, lambda: config.exists() and config.read_text() == "small_model: tiny\n")
+        await wait_for(pilot, lambda: config.exists() and config.read_text() == "small_model: tiny\n")
         assert config.stat().st_mode & 0o777 == 0o600
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("ctrl+u", "delete")
-        await until(pilot, lambda: config.read_text() == "")
-        await until(pilot, lambda: form(app).rows[5].value == "not set")
+        await wait_for(pilot, lambda: config.read_text() == "")
+        await wait_for(pilot, lambda: form(app).rows[5].value == "not set")
         await pilot.press("ctrl+u", *"work mode of a new", "enter", "down", "enter")
-        await until(pilot, lambda: "environment (TUI_AGENT_MODE) overrides it" in screen_text(app))
+        await wait_for(pilot, lambda: "environment (TUI_AGENT_MODE) overrides it" in screen_text(app))

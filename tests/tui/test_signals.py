@@ -31,7 +31,7 @@ async def program(*, owned: bool = True) -> AsyncIterator[tuple[Terminal, Path]]
         env = {"TUI_AGENT_HOME": home, "HOME": home, "TMPDIR": home}
         terminal = Terminal("-m", "tests.tui.pty_app", "--demo", env=env, size=(100, 30), owned=owned)
         try:
-            await terminal.sees("tui-agent-demo-")
+            await terminal.wait_for_text("tui-agent-demo-")
             yield terminal, Path(home)
         finally:
             terminal.close()
@@ -39,7 +39,7 @@ async def program(*, owned: bool = True) -> AsyncIterator[tuple[Terminal, Path]]
 
 async def busy(terminal: Terminal) -> None:
     terminal.type("fix the word counter\r")
-    await terminal.sees("Plan · 3 steps · plans need your approval")
+    await terminal.wait_for_text("Plan · 3 steps · plans need your approval")
 
 
 def records(home: Path) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ async def by_interrupt_twice() -> None:
     async with program() as (terminal, home):
         await busy(terminal)
         terminal.kill(signal.SIGINT)
-        await terminal.sees("■ Stopped")
+        await terminal.wait_for_text("■ Stopped")
         terminal.kill(signal.SIGINT)
         assert await terminal.end() == 130
         assert_restored(terminal)
@@ -99,7 +99,7 @@ async def by_key(*keys: str, code: int, said: bytes, reason: str) -> None:
 async def by_losing_the_terminal(*, owned: bool) -> None:
     async with program(owned=owned) as (terminal, home):
         await busy(terminal)
-        terminal.lose()
+        terminal.hang_up()
         assert await terminal.end() == 129
         assert_closed(home, "signal SIGHUP")
 
@@ -119,7 +119,7 @@ async def stop_and_go_on() -> None:
         for _again in range(2):
             before = len(terminal.bytes)
             terminal.kill(signal.SIGTSTP)
-            await terminal.sees(lambda: terminal.stopped)
+            await terminal.wait_for_text(lambda: terminal.stopped)
             terminal.read(0.05)
             stopped = terminal.bytes[before:]
             assert all(code in stopped for code in OFF)
@@ -127,13 +127,15 @@ async def stop_and_go_on() -> None:
             before = len(terminal.bytes)
             terminal.screen.reset()
             terminal.kill(signal.SIGCONT)
-            await terminal.sees("Plan · 3 steps · plans need your approval")
+            await terminal.wait_for_text("Plan · 3 steps · plans need your approval")
             resumed = terminal.bytes[before:]
             assert all(code in resumed for code in (b"?1049h", b"?1000h", b"?1006h", b"?2004h", b"?25l"))
             assert not terminal.is_sane()
-        await terminal.sees(lambda: listens(terminal))  # what is typed behind `fg` before one can read is not for it
+        await terminal.wait_for_text(
+            lambda: listens(terminal)
+        )  # what is typed behind `fg` before one can read is not for it
         terminal.type("\x1b")
-        await terminal.sees("■ Stopped")
+        await terminal.wait_for_text("■ Stopped")
         terminal.kill(signal.SIGTERM)
         assert await terminal.end() == 143
         assert_restored(terminal)

@@ -19,7 +19,7 @@ import pytest
 from tests import waiting
 from tests.doubles.terminal import Terminal
 from tests.nightly import sampled
-from tests.tui.kit import app_for, running, screen_text, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent import events as e
 from tui_agent.tui.driver import CLIPBOARD, MAX_QUEUED, MAX_SWITCH_LENGTH, TerminalOutput
 
@@ -33,7 +33,7 @@ async def flowing(tmp_path: Path) -> AsyncIterator[tuple[Terminal, Path]]:
     env = {"TUI_AGENT_HOME": str(tmp_path)}
     terminal = Terminal("-m", "tests.tui.pty_app", "empty", "noted", size=(100, 30), env=env)
     try:
-        await terminal.sees("flow ")
+        await terminal.wait_for_text("flow ")
         yield terminal, tmp_path / "over"
     finally:
         terminal.close()
@@ -41,7 +41,7 @@ async def flowing(tmp_path: Path) -> AsyncIterator[tuple[Terminal, Path]]:
 
 async def said(over: Path) -> None:
     """Nobody reads what is painted meanwhile."""
-    await waiting.until(over.exists, "the session waits for the terminal")
+    await waiting.wait_for(over.exists, "the session waits for the terminal")
 
 
 def unread(terminal: Terminal) -> int:
@@ -57,16 +57,16 @@ async def test_f16_f18_a_stopped_terminal_holds_nothing_up_and_shows_all_when_it
         os.set_blocking(terminal.slave, blocking)  # the program's own: EAGAIN in the place of waiting
         await said(over)
         assert unread(terminal) > 1_000, "somebody read meanwhile"
-        await terminal.sees("the flow ends")
-        await terminal.sees("Ask for a change")
-        await terminal.still(0.5)
+        await terminal.wait_for_text("the flow ends")
+        await terminal.wait_for_text("Ask for a change")
+        await terminal.wait_until_quiet(0.5)
         shown = terminal.text
         terminal.screen.reset()
         terminal.resize(100, 30)  # paints all of it once more
-        await terminal.sees("Ask for a change")
-        await terminal.sees(lambda: terminal.text == shown)
+        await terminal.wait_for_text("Ask for a change")
+        await terminal.wait_for_text(lambda: terminal.text == shown)
         terminal.type("still here")
-        await terminal.sees("still here")
+        await terminal.wait_for_text("still here")
         terminal.type("\x03\x04")
         assert await terminal.end() == 0
         assert terminal.is_sane()
@@ -180,13 +180,13 @@ TERMS: dict[str, dict[str, str]] = {
 async def test_f17_every_kind_of_terminal_shows_it(name: str) -> None:
     terminal = Terminal("-m", "tests.tui.pty_app", "answered", "told", size=(100, 30), env=TERMS[name])
     try:
-        await terminal.sees("See the guide")
+        await terminal.wait_for_text("See the guide")
         terminal.type("hello")
-        await terminal.sees("hello")
+        await terminal.wait_for_text("hello")
         if name == "no colour":
             assert not re.search(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m", terminal.bytes)
         terminal.type("\r")
-        await terminal.sees("sent")
+        await terminal.wait_for_text("sent")
         terminal.type("\x04")
         assert await terminal.end() == 0
         assert terminal.is_sane()
@@ -207,16 +207,16 @@ def test_f17_a_terminal_that_can_show_no_screen_is_told_what_works() -> None:
 async def test_f20_threads_that_hang_stop_neither_keys_nor_the_stop_key() -> None:
     app, session = app_for("streaming")
     release, loop = threading.Event(), asyncio.get_running_loop()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         hanging = [loop.run_in_executor(None, release.wait, DEADLINE) for _ in range(64)]
         try:
             late = loop.run_in_executor(None, len, "")
             await pilot.press(*"still typing")
             assert app.prompt.text == "still typing"
             await pilot.press("escape")
-            await until(pilot, lambda: session.interrupts == 1)
+            await wait_for(pilot, lambda: session.interrupts == 1)
             session.push(e.Notice(level="warning", text="Something hangs.", code="x"))
-            await until(pilot, lambda: "Something hangs." in screen_text(app))
+            await wait_for(pilot, lambda: "Something hangs." in screen_text(app))
             assert not late.done(), "the threads were never all busy"
         finally:
             release.set()

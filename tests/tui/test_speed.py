@@ -5,7 +5,7 @@ from textual.pilot import Pilot
 
 from tests.nightly import crossed
 from tests.scenes.build import READ, Scene
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import ToolResult, Usage
 from widgets.context_meter import ContextPanel
@@ -56,36 +56,36 @@ SCENES = {scene.__name__: scene for scene in (reading, estimated, written)}
 @pytest.mark.parametrize(("scene", "size"), crossed(list(SCENES), SIZES))
 def test_speed(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(SCENES[scene]().records)
-    assert snap_compare(app, terminal_size=size, run_before=settled)
+    assert snap_compare(app, terminal_size=size, run_before=wait_until_rendered)
 
 
 def test_speed_in_the_meter(snap_compare) -> None:
     app, _session = app_for(written().records)
 
     async def look(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, ContextPanel))
-        await still(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, ContextPanel))
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=(100, 30), run_before=look)
 
 
 async def test_the_server_tells_how_far_it_has_read() -> None:
     app, _session = app_for(reading().records, later=0.0)
-    async with running(app):
+    async with run_app(app):
         assert "reading 4,096 of 8,100 tokens" in screen_text(app)
 
 
 async def test_between_two_batches_its_rate_goes_on() -> None:
     app, _session = app_for(reading().records, later=10.0)
-    async with running(app):
+    async with run_app(app):
         assert "reading about 5,100 of 8,100 tokens" in screen_text(app)
 
 
 async def test_without_that_its_rate_tells() -> None:
     app, _session = app_for(estimated().records, later=30.0)
-    async with running(app):
+    async with run_app(app):
         # 62.5 tokens a second of what is new, as they were read the last time
         assert "reading about 10,000 of 12,300 tokens" in screen_text(app)
 
@@ -93,15 +93,15 @@ async def test_without_that_its_rate_tells() -> None:
 async def test_how_fast_it_writes_and_what_it_had_is_told_while_and_after() -> None:
     scene = answered().reply().write("the exporter writes rows as a table. " * 40)
     app, session = app_for(scene.records, later=4.0)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         assert "tokens/s" in screen_text(app)
         session.push(e.ReplyEnded(text="x", usage=USAGE, stop="stop"), node="r2", run="run1")
         session.push(e.RunEnded(outcome="done", text="x"), run="run1")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "written at 12 tokens/s · 95% of the prompt from the cache" in screen_text(app)
         await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, ContextPanel))
-        await still(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, ContextPanel))
+        await wait_until_idle(pilot)
         text = " ".join(screen_text(app).split())
         assert "8,100 tokens, 400 read, 95% from the server's cache, 62 tokens/s" in text
         assert "120 tokens, 12 tokens/s" in text

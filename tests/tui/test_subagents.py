@@ -5,7 +5,7 @@ from textual.pilot import Pilot
 
 from tests.nightly import crossed
 from tests.scenes import load
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tests.tui.test_tree import listed, tree
 from tui_agent import events as e
 from tui_agent.common.domain import Mode
@@ -17,16 +17,16 @@ SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
 async def in_the_tree(pilot: Pilot[int], *keys: str) -> None:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await settled(pilot)
+    await wait_until_rendered(pilot)
     await pilot.press("f4")
-    await until(pilot, lambda: tree(app).has_focus)
+    await wait_for(pilot, lambda: tree(app).has_focus)
     await pilot.press(*keys)
-    await still(pilot)
+    await wait_until_idle(pilot)
 
 
 async def test_what_sub_agents_do_is_nested_below_them_and_folds_when_they_end() -> None:
     app, session = app_for("subagents_running")
-    async with running(app, (160, 40)) as pilot:
+    async with run_app(app, (160, 40)) as pilot:
         rows = listed(app)
         assert rows[2:] == [
             "✓ Review parsers — how rows… 5.4 s ▸",
@@ -41,39 +41,39 @@ async def test_what_sub_agents_do_is_nested_below_them_and_folds_when_they_end()
         transcript = app.transcript
         assert "src/reader.py" not in screen_text(app) and "Where are the rows" not in screen_text(app)
         await in_the_tree(pilot, "home", "down", "down", "right", "down", "enter")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "│ ▾ Thought for 2.1 s" in screen_text(app) and "Where are the rows read?" in screen_text(app)
         shown = [block for block in transcript.blocks if block.nested]
         assert [block.open for block in shown].count(True) == 1
         session.push(e.RunEnded(outcome="interrupted", text="Interrupted by the user."), run="run1")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert listed(app)[-1].startswith("■ Review network") and listed(app)[-1].endswith("▸")
 
 
 async def test_a_key_stops_the_sub_agent_of_the_line_alone() -> None:
     app, session = app_for("subagents_running")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await in_the_tree(pilot, "end")
         assert "x stops it" not in listed(app)[-1]  # a call of it
         await pilot.press("x")
         assert session.subagents.stopped == ["c3"]
         await pilot.press("up")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert "x stops it" in listed(app)[-2]
         await pilot.press("home", "down", "down", "x")  # this one has ended: a letter like any other
-        await until(pilot, lambda: not tree(app).has_focus)
+        await wait_for(pilot, lambda: not tree(app).has_focus)
         assert app.prompt.text == "x" and session.subagents.stopped == ["c3"]
 
 
 async def test_a_key_goes_from_mode_to_mode_and_looking_modes_have_a_badge() -> None:
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for before, after in zip(Mode, [*list(Mode)[1:], Mode.AGENT], strict=True):
             session.push(e.ModeChanged(mode=before, approval_mode="ask"))
-            await settled(pilot)
+            await wait_until_rendered(pilot)
             assert (f"◇ {before} · ask" in screen_text(app)) is before.reads_only
             await pilot.press("alt+m")
-            await still(pilot)
+            await wait_until_idle(pilot)
             assert session.modes[-1] == (after, None)
 
 
@@ -103,7 +103,7 @@ def test_a_batch_is_named_by_its_kind() -> None:
 @pytest.mark.parametrize(("scene", "size"), crossed(["subagents_running", "subagents_done"], SIZES))
 def test_in_the_transcript(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(scene)
-    assert snap_compare(app, terminal_size=size, run_before=settled)
+    assert snap_compare(app, terminal_size=size, run_before=wait_until_rendered)
 
 
 KEYS = {
@@ -131,4 +131,4 @@ def test_the_badge_of_a_mode(mode: str, size: tuple[int, int], snap_compare) -> 
 
     records.append(replace(last, seq=last.seq + 1, event=changed, run="", node="", parent=""))
     app, _session = app_for(records)
-    assert snap_compare(app, terminal_size=size, run_before=settled)
+    assert snap_compare(app, terminal_size=size, run_before=wait_until_rendered)

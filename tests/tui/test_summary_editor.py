@@ -10,7 +10,7 @@ from textual.widgets import Input, TextArea
 
 from tests.nightly import crossed, sampled
 from tests.scenes.workflow import SUMMARY
-from tests.tui.kit import Clock, app_for, running, screen_text, settled, still, until
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 from tui_agent.common.paths import sessions_dir
@@ -30,10 +30,10 @@ def editor(app: TuiAgentApp) -> SummaryEditor:
 async def shown(pilot: Pilot[int], *, armed: bool = True) -> SummaryEditor:
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
-    await until(pilot, lambda: app.dialogs.dock.panel is not None and app.dialogs.dock.panel.is_mounted)
-    await still(pilot)
+    await wait_for(pilot, lambda: app.dialogs.dock.panel is not None and app.dialogs.dock.panel.is_mounted)
+    await wait_until_idle(pilot)
     if armed:
-        await until(pilot, lambda: editor(app).armed)
+        await wait_for(pilot, lambda: editor(app).armed)
     return editor(app)
 
 
@@ -48,24 +48,24 @@ def taken(answer: Answer) -> Summary:
 
 async def test_ctrl_s_accepts_it_as_it_is() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: app.dialogs.dock.panel is None)
+        await wait_for(pilot, lambda: app.dialogs.dock.panel is None)
         assert session.answers == [("s1", Answer(verdict="approve"))]
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Summary accepted" in screen_text(app)
         assert app.prompt.has_focus
 
 
 async def test_every_field_is_reached_by_tab_and_edited() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("tab", "end", *" twice", "tab", "end", *" More.", "tab", "end", *"!")
         await pilot.press("tab", "down", "down", "space", "tab", "ctrl+end", "enter", *"+ two spaces - as in black")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
         found = taken(session.answers[0][1])
         assert found.action == SUMMARY.action + " twice"
         assert found.details == SUMMARY.details + " More."
@@ -77,21 +77,21 @@ async def test_every_field_is_reached_by_tab_and_edited() -> None:
         )
         assert found.decisions_rejected == SUMMARY.decisions_rejected
         assert found.tools == SUMMARY.tools
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Summary accepted · edited" in screen_text(app)
 
 
 async def test_ctrl_d_asks_and_a_second_one_discards() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("ctrl+d")
         assert session.answers == []
         assert "again to discard" in screen_text(app)
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
         assert session.answers == [("s1", Answer(verdict="reject"))]
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert "Summary discarded" in screen_text(app)
 
 
@@ -100,19 +100,19 @@ async def test_ctrl_d_asks_and_a_second_one_discards() -> None:
 )
 async def test_any_other_key_takes_the_question_back(key: str, first: tuple[str, ...]) -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press(*first, "ctrl+d", key)
-        await still(pilot)
+        await wait_until_idle(pilot)
         await pilot.press("ctrl+d")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.answers == []
 
 
 async def test_a_key_that_is_held_down_does_not_discard() -> None:
-    clock = Clock()
+    clock = FakeClock()
     app, session = app_for("summary_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot, armed=False)
         clock.now += 1
         for _repeat in range(30):
@@ -121,16 +121,16 @@ async def test_a_key_that_is_held_down_does_not_discard() -> None:
         assert session.answers == []
         clock.now += 1
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
 
 
 @pytest.mark.parametrize("place", sampled(range(6), 2))
 async def test_letters_never_accept_or_discard(place: int) -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press(*(["tab"] * place), *"dads yYnrA 1", "escape", "escape")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.answers == []
         assert session.sent == []
         assert app.dialogs.dock.panel is not None
@@ -138,7 +138,7 @@ async def test_letters_never_accept_or_discard(place: int) -> None:
 
 async def test_letters_outside_of_the_fields_belong_to_the_composer() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press(*"and the docs?")
         assert app.prompt.text == "and the docs?"
@@ -148,7 +148,7 @@ async def test_letters_outside_of_the_fields_belong_to_the_composer() -> None:
 
 async def test_escape_leaves_the_field_then_the_summary_and_only_then_stops() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", "escape")
         assert widget.has_focus
@@ -157,13 +157,13 @@ async def test_escape_leaves_the_field_then_the_summary_and_only_then_stops() ->
         assert app.prompt.has_focus
         assert session.interrupts == 0
         await pilot.press("escape")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
         assert session.answers == []
 
 
 async def test_shift_tab_goes_back_and_does_not_change_the_approval_mode() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", "tab", "shift+tab")
         assert widget.query_one("#action", Input).has_focus
@@ -174,7 +174,7 @@ async def test_shift_tab_goes_back_and_does_not_change_the_approval_mode() -> No
 
 async def test_tab_goes_on_to_the_composer_and_back() -> None:
     app, _session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press(*["tab"] * 6)
         assert app.prompt.has_focus
@@ -184,7 +184,7 @@ async def test_tab_goes_on_to_the_composer_and_back() -> None:
 
 async def test_ticks_move_and_tick_by_keyboard() -> None:
     app, _session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", "tab", "tab", "tab", "space", "down", "x", "up", "up")
         assert [one.completed for one in widget.query_one(Ticks).criteria] == [False, False, False, True]
@@ -202,25 +202,25 @@ async def test_ticks_move_and_tick_by_keyboard() -> None:
 )
 async def test_decisions_are_lines(text: str, made: Any, rejected: Any) -> None:
     app, _session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         widget.query_one("#decisions", TextArea).text = text
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert (widget.summary().decisions_made, widget.summary().decisions_rejected) == (made, rejected)
 
 
 async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
     app, session = app_for("summary_waits")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         widget = await shown(pilot)
         await pilot.press("tab", "end", *" twice")
         for size in ((80, 24), (50, 16), (200, 50)):
             await pilot.resize_terminal(*size)
-            await still(pilot)
+            await wait_until_idle(pilot)
         session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
-        await until(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
+        await wait_for(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
         await pilot.press("1")
-        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*" more")
         assert widget.summary().action == SUMMARY.action + " twice more"
 
@@ -229,48 +229,48 @@ async def test_an_edit_survives_a_crash_and_is_gone_once_it_is_decided() -> None
     app, session = app_for("summary_waits")
     folder = sessions_dir() / session.id
     folder.mkdir(parents=True)
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("tab", "end", *" twice", "tab", "tab", "tab", "space")
-        await until(pilot, lambda: kept(folder / REQUEST_FILE).count('"completed": false') == 3)
+        await wait_for(pilot, lambda: kept(folder / REQUEST_FILE).count('"completed": false') == 3)
 
     again, other = app_for("summary_again")  # the same summary under another number
-    async with running(again) as pilot:
+    async with run_app(again) as pilot:
         widget = await shown(pilot)
         assert widget.summary().action == SUMMARY.action + " twice"
         assert not widget.summary().criteria[0].completed
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: other.answers != [])
+        await wait_for(pilot, lambda: other.answers != [])
         assert taken(other.answers[0][1]).action == SUMMARY.action + " twice"
-        await until(pilot, lambda: not (folder / REQUEST_FILE).exists())
+        await wait_for(pilot, lambda: not (folder / REQUEST_FILE).exists())
 
 
 async def test_a_summary_that_nobody_decided_is_offered_again() -> None:
     app, session = app_for("summary_again")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await shown(pilot)
         assert "written by the program" in screen_text(app)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: session.answers == [("s1", Answer(verdict="approve"))])
-        await settled(pilot)
+        await wait_for(pilot, lambda: session.answers == [("s1", Answer(verdict="approve"))])
+        await wait_until_rendered(pilot)
         assert "Summary accepted" in screen_text(app)
 
 
 async def test_without_criteria_and_decisions_it_is_as_good() -> None:
     app, session = app_for("steps_recovered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         session.push(e.SummaryProposed(id="s9", summary=Summary(action="Looked")), run="run1")
         widget = await shown(pilot)
         assert not widget.query(Ticks)
         await pilot.press("tab", "tab", "tab", "tab", *"+ so", "ctrl+s")
-        await until(pilot, lambda: session.answers != [])
+        await wait_for(pilot, lambda: session.answers != [])
         assert taken(session.answers[0][1]).decisions_made == (DecisionNote(title="so"),)
 
 
 async def test_hostile_text_is_only_text() -> None:
     text = "[@click=app.quit]x[/] \u202e \x1b[2J"
     app, session = app_for("steps_recovered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         offered = Summary(action=text, details=text, decisions_made=(DecisionNote(title=text),))
         session.push(e.SummaryProposed(id="s9", summary=offered), run="run1")
         await shown(pilot)

@@ -4,7 +4,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.nightly import sampled
-from tests.tui.kit import app_for, settled, still
+from tests.tui.kit import app_for, wait_until_idle, wait_until_rendered
 from tui_agent.settings import LoadedSettings, Settings
 
 SMALL, USUAL, WIDE = (60, 16), (100, 30), (240, 60)
@@ -68,12 +68,12 @@ def test_shown(name: str, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None
     session.settings = SETTINGS if "settings" in name else None  # type: ignore[attr-defined]  # as the engine's has
 
     async def press(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         app.theme = f"tui-agent-{theme}"
         for key in pressed:
             await pilot.press(key)
-            await still(pilot)
-        await still(pilot)
+            await wait_until_idle(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=press)
 
@@ -89,10 +89,10 @@ def test_shown_without_colours(name: str, snap_compare, monkeypatch: pytest.Monk
     session.settings = SETTINGS if name == "settings" else None  # type: ignore[attr-defined]  # as the engine's has
 
     async def press(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         for key in BARE[name]:
             await pilot.press(key)
-            await still(pilot)
-        await still(pilot)
+            await wait_until_idle(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=USUAL, run_before=press)

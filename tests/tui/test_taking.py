@@ -7,7 +7,7 @@ import pytest
 
 from tests.doubles.session import FakeSession
 from tests.storage.samples import story_records, write_journal
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common import paths
 from tui_agent.tui import commands
@@ -22,17 +22,17 @@ async def test_a_reply_its_code_the_plan_and_all_of_it_can_be_taken(
     for name in HELPERS:
         monkeypatch.delenv(name, raising=False)
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
 
         async def does(name: str, words: str, says: str) -> None:
             commands.execute_command(app, name, words)
-            await until(pilot, lambda: says in " ".join(screen_text(app).split()))
-            await still(pilot)
+            await wait_for(pilot, lambda: says in " ".join(screen_text(app).split()))
+            await wait_until_idle(pilot)
 
         session.push(e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), node="r99")
         session.push(e.ReplyEnded(text=REPLY), node="r99")
         session.push(e.PlanDocChanged(text="# Plan: all of it", by="user"))
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await does("copy", "code 1", "code block 1 of 2 · sent 20 characters to the terminal, unconfirmed")
         assert app.clipboard.strip() == "one = 1\nand_more = 2"
         await does("copy", "code", "code block 2 of 2 · sent")
@@ -55,7 +55,7 @@ async def test_a_reply_its_code_the_plan_and_all_of_it_can_be_taken(
         shutil.rmtree(folder)
         session.on_saving("Saving events.jsonl failed: No such file or directory")
         offer = "/export FILE saves the session elsewhere"
-        await until(pilot, lambda: offer in " ".join(screen_text(app).split()))
+        await wait_for(pilot, lambda: offer in " ".join(screen_text(app).split()))
         await does("export", f"{tmp_path}/kept.md", "written to")
         assert "one = 1" in (tmp_path / "kept.md").read_text()
         session.on_saving(None)

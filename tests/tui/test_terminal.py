@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tests.doubles.terminal import Terminal
 from tests.nightly import sampled
-from tests.tui.kit import app_for, running, screen_text, settled
+from tests.tui.kit import app_for, run_app, screen_text, wait_until_rendered
 from tui_agent.common import paths
 from tui_agent.tui.terminal import widen_control_tables
 
@@ -113,7 +113,7 @@ def test_a_failure_becomes_a_sentence_and_a_log_without_local_variables(start: l
 
 def test_a_failing_handler_ends_in_order_too(start: list[Terminal]) -> None:
     terminal = run(start, "command_asked", "handler")
-    terminal.until(lambda: terminal.listens)
+    terminal.until(lambda: terminal.accepts_keys)
     terminal.type("a")
     assert terminal.wait() == 1
     assert_restored(terminal)
@@ -151,7 +151,7 @@ def test_idle_writes_nothing(start: list[Terminal]) -> None:
 def test_the_keys_of_a_dialog_light_up_and_then_work(start: list[Terminal]) -> None:
     terminal = run(start, "command_asked")
     terminal.shows("approve once")
-    terminal.until(lambda: terminal.listens)
+    terminal.until(lambda: terminal.accepts_keys)
     terminal.type("a")
     terminal.until(lambda: "approve once" not in terminal.text)
 
@@ -192,12 +192,12 @@ def test_both_control_tables_are_widened() -> None:
 async def test_no_markup_is_ever_read(start: list[Terminal]) -> None:
     widen_control_tables()
     app, _session = app_for("hostile_text")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         text = screen_text(app)
         assert text.count("[@click=app.quit]boo[/]") >= 8
         await pilot.click("#transcript", offset=(30, 3))
         await pilot.press("ctrl+o")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         assert app.is_running
         assert not app.query(Static)
 
@@ -205,8 +205,8 @@ async def test_no_markup_is_ever_read(start: list[Terminal]) -> None:
 async def test_the_size_is_the_terminals_whatever_is_exported() -> None:
     program = Terminal("-m", "tests.tui.pty_app", "empty", size=(90, 30), env={"COLUMNS": "50", "LINES": "12"})
     try:
-        await program.sees(lambda: "qwen2.5-coder:7b" in program.screen.display[0][60:])
+        await program.wait_for_text(lambda: "qwen2.5-coder:7b" in program.screen.display[0][60:])
         program.resize(70, 20)
-        await program.sees(lambda: "qwen2.5-coder:7b" in program.screen.display[0][:70])
+        await program.wait_for_text(lambda: "qwen2.5-coder:7b" in program.screen.display[0][:70])
     finally:
         program.close()

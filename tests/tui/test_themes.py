@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.kit import app_for, running, screen_text, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
@@ -67,7 +67,7 @@ def test_the_first_paint_has_the_theme_of_the_settings(
 async def test_without_colours_none_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     app, _session = app_for("edit_asked")
-    async with running(app):
+    async with run_app(app):
         assert app.theme == ANSI.name
         styles = {style for strip in app.screen._compositor.render_strips() for _, style, _ in strip if style}
         written = "".join(style.render("x") for style in styles)
@@ -79,19 +79,19 @@ async def test_the_command_takes_a_name() -> None:
     app, session = app_for("answered")
     settings = Settings.model_validate({"theme": "mine", "themes": {"mine": {"base": "light", "primary": "#aa0000"}}})
     session.settings = LoadedSettings(settings=settings)  # type: ignore[attr-defined]  # as the engine's has
-    async with running(app) as pilot:
-        await until(pilot, lambda: app.theme == "tui-agent-own-mine")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: app.theme == "tui-agent-own-mine")
         assert app.current_theme.primary == "#aa0000"
         await pilot.press(*"/theme ansi", "enter")
-        await until(pilot, lambda: app.theme == ANSI.name)
+        await wait_for(pilot, lambda: app.theme == ANSI.name)
         await pilot.press(*"/theme none", "enter")
-        await until(pilot, lambda: "choose one of dark" in screen_text(app))
+        await wait_for(pilot, lambda: "choose one of dark" in screen_text(app))
 
 
 async def test_the_command_goes_through_all_themes() -> None:
     app, _session = app_for("answered")
     seen = [app.theme]
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         for _ in THEMES:
             await pilot.press(*"/theme", "enter")
             await pilot.pause()

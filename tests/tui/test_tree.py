@@ -4,9 +4,9 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from tests.nightly import looks
+from tests.nightly import screen_formats
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, settled, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
@@ -27,7 +27,7 @@ def listed(app: TuiAgentApp) -> list[str]:
 
 async def test_it_shows_what_a_run_is_made_of() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app):
+    async with run_app(app):
         assert listed(app) == [
             "✓ add a --json flag to the exp… 18 s",
             "· I'll read the exporter fi… 2.4 s",
@@ -42,7 +42,7 @@ async def test_it_shows_what_a_run_is_made_of() -> None:
 
 async def test_stages_nest_and_a_batch_of_reads_is_one_line() -> None:
     app, _session = app_for("stages")
-    async with running(app):
+    async with run_app(app):
         assert listed(app)[1:] == [
             "✓ Planning 1.2 s",
             "· Two steps are enough. 2.4 s",
@@ -65,54 +65,54 @@ async def test_stages_nest_and_a_batch_of_reads_is_one_line() -> None:
 )
 async def test_every_state_has_a_symbol(scene: str, shown: str) -> None:
     app, _session = app_for(scene)
-    async with running(app):
+    async with run_app(app):
         assert any(row.startswith(shown) for row in listed(app)), listed(app)
 
 
 async def test_it_never_takes_the_focus_and_gives_it_back() -> None:
     app, _session = app_for("stages")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("tab", "x")
         assert app.prompt.text == "x"
         await pilot.press("f4")
-        await until(pilot, lambda: tree(app).has_focus)
+        await wait_for(pilot, lambda: tree(app).has_focus)
         await pilot.press("right")
         assert "✓ read src/main.py 0.3 s" in listed(app)
         await pilot.press("left", *"yz")
-        await until(pilot, lambda: app.prompt.text == "xyz")
+        await wait_for(pilot, lambda: app.prompt.text == "xyz")
         assert app.prompt.has_focus
 
 
 async def test_enter_shows_the_thing_in_the_transcript() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app, (120, 24)) as pilot:
+    async with run_app(app, (120, 24)) as pilot:
         await pilot.press("f4")
-        await until(pilot, lambda: tree(app).has_focus)
+        await wait_for(pilot, lambda: tree(app).has_focus)
         await pilot.press("home", "down", "down", "space", "down", "enter")
-        await until(pilot, lambda: app.prompt.has_focus)
-        await still(pilot)
+        await wait_for(pilot, lambda: app.prompt.has_focus)
+        await wait_until_idle(pilot)
         assert "return TABLE[fmt](rows)" in screen_text(app)
 
 
 async def test_below_a_hundred_columns_it_lies_over_the_transcript_on_demand() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app, (99, 24)) as pilot:
+    async with run_app(app, (99, 24)) as pilot:
         assert not tree(app).display
         await pilot.press("f4")
-        await until(pilot, lambda: tree(app).has_focus)
+        await wait_for(pilot, lambda: tree(app).has_focus)
         assert "read 1 file, ran 1" in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, lambda: app.prompt.has_focus)
+        await wait_for(pilot, lambda: app.prompt.has_focus)
         assert not tree(app).display
         await pilot.resize_terminal(100, 24)
-        await until(pilot, lambda: tree(app).display)
+        await wait_for(pilot, lambda: tree(app).display)
 
 
 async def test_a_command_hides_it() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"/tree", "enter")
-        await until(pilot, lambda: not tree(app).display)
+        await wait_for(pilot, lambda: not tree(app).display)
         assert app.screen.query_one(Columns).transcript.size.width > 100
 
 
@@ -124,7 +124,7 @@ async def test_lines_are_those_of_a_tree_laid_out_anew() -> None:
             for record in records:
                 session.records.append(record)
                 session.wake()
-                await settled(pilot)
+                await wait_until_rendered(pilot)
             rows = list(tree(app).rows)
             tree(app)._lay_out()
             assert rows == tree(app).rows, scene
@@ -144,10 +144,10 @@ def many(runs: int, calls: int) -> list[e.Record]:
 
 async def test_lines_are_bounded() -> None:
     app, _session = app_for(many(MAX_RUNS + 20, 1))
-    async with running(app):
+    async with run_app(app):
         assert len(tree(app).rows) <= MAX_RUNS + 5
     app, _session = app_for(many(1, MAX_CHILDREN + 50))
-    async with running(app):
+    async with run_app(app):
         assert len(tree(app).rows) <= MAX_CHILDREN + 5
 
 
@@ -161,61 +161,63 @@ def test_what_was_open_when_the_session_ended_is_interrupted() -> None:
     assert {node.status for node in view.tree.nodes} == {"ok", "interrupted"}
 
 
-@pytest.mark.parametrize(("size", "theme"), looks())
+@pytest.mark.parametrize(("size", "theme"), screen_formats())
 def test_progress(size: tuple[int, int], theme: str, snap_compare) -> None:
     app, _session = app_for("stages", theme=theme)
 
     async def visit(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         await pilot.press("f4")
-        await until(pilot, lambda: tree(app).has_focus)
+        await wait_for(pilot, lambda: tree(app).has_focus)
         await pilot.press("right")
-        await still(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=visit)
 
 
 async def test_letters_that_are_typed_at_once_go_to_the_composer_in_their_order() -> None:
     app, _session = app_for("tests_ok")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("f4")
-        await until(pilot, lambda: isinstance(app.focused, ToolTree))
+        await wait_for(pilot, lambda: isinstance(app.focused, ToolTree))
         for character in "and then a longer text":
             app.post_message(events.Key("space" if character == " " else character, character))
-        await until(pilot, lambda: app.focused is app.prompt and len(app.prompt.text) == len("and then a longer text"))
+        await wait_for(
+            pilot, lambda: app.focused is app.prompt and len(app.prompt.text) == len("and then a longer text")
+        )
         assert app.prompt.text == "and then a longer text"
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_keys_that_follow_f4_at_once_are_sent_from_the_composer(size: tuple[int, int]) -> None:
     app, session = app_for("tests_ok")
-    async with running(app, size) as pilot:
+    async with run_app(app, size) as pilot:
         for key in ("f4", "up", "down", *"typed on"):
             app.post_message(events.Key("space" if key == " " else key, key if len(key) == 1 else None))
-        await until(pilot, lambda: app.prompt.text == "typed on")
-        await still(pilot)
+        await wait_for(pilot, lambda: app.prompt.text == "typed on")
+        await wait_until_idle(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: [text for text, _ in session.sent] == ["typed on"])
+        await wait_for(pilot, lambda: [text for text, _ in session.sent] == ["typed on"])
 
 
 @pytest.mark.parametrize("back", ["f4", "escape"])
 async def test_keys_that_follow_the_way_back_at_once_are_the_composers(back: str) -> None:
     app, session = app_for("tests_ok")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"sent")
         await pilot.press("f4")
-        await until(pilot, lambda: isinstance(app.focused, ToolTree))
+        await wait_for(pilot, lambda: isinstance(app.focused, ToolTree))
         for key in ("up", back, "enter"):
             app.post_message(events.Key(key, "\r" if key == "enter" else None))
-        await until(pilot, lambda: [text for text, _ in session.sent] == ["sent"])
+        await wait_for(pilot, lambda: [text for text, _ in session.sent] == ["sent"])
         assert app.focused is app.prompt and session.interrupts == 0
 
 
 async def test_enter_that_follows_f4_at_once_is_for_the_tree() -> None:
     app, session = app_for("tests_ok")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"draft")
         for key in ("f4", "home", "enter", *"on", "enter"):
             app.post_message(events.Key(key, {"enter": "\r"}.get(key, key)))
-        await until(pilot, lambda: bool(session.sent))
+        await wait_for(pilot, lambda: bool(session.sent))
         assert session.sent[0][0] == "drafton"

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, running, screen_text, settled, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
 from tui_agent.common.domain import Diff, Hunk
 from tui_agent.engine.undo import CannotUndo, UndoReport
@@ -105,38 +105,38 @@ def prepared(fault: str = "", **more: Any) -> tuple[TuiAgentApp, FakeCheckpoints
 )
 async def test_a_command_does_what_it_says(typed: str, call: tuple[Any, ...]) -> None:
     app, checkpoints, _ = prepared()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         name, _, rest = typed.partition(" ")
         commands.execute_command(app, name, rest)
-        await until(pilot, lambda: checkpoints.calls == [call])
-        await settled(pilot)
+        await wait_for(pilot, lambda: checkpoints.calls == [call])
+        await wait_until_rendered(pilot)
         if call[0] == "rewind":
-            await until(pilot, lambda: app.prompt.text == "tidy up")
+            await wait_for(pilot, lambda: app.prompt.text == "tidy up")
 
 
 async def test_what_cannot_be_undone_is_a_hint() -> None:
     app, checkpoints, _ = prepared("Nothing to undo: no edit of the agent is left.")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         commands.execute_command(app, "undo", "")
-        await until(pilot, lambda: "Nothing to undo" in screen_text(app))
+        await wait_for(pilot, lambda: "Nothing to undo" in screen_text(app))
         assert checkpoints.calls
 
 
 async def test_a_run_is_chosen_from_the_list_and_taken_back() -> None:
     app, checkpoints, _ = prepared()
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         commands.execute_command(app, "rewind", "")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down", "u")
-        await until(pilot, lambda: checkpoints.calls == [("undo", "run-2", ())])
+        await wait_for(pilot, lambda: checkpoints.calls == [("undo", "run-2", ())])
         commands.execute_command(app, "checkpoints", "")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down", "down", "down", "up", "c")
-        await until(pilot, lambda: checkpoints.calls[-1] == ("rewind", "run-2", "code"))
+        await wait_for(pilot, lambda: checkpoints.calls[-1] == ("rewind", "run-2", "code"))
         commands.execute_command(app, "checkpoints", "")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, CheckpointsPanel))
+        await wait_for(pilot, lambda: not isinstance(app.screen, CheckpointsPanel))
         assert len(checkpoints.calls) == 2
 
 
@@ -146,11 +146,11 @@ def test_list(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
     app, _, _ = prepared(theme=theme)
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         commands.execute_command(app, "checkpoints", "")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down")
-        await settled(pilot)
+        await wait_until_rendered(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)
 
@@ -160,11 +160,11 @@ def test_diffs(size: tuple[int, int], snap_compare: Any) -> None:
     app, _, _ = prepared()
 
     async def show(pilot: Pilot[int]) -> None:
-        await settled(pilot)
+        await wait_until_rendered(pilot)
         commands.execute_command(app, "checkpoints", "")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
         await pilot.press("down", "d")
-        await until(pilot, lambda: isinstance(app.screen, CheckpointDiffs))
-        await settled(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointDiffs))
+        await wait_until_rendered(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)

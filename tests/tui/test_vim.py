@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from tests.tui.kit import app_for, running, screen_text, still, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.vim import MOTIONS
@@ -38,7 +38,7 @@ CASES = [
 async def put(app: TuiAgentApp, pilot: Pilot[int], text: str) -> None:
     app.prompt.text = text
     app.prompt.move_cursor(app.prompt.document.end)
-    await still(pilot)
+    await wait_until_idle(pilot)
 
 
 def keys_of(text: str) -> list[str]:
@@ -48,7 +48,7 @@ def keys_of(text: str) -> list[str]:
 async def test_the_keys_of_vi() -> None:
     app, session = app_for("answered")
     session.settings = LoadedSettings(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"typed", "escape")
         assert app.prompt.border_subtitle == "normal"
         for keys, text, cursor in CASES:
@@ -59,7 +59,7 @@ async def test_the_keys_of_vi() -> None:
             assert cursor is None or (keys, app.prompt.cursor_location) == (keys, cursor)
         await put(app, pilot, "one two")
         await pilot.press(*"0cwnew", "escape", *"A!", "escape", *"ofoo", "escape", *"Ibar ", "enter")
-        await until(pilot, lambda: session.sent == [("new two!\nbar foo", False)])
+        await wait_for(pilot, lambda: session.sent == [("new two!\nbar foo", False)])
         assert app.prompt.border_subtitle == ""  # typing again
         await pilot.press(*"/theme", "escape", "escape", "escape")  # the list closes first
         assert app.prompt.text == "/theme" and app.prompt.border_subtitle == "normal"
@@ -72,12 +72,12 @@ async def test_the_keys_of_vi() -> None:
 async def test_escape_stops_a_run_from_the_second_press_on() -> None:
     app, session = app_for("streaming")
     session.settings = LoadedSettings(settings=Settings(vim=True))  # type: ignore[attr-defined]  # as the engine's has
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press("escape")
-        await still(pilot)
+        await wait_until_idle(pilot)
         assert session.interrupts == 0
         await pilot.press("escape")
-        await until(pilot, lambda: session.interrupts == 1)
+        await wait_for(pilot, lambda: session.interrupts == 1)
 
 
 @given(st.text("ab .\n", max_size=12), st.data(), st.sampled_from(sorted(MOTIONS)), st.integers(1, 5))

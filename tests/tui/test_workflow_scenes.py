@@ -5,22 +5,22 @@ from textual.pilot import Pilot
 
 from tests.nightly import crossed
 from tests.scenes import build
-from tests.tui.kit import app_for, settled, still, until
+from tests.tui.kit import app_for, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.tui.app import TuiAgentApp
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
 
 
 async def shown(pilot: Pilot[int]) -> None:
-    await settled(pilot)
+    await wait_until_rendered(pilot)
     app = pilot.app
     assert isinstance(app, TuiAgentApp)
     docking = app.dialogs.dock
     if any(one.proposal or one.summary for one in app.view.pending.values()):
-        await until(pilot, lambda: docking.panel is not None and docking.panel.is_mounted)
-        await still(pilot)
-        await until(pilot, lambda: docking.panel is not None and docking.panel.armed)
-        await still(pilot)
+        await wait_for(pilot, lambda: docking.panel is not None and docking.panel.is_mounted)
+        await wait_until_idle(pilot)
+        await wait_for(pilot, lambda: docking.panel is not None and docking.panel.armed)
+        await wait_until_idle(pilot)
 
 
 @pytest.mark.parametrize(("scene", "size"), crossed(build.WORKFLOW, SIZES, whole=("plan_waits",)))
@@ -49,8 +49,8 @@ def test_after_keys(name: str, size: tuple[int, int], snap_compare) -> None:
     async def press(pilot: Pilot[int]) -> None:
         await shown(pilot)
         await pilot.press(*keys)
-        await still(pilot)
-        await still(pilot)
+        await wait_until_idle(pilot)
+        await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=press)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.web.windows import Pages
+from tests.web.windows import BrowserPages
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -23,8 +23,8 @@ async def browser() -> AsyncIterator[Any]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def pages(browser: Any) -> AsyncIterator[Pages]:
-    pages = Pages(browser)
+async def pages(browser: Any) -> AsyncIterator[BrowserPages]:
+    pages = BrowserPages(browser)
     yield pages
     await pages.close()
     assert pages.messages == []

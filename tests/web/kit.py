@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from tests.doubles.page_session import FakePageSession
-from tests.engine.kit import opened
+from tests.engine.kit import run_session
 from tui_agent.frontends.web.addresses import listen
 from tui_agent.frontends.web.app import SessionPage
 
@@ -121,7 +121,7 @@ async def serve_fake_session(session: FakePageSession) -> AsyncIterator[PageClie
 
 @asynccontextmanager
 async def serve_session(server: Any, workspace: Path, **options: Any) -> AsyncIterator[PageClient]:
-    async with opened(server, workspace, **options) as session:
+    async with run_session(server, workspace, **options) as session:
         page_server = SessionPage(session, listen("127.0.0.1", 0))
         await page_server.start()
         client = PageClient(session, page_server)

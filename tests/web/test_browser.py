@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.doubles.job import MENDED, TASK, job, make_workspace
+from tests.doubles.job import FIXED, TASK, job_scenario, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import FakePageSession
 from tests.scenes import load
@@ -12,8 +12,8 @@ from tests.web.kit import serve_fake_session, serve_session
 from tests.web.windows import (
     BROWSER_MARKS,
     TIMEOUT,
-    Pages,
-    enter,
+    BrowserPages,
+    open_link,
     screenshot,
     send_message,
     wait_for,
@@ -55,11 +55,11 @@ async def assert_token_stays_private(page: Any, page_server: Any) -> None:
     assert heads and b"tui_agent" not in b"".join(heads)
 
 
-async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path: Path, pages: Pages) -> None:
+async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path: Path, pages: BrowserPages) -> None:
     make_workspace(tmp_path)
     tale = scenario("tell me", step(STORY, pace=0.004))
     slow = scenario("slowly", step("first words " + "and more " * 60 + "the end", pace=0.03))
-    async with serve(job(), tale, slow) as server, serve_session(server, tmp_path) as client:
+    async with serve(job_scenario(), tale, slow) as server, serve_session(server, tmp_path) as client:
         page = await pages.open(client.page_server.link())
         assert page.url == client.page_server.address + client.page_server.tickets.path, (
             "the ticket is gone from the address"
@@ -104,7 +104,7 @@ async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path:
         await wait_for(page, "document.querySelectorAll('.outcome.done').length === 3")
         await wait_for(other, "document.querySelectorAll('.outcome.done').length === 3")
         assert await page.inner_text("#items") == await other.inner_text("#items")
-        assert (tmp_path / "adder.py").read_text(encoding="utf-8") == MENDED
+        assert (tmp_path / "adder.py").read_text(encoding="utf-8") == FIXED
         await screenshot(page, "done-dark")
 
         await page.click("#theme")
@@ -118,7 +118,7 @@ async def test_chat_streams_approves_clears_and_goes_on_after_a_reload(tmp_path:
         )
 
 
-async def test_what_a_model_writes_is_text(tmp_path: Path, pages: Pages) -> None:
+async def test_what_a_model_writes_is_text(tmp_path: Path, pages: BrowserPages) -> None:
     connections: list[object] = []
     elsewhere = await asyncio.start_server(lambda reader, writer: connections.append(writer), "127.0.0.1", 0)
     async with elsewhere:
@@ -156,7 +156,7 @@ SCENES = (
 SIZES = ((1280, 800), (390, 844), (320, 568))
 
 
-async def test_nothing_is_wider_than_the_screen_in_any_state(pages: Pages) -> None:
+async def test_nothing_is_wider_than_the_screen_in_any_state(pages: BrowserPages) -> None:
     page: Any = None
     for scene in SCENES:
         session = FakePageSession()
@@ -165,7 +165,7 @@ async def test_nothing_is_wider_than_the_screen_in_any_state(pages: Pages) -> No
             if page is None:
                 page = await pages.open(client.page_server.link())
             else:
-                await enter(page, client.page_server.link())
+                await open_link(page, client.page_server.link())
             await wait_for(
                 page, "document.querySelector('#items')?.childElementCount > 0 || document.querySelector('.request')"
             )

@@ -6,7 +6,7 @@ from typing import Any
 from tests.doubles.page_session import AnsweredPageSession
 from tests.scenes import load
 from tests.web.kit import serve_fake_session
-from tests.web.windows import BROWSER_MARKS, Pages, wait_for, wait_until_answerable
+from tests.web.windows import BROWSER_MARKS, BrowserPages, wait_for, wait_until_answerable
 
 pytestmark = BROWSER_MARKS
 
@@ -26,7 +26,7 @@ class HeldRequest:
         await (route.continue_() if answer is None else route.fulfill(**answer))
 
 
-async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refused_stays(pages: Pages) -> None:
+async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refused_stays(pages: BrowserPages) -> None:
     session = AnsweredPageSession()
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
@@ -50,7 +50,7 @@ async def test_what_is_typed_before_the_page_is_ready_or_while_a_message_is_refu
     pages.messages[:] = [message for message in pages.messages if "500" not in message]
 
 
-async def test_the_focus_stays_with_what_is_being_decided_and_then_goes_to_the_composer(pages: Pages) -> None:
+async def test_the_focus_stays_with_what_is_being_decided_and_then_goes_to_the_composer(pages: BrowserPages) -> None:
     session = AnsweredPageSession(records=load("summary_waits"))
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import AnsweredPageSession
-from tests.doubles.planted import SHAPED
+from tests.doubles.planted import BY_FORMAT
 from tests.scenes import load
-from tests.tui.edits import GRANTS, asked, editing
+from tests.tui.edits import GRANTS, approval_records, edit_action
 from tests.web.kit import PageClient, serve_fake_session, serve_session
-from tests.web.windows import BROWSER_MARKS, Pages, screenshot, wait_for, wait_until_answerable
+from tests.web.windows import BROWSER_MARKS, BrowserPages, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import Answer, Scope
 from tui_agent.common.workplan import Alternative, CriterionChange, DecisionNote, Summary
 from tui_agent.events import (
@@ -52,7 +52,7 @@ def drop_connections(page: PageClient) -> None:
         connection.transport.abort()
 
 
-async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: Pages) -> None:
+async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: BrowserPages) -> None:
     session = AnsweredPageSession(records=load("summary_waits"))
     offered = session.records[-1].event
     assert isinstance(offered, SummaryProposed)
@@ -110,7 +110,7 @@ async def test_a_summary_is_corrected_in_place_and_nothing_typed_is_lost(pages: 
     ]  # the connections that broke
 
 
-async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> None:
+async def test_a_summary_is_discarded_by_a_second_click_only(pages: BrowserPages) -> None:
     bad = "<img src=x onerror=window.pwned=1>"
     note = DecisionNote(title=bad, rationale=bad)
     summary = Summary(action=bad, details=bad, criteria=(CriterionChange(description=bad),), decisions_made=(note,))
@@ -146,7 +146,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
         assert await page.input_value(".unsent textarea") == "Result: ✓ late"
 
         # A plan with secrets is shown as it is when that is asked for, and never kept by the browser.
-        secret = SHAPED["github"]
+        secret = BY_FORMAT["github"]
         session.tell(PlanDocChanged(text=f"# Plan\n\n## Goal\nuse {secret}\n", by="editor", sha256="0" * 64))
         await page.wait_for_selector(".plan-document")
         assert secret not in await page.content()
@@ -163,7 +163,7 @@ async def test_a_summary_is_discarded_by_a_second_click_only(pages: Pages) -> No
     pages.messages[:] = [message for message in pages.messages if "409" not in message]  # the answer that came second
 
 
-async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: Pages) -> None:
+async def test_the_steps_of_a_plan_are_reworded_moved_left_out_and_added(pages: BrowserPages) -> None:
     session = AnsweredPageSession(records=load("plan_unsure"))
     proposed = session.records[-1].event
     assert isinstance(proposed, PlanProposed) and len(proposed.plan.steps) == 2
@@ -224,7 +224,7 @@ async def hold_key(page: Any, key: str) -> None:
     await page.keyboard.up(key)
 
 
-async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(pages: Pages) -> None:
+async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(pages: BrowserPages) -> None:
     proposed = load("plan_unsure")[-1].event
     assert isinstance(proposed, PlanProposed)
     alternatives = (Alternative(approach="W" * 2_000), Alternative(approach="many words " * 300))
@@ -287,8 +287,8 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         assert [call for call in session.done if call[0] == "send"] == []
 
 
-async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
-    session = AnsweredPageSession(records=asked(editing(), *GRANTS))
+async def test_parts_of_an_edit_are_chosen(pages: BrowserPages) -> None:
+    session = AnsweredPageSession(records=approval_records(edit_action(), *GRANTS))
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
         parts = page.locator(".row.hunk input")
@@ -312,7 +312,7 @@ async def test_parts_of_an_edit_are_chosen(pages: Pages) -> None:
         assert answer.data == {"hunks": [1], "edits": {}} and answer.scope == Scope.ONCE
 
 
-async def test_the_plan_document_is_edited_beside_what_others_do_to_it(tmp_path: Path, pages: Pages) -> None:
+async def test_the_plan_document_is_edited_beside_what_others_do_to_it(tmp_path: Path, pages: BrowserPages) -> None:
     propose = scenario("look", step("", call("update_plan", criteria_added=["Proposed"])), "Proposed it.")
     async with serve(propose) as server, serve_session(server, tmp_path, flags={"mode": "plan"}) as client:
         session, doc = client.session, client.session.folder / "plan_doc.md"

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import AnsweredPageSession
-from tests.doubles.planted import SHAPED
-from tests.engine.staging import classified_as, do, in_step, planned, summarized
+from tests.doubles.planted import BY_FORMAT
+from tests.engine.staging import classified_as, plan_reply, plan_step, step_reply, summarized
 from tests.engine.test_partial_edits import NEW, OLD
-from tests.tui.edits import asked, editing
+from tests.tui.edits import approval_records, edit_action
 from tests.web.kit import PageClient, Stream, serve_fake_session, serve_session
 from tui_agent.common.workplan import Check, CriterionChange, DecisionNote, InstructionPlan, PlanStep, Summary
 from tui_agent.events import PlanDocChanged, PlanProposed, SummaryProposed
@@ -21,7 +21,7 @@ from tui_agent.frontends.web.edits import AnswerEdit, answer_data
 from tui_agent.platform.files import sha256_of
 from tui_agent.text import SecretMask
 
-SECRET = SHAPED["github"]
+SECRET = BY_FORMAT["github"]
 SUMMARY = Summary(
     action="Did it",
     details=f"with {SECRET} and " + "very " * 20_000,
@@ -122,7 +122,7 @@ async def test_unchanged_values_are_no_edit_and_changed_ones_are_applied() -> No
 
 
 async def test_text_that_a_page_does_not_show_is_kept_when_it_is_edited() -> None:
-    other = SHAPED["github"][:-4] + "wxyz"
+    other = BY_FORMAT["github"][:-4] + "wxyz"
     note = DecisionNote(title=f"{SECRET} not {other}", rationale=f"as {SECRET} as {SECRET}")
     summary = replace(SUMMARY, decisions_made=(note,))
     session = AnsweredPageSession(SummaryProposed(id="s", summary=summary), PlanProposed(id="p", plan=PLAN, asks=True))
@@ -229,7 +229,7 @@ INVALID_DATA: list[tuple[str, Any]] = [
 
 
 async def test_an_invalid_edit_is_refused_and_decides_nothing() -> None:
-    session = AnsweredPageSession(records=asked(editing()))
+    session = AnsweredPageSession(records=approval_records(edit_action()))
     session.tell(SummaryProposed(id="s", summary=SHORT), PlanProposed(id="p", plan=PLAN, asks=True))
     async with serve_fake_session(session) as page:
         await page.enter()
@@ -244,7 +244,7 @@ async def test_an_invalid_edit_is_refused_and_decides_nothing() -> None:
             assert unknown.status_code == 409
         assert not session.received
     with pytest.raises(ValueError, match="as a whole"):
-        whole = asked(editing(splittable=False))[-1].event
+        whole = approval_records(edit_action(splittable=False))[-1].event
         answer_data(whole, AnswerEdit(hunks=[0]), SecretMask({}))  # type: ignore[arg-type]  # the request that the scene ends with
 
 
@@ -273,8 +273,8 @@ async def asked_for(stream: Stream, name: str) -> Any:
 async def test_a_plan_and_its_summary_are_edited_on_the_way_to_memory(tmp_path: Path) -> None:
     talk = [
         classified_as(),
-        planned(do("Look around"), do("Write it", "write_file")),
-        in_step("Look closely", step("", call("write_file", path="seen.md", content="all\n")), "I looked."),
+        plan_reply(plan_step("Look around"), plan_step("Write it", "write_file")),
+        step_reply("Look closely", step("", call("write_file", path="seen.md", content="all\n")), "I looked."),
         summarized(decisions_made=[{"title": "Markdown", "rationale": "plain"}]),
     ]
     async with serve(*talk) as server, serve_session(server, tmp_path, flags={"mode": "agent"}) as page:

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import FakePageSession
-from tests.doubles.planted import NAMED, SECRETS, TEXT, leaked
+from tests.doubles.planted import ALL_SECRETS_TEXT, BY_VARIABLE, SECRETS, find_leaks
 from tests.web.kit import JSON, PageClient, serve_fake_session, serve_session
 from tui_agent.frontends.web import serving as serving_module
 from tui_agent.frontends.web.addresses import is_own_host, is_same_origin
@@ -435,10 +435,14 @@ def _is_root() -> bool:
 async def test_secrets_are_masked_and_shown_only_when_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in NAMED.items():
+    for name, value in BY_VARIABLE.items():
         monkeypatch.setenv(name, value)
-    talk = scenario("go", step(TEXT, call("write_file", path="a.txt", content=SECRETS["github"] + "\n")), TEXT)
-    async with serve(talk, token=NAMED["LLM_AUTH_TOKEN"]) as server, serve_session(server, tmp_path) as page:
+    talk = scenario(
+        "go",
+        step(ALL_SECRETS_TEXT, call("write_file", path="a.txt", content=SECRETS["github"] + "\n")),
+        ALL_SECRETS_TEXT,
+    )
+    async with serve(talk, token=BY_VARIABLE["LLM_AUTH_TOKEN"]) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         async with page.events() as stream:
             await page.session.send("go")
@@ -451,5 +455,5 @@ async def test_secrets_are_masked_and_shown_only_when_asked_for(
             assert (await page.post("/reveal", id=request["id"])).status_code == 409
         async with page.events() as late:
             await late.until("done")
-    assert leaked(json.dumps([e.data for e in stream.received], ensure_ascii=False)) == []
-    assert leaked(json.dumps([e.data for e in late.received], ensure_ascii=False)) == []
+    assert find_leaks(json.dumps([e.data for e in stream.received], ensure_ascii=False)) == []
+    assert find_leaks(json.dumps([e.data for e in late.received], ensure_ascii=False)) == []

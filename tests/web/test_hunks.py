@@ -5,22 +5,22 @@ from typing import Any
 
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import AnsweredPageSession
-from tests.doubles.planted import SHAPED
+from tests.doubles.planted import BY_FORMAT
 from tests.engine.test_partial_edits import NEW, OLD
-from tests.tui.edits import GRANTS, asked, editing
+from tests.tui.edits import GRANTS, approval_records, edit_action
 from tests.web.kit import PageClient, serve_fake_session, serve_session
-from tests.web.windows import Pages, browser_test, enter, screenshot, wait_for, wait_until_answerable
+from tests.web.windows import BrowserPages, browser_test, open_link, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import EditAction
 from tui_agent.events import ApprovalAnswered
 
-SECRET, PEM = SHAPED["github"], SHAPED["pem"]
+SECRET, PEM = BY_FORMAT["github"], BY_FORMAT["pem"]
 OTHER = SECRET[:-4] + "wxyz"
 CONFIG = f"name = 'ada'\ntoken = '{SECRET}'\nkey = '''{PEM}'''\nport = 80\n"
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def session_with(action: EditAction) -> AnsweredPageSession:
-    return AnsweredPageSession(records=asked(action, *GRANTS))
+    return AnsweredPageSession(records=approval_records(action, *GRANTS))
 
 
 async def approval_request(page: PageClient) -> Any:
@@ -63,7 +63,7 @@ async def test_what_is_typed_comes_back_as_a_difference_and_is_written(tmp_path:
 
 async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_it() -> None:
     old = CONFIG.replace("ada", "bob")
-    session = session_with(editing(old, CONFIG.replace("= 80", "= 8080"), context=9))
+    session = session_with(edit_action(old, CONFIG.replace("= 80", "= 8080"), context=9))
     async with serve_fake_session(session) as page:
         await page.enter()
         request = await approval_request(page)
@@ -85,7 +85,7 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
             assert (await page.post("/answer", id="q1", verdict="approve", data={"edits": edits})).status_code == 200
             assert session.received[-1].data == data
 
-    twice = session_with(editing("a\n", f"{SECRET} not {OTHER}\n"))
+    twice = session_with(edit_action("a\n", f"{SECRET} not {OTHER}\n"))
     async with serve_fake_session(twice) as page:
         await page.enter()
         await approval_request(page)
@@ -99,11 +99,11 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
     assert not twice.answers
 
     for action, index, error in (
-        (editing("a\n", f"{SECRET}{PEM}x\n"), 0, "Show hidden secrets"),
-        (editing("a\n", "b\u202ec\n"), 0, "can't be edited here"),
-        (editing("a\n", "b" * 200_001), 0, "200,001 characters"),
-        (editing(), 2, "no such part"),
-        (editing(splittable=False), 0, "as a whole"),
+        (edit_action("a\n", f"{SECRET}{PEM}x\n"), 0, "Show hidden secrets"),
+        (edit_action("a\n", "b\u202ec\n"), 0, "can't be edited here"),
+        (edit_action("a\n", "b" * 200_001), 0, "200,001 characters"),
+        (edit_action(), 2, "no such part"),
+        (edit_action(splittable=False), 0, "as a whole"),
     ):
         async with serve_fake_session(session_with(action)) as page:
             await page.enter()
@@ -117,8 +117,8 @@ async def test_a_secret_that_a_page_does_not_see_stays_in_what_is_typed_around_i
 
 
 @browser_test
-async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> None:
-    session = session_with(editing())
+async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: BrowserPages) -> None:
+    session = session_with(edit_action())
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
         other = await pages.open(client.page_server.link(), size=(390, 844), look="light")
@@ -183,8 +183,8 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: Pages) -> 
 
 
 @browser_test
-async def test_a_hidden_secret_is_typed_around_and_a_shown_one_is_not_kept(pages: Pages) -> None:
-    session = session_with(editing(None, CONFIG))
+async def test_a_hidden_secret_is_typed_around_and_a_shown_one_is_not_kept(pages: BrowserPages) -> None:
+    session = session_with(edit_action(None, CONFIG))
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
         await page.click("[aria-label='Edit the text']")
@@ -207,9 +207,9 @@ async def test_a_hidden_secret_is_typed_around_and_a_shown_one_is_not_kept(pages
         assert answer.data == {"hunks": [0], "edits": {"0": CONFIG.replace("ada", "bob").removesuffix("\n")}}
 
     # What was shown before it is typed in is exact, and the browser keeps none of it.
-    session = session_with(editing(None, CONFIG))
+    session = session_with(edit_action(None, CONFIG))
     async with serve_fake_session(session) as client:
-        await enter(page, client.page_server.link())
+        await open_link(page, client.page_server.link())
         await page.click("text=Show hidden secrets")
         await page.wait_for_selector(f".row.plus >> text={SECRET}")
         await page.click("[aria-label='Edit the text']")

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.doubles.job import MENDED, REPORT, TASK, job, make_workspace
+from tests.doubles.job import FIXED, REPORT, TASK, job_scenario, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
-from tests.engine.kit import Watch
+from tests.engine.kit import SessionDriver
 from tests.web.kit import PageClient, serve_session
 from tui_agent.events import ApprovalAnswered, ApprovalRequested
 
@@ -42,7 +42,7 @@ async def answer_all(page: PageClient, session: Any) -> list[str]:
 
 async def test_a_job_is_done_with_answers_from_the_page(tmp_path: Path) -> None:
     make_workspace(tmp_path)
-    async with serve(job()) as server, serve_session(server, tmp_path) as page:
+    async with serve(job_scenario()) as server, serve_session(server, tmp_path) as page:
         await page.enter()
         answering = asyncio.create_task(answer_all(page, page.session))
         async with page.chat(TASK) as stream:
@@ -53,7 +53,7 @@ async def test_a_job_is_done_with_answers_from_the_page(tmp_path: Path) -> None:
         ]
     lines = request["action"]["diff"]["hunks"][0]["lines"]
     assert [line.strip() for line in lines if line[0] in "+-"] == ["-    return a - b", "+    return a + b"]
-    assert (tmp_path / "adder.py").read_text(encoding="utf-8") == MENDED
+    assert (tmp_path / "adder.py").read_text(encoding="utf-8") == FIXED
     assert [e.data["data"]["text"] for e in events if e.name == "reply.ended"][-1] == REPORT
 
 
@@ -92,7 +92,7 @@ async def test_an_approval_closed_elsewhere_closes_here(tmp_path: Path) -> None:
     write = scenario("go", step("", call("write_file", path="a.txt", content="a\n")), "done")
     async with serve(write) as server, serve_session(server, tmp_path) as page:
         await page.enter()
-        watch = Watch(page.session, lambda event: None)
+        watch = SessionDriver(page.session, lambda event: None)
         async with page.events() as stream:
             await page.session.send("go")
             asked = await stream.until("approval.asked")

@@ -3,15 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 from tests.doubles.page_session import AnsweredPageSession
-from tests.doubles.planted import SHAPED
+from tests.doubles.planted import BY_FORMAT
 from tests.web.kit import serve_fake_session
 from tests.web.test_edits import asked_for
-from tests.web.windows import Pages, browser_test, screenshot, wait_for, wait_until_answerable
+from tests.web.windows import BrowserPages, browser_test, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Alternative, Check, InstructionPlan, PlanStep, Summary
 from tui_agent.events import PlanDocChanged, PlanDocConflict, PlanProposed, PlanReviewed, SummaryProposed
 
-SECRET = SHAPED["github"]
+SECRET = BY_FORMAT["github"]
 TALE = "".join(f"- entry {number} of what was done, in so many words\n" for number in range(1_600))
 
 
@@ -53,7 +53,7 @@ async def test_a_long_proposal_is_cut_in_the_stream_and_compared_in_full_on_requ
 
 
 @browser_test
-async def test_accepting_a_proposal_that_is_not_shown_in_full_needs_confirmation(pages: Pages) -> None:
+async def test_accepting_a_proposal_that_is_not_shown_in_full_needs_confirmation(pages: BrowserPages) -> None:
     bad = "<img src=x onerror=window.pwned=1>"
     session = AnsweredPageSession(saved(document()), proposal(document(bad, "the last of it")))
     async with serve_fake_session(session) as client:
@@ -102,7 +102,7 @@ async def test_accepting_a_proposal_that_is_not_shown_in_full_needs_confirmation
 
 
 @browser_test
-async def test_a_plan_shows_its_prerequisites_and_alternatives(pages: Pages) -> None:
+async def test_a_plan_shows_its_prerequisites_and_alternatives(pages: BrowserPages) -> None:
     bad = "<b>a database</b> that answers"
     plan = InstructionPlan(
         approach="Move the tables one by one, and keep the old ones until the end.",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection
 
 from tests.web.test_terminal import TIMEOUT, read_until, serve_screen
-from tests.web.windows import Pages, browser_test, wait_for
+from tests.web.windows import BrowserPages, browser_test, wait_for
 from tui_agent.frontends.web.terminal import MAX_TITLE, MAX_TITLE_BYTES, TitleParser
 
 NAMED = r"""
@@ -56,7 +56,7 @@ async def next_title(socket: ClientConnection) -> str:
 
 
 @browser_test
-async def test_the_tab_is_called_what_the_screen_calls_its_window(pages: Pages) -> None:
+async def test_the_tab_is_called_what_the_screen_calls_its_window(pages: BrowserPages) -> None:
     async with serve_screen(program=NAMED) as served:
         async with served.socket() as socket:
             assert await next_title(socket) == "● <b>ada</b> waits “for” you"

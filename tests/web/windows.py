@@ -28,7 +28,7 @@ def browser_test(test: Any) -> Any:
     return test
 
 
-class Pages:
+class BrowserPages:
     """Browser windows with separate profiles. Anything that a page writes to the console fails the test."""
 
     def __init__(self, browser: Any) -> None:
@@ -44,7 +44,7 @@ class Pages:
 
     async def open(self, link: str, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
         page = await self.window(size=size, look=look)
-        await enter(page, link)
+        await open_link(page, link)
         return page
 
     async def window(self, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
@@ -73,7 +73,7 @@ async def throttle(page: Any) -> None:
         await devtools.send("Network.emulateNetworkConditions", line)
 
 
-async def enter(page: Any, link: str) -> None:
+async def open_link(page: Any, link: str) -> None:
     """Open a link and wait until the page's scripts have run."""
     await page.goto(link)
     await page.wait_for_selector("#mode option", state="attached")

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 
 from tests.scenes import build
-from tests.tui.kit import app_for, running, screen_text, until
+from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent import events as e
 from widgets import textual_private
 from widgets.line_view import LineView
@@ -162,14 +162,14 @@ async def test_without_a_private_name_the_app_still_works(name: str, monkeypatch
     monkeypatch.setattr(textual_private, "MISSING", {name})
     monkeypatch.setattr(LineView, "COMPONENT_CLASSES", textual_private.component_classes(ROLES))
     app, session = app_for("answered")
-    async with running(app) as pilot:
+    async with run_app(app) as pilot:
         await pilot.press(*"helo", "backspace", *"lo")
-        await until(pilot, lambda: app.prompt.text == "hello")
+        await wait_for(pilot, lambda: app.prompt.text == "hello")
         app.prompt.insert_paste(" you")
-        await until(pilot, lambda: app.prompt.text == "hello you")
+        await wait_for(pilot, lambda: app.prompt.text == "hello you")
         session.push(e.ApprovalRequested(id="q1", action=build.TESTS, digest="d", why="ask"))
-        await until(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
-        await until(pilot, lambda: "Run a command" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await wait_for(pilot, lambda: "Run a command" in screen_text(app))
         await pilot.press("r", *"no", "enter")
-        await until(pilot, lambda: len(session.answers) == 1)
+        await wait_for(pilot, lambda: len(session.answers) == 1)
         assert session.answers[0][1].text == "no"
