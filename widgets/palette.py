@@ -81,7 +81,7 @@ class Palette(PickerDialog[PaletteMatch]):
         self.list_view.set_rows(find_rows(self.rows, self.query_text))
         self.repaint_parts("keys")
 
-    def _action_of(self, key: str) -> str:
+    def _key_action(self, key: str) -> str:
         """Return the action of a key; keys of the palette take precedence over those that close it."""
         return self.keys.action_for_key(key) or ("back" if key in self._close_keys else "")
 

@@ -162,7 +162,7 @@ class PickerDialog(Sheet, Generic[RowT]):
 
     # --- keys and mouse ---
 
-    def _action_of(self, key: str) -> str:
+    def _key_action(self, key: str) -> str:
         """Return the action of a key; empty if the field handles it."""
         return "back" if key in ("escape", "ctrl+c") else self.keys.action_for_key(key)
 
@@ -175,7 +175,7 @@ class PickerDialog(Sheet, Generic[RowT]):
         if self.message:
             self.show_message("")
         self._sync_query()
-        action = self._action_of(key)
+        action = self._key_action(key)
         if action in MOVES:
             if self.searching:
                 self.list_view.move_for(action)

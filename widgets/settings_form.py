@@ -131,11 +131,11 @@ class SettingsForm(PickerDialog[SettingRow]):
 
     # --- actions ---
 
-    def _action_of(self, key: str) -> str:
+    def _key_action(self, key: str) -> str:
         """Return the action of a key. The field gets the reset key if there is text in it or nothing to reset."""
         if self.editing is not None and key not in ("escape", "ctrl+c"):
             return EDITING_KEYS.action_for_key(key)
-        action = super()._action_of(key)
+        action = super()._key_action(key)
         return "" if action == "reset" and (self.field.value or not self._can_reset()) else action
 
     def _can_reset(self) -> bool:
