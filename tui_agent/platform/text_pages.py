@@ -47,10 +47,10 @@ class Pages:
         """Newlines before each block, as far as they are counted; a new list for new data."""
         if path is not None:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            self._file = os.fdopen(fd, "rb", 0)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                self._file.close()
+                os.close(fd)
                 raise OSError(f"{path} is no file")
+            self._file = os.fdopen(fd, "rb", 0)
 
     def close(self) -> None:
         """Close the file; later calls find an empty text."""
@@ -66,7 +66,8 @@ class Pages:
     def replace(self, data: bytes) -> None:
         """Replace the bytes in memory."""
         with self._lock:
-            self._file, self._counts = io.BytesIO(data), [0]
+            if not self._file.closed:
+                self._file, self._counts = io.BytesIO(data), [0]
 
     def _read(self, offset: int, count: int) -> bytes:
         if offset < 0:

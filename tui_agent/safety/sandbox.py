@@ -119,10 +119,13 @@ def find_sandbox(workspace: Path | None = None) -> Sandbox:
 
 
 def _find_bwrap(workspace: Path | None) -> str:
-    """Return the absolute path of bubblewrap; empty if it is missing or does not work, as in many containers."""
-    program = find_program("bwrap", [workspace] if workspace else [])
-    works = program and _works([str(program), *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/true"])
-    return str(program) if works else ""
+    """Return the absolute path of the first working bubblewrap on PATH; empty if there is none."""
+    for entry in os.environ.get("PATH", "").split(os.pathsep):
+        program = find_program("bwrap", [workspace] if workspace else [], entry)
+        path = os.path.realpath(program) if program else ""
+        if path and _works([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/true"]):
+            return path
+    return ""
 
 
 def _works(command: Sequence[str]) -> bool:

@@ -417,6 +417,8 @@ def _gh(call: Invocation) -> None:
     words = operands("gh", call.texts)[:2]
     if words[1:] and (words[1] in ("delete", "archive", "transfer", "merge") or words == ["repo", "create"]):
         call.report(HIGH, f"gh {' '.join(words)}", always=True)
+    if words[:1] == ["api"] and any(re.match(r"-X|--method|-f|-F|--field|--input", text) for text in call.texts):
+        call.report(HIGH, "Changes something on GitHub.")
 
 
 def _evaluate(call: Invocation) -> None:
@@ -458,7 +460,8 @@ def _git(call: Invocation) -> None:
         _git_config(words[1:], call.report)
     if change := severity_table()["git_changes"].get(subcommand):
         severity, reason, pattern, always = change
-        if re.search(pattern, " ".join(arguments)):
+        words_only = (re.sub(r"\s", "_", text) or "_" for text in arguments)  # each argument is one word
+        if re.search(pattern, " ".join(words_only)):
             call.report(Severity(severity), reason, always=always)
 
 

@@ -270,7 +270,8 @@ class DirectLoop:
             f"Stopped after {self._requester.iteration} rounds without a final answer. "
             "Send “continue” to continue, or raise the limit in the `iterations` settings."
         )
-        return await self._stop(self._ended("limit", text))
+        ended = self._ended("limit", text)
+        return ended if self._reports else await self._stop(ended)
 
     async def _confirm_continue(self, why: str) -> bool:
         """Ask the user whether to continue. An answer other than yes or no is added as a steering message."""
