@@ -8,6 +8,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -37,6 +38,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # Hundreds of child processes import the program; with bytecode files it starts in half the time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A shell starts background jobs with this signal ignored, and so their child processes, which tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NAMED = re.compile(r"terminal-\d+")
 
