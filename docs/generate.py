@@ -49,8 +49,8 @@ keys:
 ```
 
 Invalid names, keys or colors, and conflicting keys, are ignored, and reported when a session starts and by
-`tui-agent doctor`. Keys that move, scroll or type can't be bound to actions that decide something. [Keys](keys.md) also lists
-the fixed keys, with reasons.
+`tui-agent doctor`. Keys that move, scroll or type can't be bound to actions that decide
+something. [Keys](keys.md) also lists the fixed keys, with reasons.
 
 | Context | Actions, with their built-in keys |
 |---|---|
@@ -79,7 +79,8 @@ too, are ignored for a short time after a dialog opens, and destructive actions 
 
 NAMES = """## Action names for `keys:`
 
-The actions under "Writing", and `guide` and `leave`, work only in the composer. `/keys` shows the name of any key you press.
+The actions under "Writing", and `guide` and `leave`, work only in the composer. `/keys` shows the name of any key you
+press.
 
 | Action | Built-in keys | What it does |
 |---|---|---|"""
