@@ -37,8 +37,8 @@ themes:
     primary: "#e0b0ff"
 ```
 
-The actions are listed in [keys](keys.md). Actions of dialogs, lists and panels are prefixed with their context, and
-may use letters as keys:
+[Keys](keys.md) lists the actions. Actions of dialogs, lists and panels are prefixed with their context and may
+use letters as keys:
 
 ```yaml
 keys:
@@ -48,9 +48,9 @@ keys:
   approval.approve_always: none
 ```
 
-Invalid names, keys or colors, and conflicting keys, are reported when a session starts and by `tui-agent doctor`, and
-ignored. Keys that move, scroll or type can't be bound to actions that decide something. [Keys](keys.md) lists the
-fixed keys, with reasons.
+Invalid names, keys or colors, and conflicting keys, are ignored, and reported when a session starts and by
+`tui-agent doctor`. Keys that move, scroll or type can't be bound to actions that decide
+something. [Keys](keys.md) also lists the fixed keys, with reasons.
 
 | Context | Actions, with their built-in keys |
 |---|---|
@@ -62,7 +62,7 @@ Color roles of a theme: {roles}.
 KEYS = """# Keys
 
 F1 shows the same list. Each action in it has a key that neither tmux nor VS Code uses. In the text fields of a
-plan or a summary, letters are text.
+plan or a summary, letters are typed as text.
 
 To change keys, use the names listed here under `keys:` in the settings. Keys without a name are fixed, for the
 reason given.
@@ -70,16 +70,17 @@ reason given.
 
 WITHIN = """# Within dialogs, lists and panels
 
-Each dialog, list and panel has its own keys; capitals are keys of their own. A session key that also works there takes
-precedence. Every panel also has the keys of "every panel". Esc and Ctrl+C always go back and can't be reassigned. An
-action that decides something can't be bound to a key that moves, scrolls or types there. The short time in which a new
-dialog ignores keys, and the second press for destructive actions, apply to custom keys too.
+Each dialog, list and panel has its own keys; uppercase letters are separate keys. A session key that also works there
+takes precedence. The keys listed under "In every panel" work in all panels. Esc and Ctrl+C always go back and can't be
+reassigned. An action that decides something can't be bound to a key that moves, scrolls or types there. Custom keys,
+too, are ignored for a short time after a dialog opens, and destructive actions still need a second press.
 """
 
 
 NAMES = """## Action names for `keys:`
 
-Those under "Writing", `guide` and `leave` work in the composer only. `/keys` shows the name of any key you press.
+The actions under "Writing", and `guide` and `leave`, work only in the composer. `/keys` shows the name of any key you
+press.
 
 | Action | Built-in keys | What it does |
 |---|---|---|"""

@@ -207,7 +207,7 @@ def _show_session(args: argparse.Namespace, draft: str) -> int | ContinueIn:
     if args.demo:
         from tui_agent.frontends.demo_workspace import DEMO_TASK
 
-        draft, hint = DEMO_TASK, "Enter starts the demonstration"
+        draft, hint = DEMO_TASK, "Enter starts the demo"
     options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
     return run.run_tui(lambda: _open_session(options), draft=draft, hint=hint, folder=folder)

@@ -104,10 +104,10 @@ async def test_a_demonstration_starts_with_its_task_in_the_composer() -> None:
     async def open_session() -> FakeSession:
         return session
 
-    app = TuiAgentApp(open_session, draft="Find the bug.", hint="Enter starts the demonstration")
+    app = TuiAgentApp(open_session, draft="Find the bug.", hint="Enter starts the demo")
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until_rendered(pilot)
-        assert "Enter starts the demonstration" in screen_text(app)
+        assert "Enter starts the demo" in screen_text(app)
         await pilot.press("enter")
         await wait_for(pilot, lambda: session.sent == [("Find the bug.", False)])
         await wait_until_rendered(pilot)

@@ -99,7 +99,7 @@ class Caps(SettingsGroup):
     tail_lines: int = Field(85, ge=1, le=10_000, description="Last lines of a command's output that the model gets.")
     read_lines: int = Field(2_000, ge=10, le=100_000, description="Lines of a file that one read returns to the model.")
     attachment_characters: int = Field(8_000, ge=100, le=1_000_000, description="Characters of an attached file.")
-    search_matches: int = Field(200, ge=1, le=10_000, description="Matches that one search gives the model.")
+    search_matches: int = Field(200, ge=1, le=10_000, description="Matches that one search returns to the model.")
     reply_tokens: int = Field(4_096, ge=64, le=1_000_000, description="Tokens of one reply of the model.")
     undo_file_bytes: int = Field(
         100 << 20, ge=0, le=1 << 40, description="Largest file saved for undo, in bytes; larger ones need approval."
@@ -124,7 +124,7 @@ class Settings(SettingsGroup):
 
     # --- model server
     provider: Literal["ollama", "openai", "scripted"] | None = Field(
-        None, description="Kind of model server; without it, openai when LLM_BASE_URL is set, else ollama."
+        None, description="Kind of model server; default: openai if LLM_BASE_URL is set, else ollama."
     )
     base_url: str | None = Field(
         None,
@@ -138,9 +138,9 @@ class Settings(SettingsGroup):
         description="Environment variable with the token for the server; the token itself is never stored here.",
     )
     token_file: str | None = Field(None, description="File with the token, read instead of the variable.")
-    model: Name | None = Field(None, description="Model of the session; without it, the default of models.json.")
+    model: Name | None = Field(None, description="Model of the session; default: from models.json.")
     small_model: Name | None = Field(None, description="Model for short side tasks such as titles.")
-    explorer_model: Name | None = Field(None, description="Model of sub-agents; without it, the agent's own.")
+    explorer_model: Name | None = Field(None, description="Model of sub-agents; default: the agent's own.")
     roles: RoleModels = Field(default_factory=RoleModels, description="Models for individual roles.")
     context_window: int | None = Field(
         None, ge=1_024, le=10_000_000, description="Context window in tokens; default: from models.json."
@@ -184,7 +184,7 @@ class Settings(SettingsGroup):
         "auto", description="Level of detail of plans; auto chooses it for each request."
     )
     plan_auto_approve: bool = Field(False, description="Run plans without review.")
-    plan_fallback: bool = Field(True, description="If no valid plan is produced, do the request in one step.")
+    plan_fallback: bool = Field(True, description="If no valid plan is produced, carry out the request in one step.")
     plan_cache: bool = Field(True, description="Reuse successful plans for the same kind of request.")
     plan_cache_days: int = Field(7, ge=1, le=365, description="Days to keep a cached plan.")
 
@@ -204,11 +204,11 @@ class Settings(SettingsGroup):
     calibrate: bool = Field(
         True, description="Measure the best strategy when a local model is first used, until your first message."
     )
-    git_branch: bool = Field(False, description="Create a git branch when a session first writes.")
+    git_branch: bool = Field(False, description="Create a git branch before a session's first change.")
 
     # --- screen
     theme: Name = Field(
-        "default", description="Colors: default, dark, light, high-contrast, ansi, or a name of `themes`."
+        "default", description="Colors: default, dark, light, high-contrast, ansi, or a name from `themes`."
     )
     themes: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="Custom themes: for each name, its `base` and the colors of its roles."
