@@ -115,7 +115,7 @@ def test_the_readme_names_no_key_that_there_is_not() -> None:
     assert len(named) == len(set(named))  # each in one row
     assert set(named) <= known
     deciding = {key for one in keymap.CONTEXTS["approval"].actions for key in one.keys if len(key) == 1}
-    assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval: ")[2]))
+    assert deciding == set(re.findall(r"`(\w)`", section.partition("In an approval, ")[2]))
 
 
 def test_the_readme_and_the_pages_name_no_command_that_there_is_not() -> None:
