@@ -153,7 +153,7 @@ async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> 
     async with started(tmp_path, *flags, "--model", "none") as program:
         await program.wait_for_dialog("No model yet", LONG)
         program.type("d")
-        await program.wait_for_text("Enter starts the demonstration", LONG)
+        await program.wait_for_text("Enter starts the demo", LONG)
         await program.wait_for_text("Find the bug", LONG)
         await program.wait_for_text("tui-agent-demo-", LONG)
         program.type("\r")
