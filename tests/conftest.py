@@ -39,9 +39,11 @@ ROOT = Path(__file__).resolve().parents[1]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A shell starts background jobs with this signal ignored, and so their child processes, which tests interrupt.
+# Background jobs and nohup start with these signals ignored, which child processes would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _NAMED = re.compile(r"terminal-\d+")
 
