@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.css.styles import RulesMap
 from textual.renderables.background_screen import BackgroundScreen
@@ -52,6 +53,10 @@ class OverlayScreen(ModalScreen[None]):
     """
 
     AUTO_FOCUS = ""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Close this screen, once: keys that arrive together may ask for it twice, which would close the next one."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def render(self) -> VisualType:  # type: ignore[override]  # the return type of Screen is narrower than Widget's
         """Return the dimmed screen below."""

@@ -99,7 +99,7 @@ class Palette(PickerDialog[PaletteMatch]):
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the keys, and the number of rows."""
         moves = self.keys.labels("up", "down", separator="  ")
-        pairs = [*self.keys.hints([("do", "do it")]), (moves, "choose"), ("esc", "back")]
+        pairs = [*self.keys.hints([("do", "run")]), (moves, "choose"), ("esc", "back")]
         first, *others = key_lines(pairs, width - 12, styles)
         spans = [(segment.text, segment.style or styles.text) for segment in first.segments]
         return [justified_line(spans, [(self._count_text, styles.muted)], width, styles), *others]

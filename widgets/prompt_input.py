@@ -112,7 +112,7 @@ class ChipTextArea(PlainTextArea):
         self.history.checkpoint()
 
     def action_paste(self) -> None:
-        """Paste what was cut here."""
+        """Paste text that was cut in the composer."""
         self.insert_paste(self.app.clipboard)
 
     def expand_paste(self) -> str:

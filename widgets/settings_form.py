@@ -95,8 +95,8 @@ class SettingsForm(PickerDialog[SettingRow]):
             return []
         lines = wrap([(row.description, styles.text)], width)[:2]
         facts: list[Span] = []
-        for label, text in (("may be ", row.kind), (" · built in: ", row.default), (" · now from: ", row.source)):
-            facts += [(label, styles.muted), (text or "built in", styles.text)]
+        for label, text in (("type: ", row.kind), (" · default: ", row.default), (" · source: ", row.source)):
+            facts += [(label, styles.muted), (text or "default", styles.text)]
         return [*lines, *wrap(facts, width)]
 
     def key_pairs(self) -> list[tuple[str, str]]:

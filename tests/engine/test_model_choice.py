@@ -142,7 +142,7 @@ def test_what_a_choice_would_mean() -> None:
     assert "no native tool calls" in said
     other = " ".join(consequences(now, new, role="planning", window=32_768, used=7_000, provider="ollama"))
     assert "Switching between the two" in other and "window" not in other.lower()
-    assert consequences(now, now, role="execution", window=32_768, used=None, provider="ollama") == ["It is in use."]
+    assert consequences(now, now, role="execution", window=32_768, used=None, provider="ollama") == ["In use now."]
     unknown = Candidate(name="x")
     assert consequences(now, unknown, role="execution", window=1, used=1, provider="openai") == []
     silent = Candidate(name="x", described=True, problem="The server is silent.")

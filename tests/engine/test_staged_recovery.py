@@ -138,4 +138,4 @@ async def test_a_run_that_stops_says_how_many_steps_were_not_begun(workspace: Pa
         step_reply("Call it", step("", FAILING), "It fails."),
     ) as server:
         _, ended, _ = await run_agent(server, workspace, TASK)
-    assert ended.outcome == "failed" and "2 more steps were not begun" in ended.text
+    assert ended.outcome == "failed" and "2 more steps were not started" in ended.text

@@ -116,7 +116,7 @@ async def test_a_model_is_found_its_meaning_said_and_chosen() -> None:
     async with run_app(app, (100, 30)) as pilot:
         await opened(pilot, app)
         assert chosen(app) == OWN
-        for part in ("It is in use.", "14.8B · Q4_K_M", "embeddings only", "tools vision", "not known"):
+        for part in ("In use now.", "14.8B · Q4_K_M", "embeddings only", "tools vision", "not known"):
             await told(pilot, part)
         await pilot.press("home", "end", "pageup", *"llama")
         assert chosen(app) == "llama3.2:latest"

@@ -297,7 +297,7 @@ async def test_models_settings_and_the_palette_obey_them(tmp_path: Path, monkeyp
     keyed(session, models__use="ctrl+g", settings__change="ctrl+g", setting__keep="f5", palette__do="ctrl+g")
     async with run_app(app) as pilot:
         await pilot.press("ctrl+p", *"model", "enter")
-        await wait_for(pilot, lambda: isinstance(app.screen, Palette) and "ctrl+g do it" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, Palette) and "ctrl+g run" in screen_text(app))
         await pilot.press("ctrl+g")
         await wait_for(pilot, lambda: isinstance(app.screen, ModelPicker) and "ctrl+g use it" in screen_text(app))
         await pilot.press(*"llama", "enter")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tests.nightly import sampled
@@ -96,3 +97,23 @@ def test_shown_without_colours(name: str, snap_compare, monkeypatch: pytest.Monk
         await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=USUAL, run_before=press)
+
+
+@pytest.mark.parametrize(
+    ("opened", "closing"),
+    [("f1", "enter"), ("f1", "q"), ("f1", "escape"), ("f6", "escape"), ("f9", "q"), ("ctrl+p", "escape")],
+)
+async def test_closing_keys_that_arrive_together_close_one_screen(opened: str, closing: str) -> None:
+    app, session = app_for("tests_ok")
+    session.settings = SETTINGS  # type: ignore[attr-defined]  # as the engine's has
+    async with app.run_test(size=USUAL) as pilot:
+        await wait_until_rendered(pilot)
+        below = app.screen
+        await pilot.press(opened)
+        await wait_until_idle(pilot)
+        dialog = app.screen
+        assert dialog is not below
+        for _ in range(3):
+            dialog.post_message(events.Key(closing, None))
+        await wait_until_idle(pilot)
+        assert app.screen is below and app.is_running

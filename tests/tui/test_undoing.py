@@ -115,7 +115,7 @@ async def test_a_command_does_what_it_says(typed: str, call: tuple[Any, ...]) ->
 
 
 async def test_what_cannot_be_undone_is_a_hint() -> None:
-    app, checkpoints, _ = prepared("Nothing to undo: no edit of the agent is left.")
+    app, checkpoints, _ = prepared("Nothing to undo.")
     async with run_app(app) as pilot:
         commands.execute_command(app, "undo", "")
         await wait_for(pilot, lambda: "Nothing to undo" in screen_text(app))

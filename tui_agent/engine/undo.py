@@ -117,13 +117,13 @@ class Checkpoints:
         with self._exclusive():
             run = run or self.ledger.latest()
             if not run:
-                raise CannotUndo("Nothing to undo: no edit of the agent is left.")
+                raise CannotUndo("Nothing to undo.")
             steps = [step for step in self.ledger.active() if step.run == run]
             if files:
                 steps = [step for step in steps if step.path in files or step.display in files]
             if not steps:
                 where = f" in {', '.join(files)}" if files else ""
-                raise CannotUndo(f"Nothing to undo: no edit of {run}{where} is left.")
+                raise CannotUndo(f"Nothing to undo in {run}{where}.")
             tasks = await asyncio.to_thread(self._undo.plan, steps)
             return await self._execute("undo", tasks, choice, (run,))
 

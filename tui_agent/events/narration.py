@@ -283,7 +283,7 @@ def _classified(event: e.RequestClassified) -> Narration:
 def _proposed(event: e.PlanProposed) -> Narration:
     kind = "Recovery plan" if event.recovery else "Plan"
     source = " from the cache" if event.cached else ", written by the program" if event.fallback else ""
-    review = "needs review" if event.asks else "no review"
+    review = "needs review" if event.asks else "not reviewed"
     head = f"{kind}{source}, confidence {event.plan.confidence:.2f}; {review}: {event.why}".rstrip(": ")
     faults = [f"Earlier attempt failed: {fault}" for fault in event.faults]
     return Narration(head, "\n".join([plan_text(event.plan), *faults]), "", shows_details=True)

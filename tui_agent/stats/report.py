@@ -58,7 +58,7 @@ def _run_facts(numbers: Numbers) -> list[Fact]:
         Fact(
             "interventions",
             format_percent(rate),
-            f"{kinds}{'; ' if kinds else ''}the goal is below 10%",
+            f"{kinds}{'; ' if kinds else ''}target: below 10%",
             rate,
             None if rate is None else rate < GOAL,
         ),

@@ -471,7 +471,7 @@ def consequences(
         return ["It only makes embeddings and can't chat."]
     is_own, sentences = role in SESSION_ROLES, []
     if current is not None and new.name == current.name:
-        sentences.append("It is the session's model." if not is_own else "It is in use.")
+        sentences.append("It is the session's model." if not is_own else "In use now.")
     elif provider == "ollama" and not new.loaded:
         sentences.append(
             "It has to be loaded first."

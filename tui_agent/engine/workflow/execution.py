@@ -259,7 +259,7 @@ class Execution:
         """Set the result of a run that ends at a step, with `remaining` steps not started."""
         text = f"Stopped at step {self._step_count} ({step.description}): {why}"
         if remaining:
-            text += f"\n{remaining} more {'step was' if remaining == 1 else 'steps were'} not begun."
+            text += f"\n{remaining} more {'step was' if remaining == 1 else 'steps were'} not started."
         self.result.outcome = outcome
         self._append_to_closing(text)
         return self.result

@@ -232,7 +232,7 @@ class Workflow:
         must_ask, why = needs_review(planned, deps.environment.settings)
         asks = must_ask and deps.environment.attended
         if must_ask and not asks:
-            why = f"{why}; no user is present"
+            why = f"{why}, but no user is present"
         decided, too_unsure = None, False
         if not asks:
             too_unsure = planned.plan.confidence < 0.6 and not deps.accept_plan
