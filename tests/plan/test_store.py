@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,38 @@ def test_saves_during_a_rollback_are_all_preserved(path: Path) -> None:
     store.load()
     saved = save(store, with_entry(store.plan, "did it"))
     assert next(later, None) is None and disk.calls.count("exchange") > 4
+    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
+    for words in ("first note", "second note", "third note", "did it"):
+        assert words in complete
+
+
+def test_a_save_during_a_rollback_survives_one_based_on_the_text_before_it(path: Path) -> None:
+    """While a rollback puts a version back, the one before it has the name for a moment, and an editor continues from it."""
+    current = partial(path.read_text, encoding="utf-8")
+    seen: list[str] = []
+
+    def write(text: str) -> None:
+        beside = path.with_name(".swp")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+
+    swaps = iter(
+        [
+            lambda: write(current() + "first note\n"),
+            lambda: write(current() + "second note\n"),
+            lambda: seen.append(current()),
+        ]
+    )
+
+    def write_older() -> None:
+        if seen:
+            write(seen.pop() + "third note\n")
+
+    disk = FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": write_older})
+    store = PlanStore(path, calls=disk)
+    store.load()
+    saved = save(store, with_entry(store.plan, "did it"))
+    assert next(swaps, None) is None and "second note" not in current()
     complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
     for words in ("first note", "second note", "third note", "did it"):
         assert words in complete

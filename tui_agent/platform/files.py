@@ -198,8 +198,8 @@ class FileReplacement:
     def _restore(self, displaced: str | None) -> tuple[bytes, ...]:
         """Undo a swap that displaced a changed file, such that the newest version of the other program gets the name.
 
-        Returns the older versions that it saved meanwhile: as an even older text had the name at times, the newest
-        version may not be based on them.
+        Returns the versions that it saved meanwhile: an older text had the name at times, and what is saved next may be
+        based on that.
         """
         expected, placed = self._sha256, displaced
         saved: list[bytes] = []
@@ -210,12 +210,12 @@ class FileReplacement:
                 # The other program removed the name meanwhile: its last version gets it back.
                 with contextlib.suppress(OSError):
                     self.calls.link(self._temp, self.path.name, dir_fd=self.folder)
-                return tuple(saved[:-1])
+                return tuple(saved)
             except OSError:
                 break
             returned = self._hash_or_none(self._temp)
             if returned is not None and returned == expected:
-                return tuple(saved[:-1])
+                return tuple(saved)
             saved.append(self._displaced())
             # It saved once more in between: what came back is the newest version, and gets the name with the next swap.
             expected, placed = placed or "", returned
