@@ -166,7 +166,7 @@ class OutputPager(Sheet):
         pairs = [("esc", "back"), (KEYS.label("search"), "search")]
         pairs += [(KEYS.labels("next_match", "previous_match"), "matches")] if self.needle else []
         pairs += [(KEYS.label("wrap"), "cut lines" if self.wraps else "wrap")]
-        pairs += [] if self.wraps else [(KEYS.arrow_labels("left", "right"), "scroll")]
+        pairs += [] if self.wraps else [(KEYS.arrow_labels("left", "right"), "scroll sideways")]
         end = "follow" if self.source.growing else "to the end"
         pairs += [] if self.following else [(KEYS.label("bottom"), end)]
         pairs = [pair for pair in [*pairs, (KEYS.label("older"), "other calls")] if pair[0]]
