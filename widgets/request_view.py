@@ -42,7 +42,7 @@ ValueT = TypeVar("ValueT")
 QUIET_SECONDS = 0.4
 """Seconds without a key press before a request accepts keys (A9)."""
 SAVING_NOTICE_DELAY = 0.3
-"""Seconds before the user is told that an answer is still being saved."""
+"""Seconds before the dialog shows that an answer is still being saved."""
 SAVE_DELAY = 0.3
 """Seconds between the last change and saving the draft."""
 

@@ -37,7 +37,7 @@ class FileChangedError(FileFault):
         self.displaced = displaced
         """What another program had saved, and what our content replaced for a moment."""
         self.overtaken = overtaken
-        """Versions that another program saved then and replaced by a newer one, which may not include them."""
+        """Versions that another program saved then; what it saves next may not include them."""
 
 
 class NotRegularError(FileFault):

@@ -208,8 +208,7 @@ class RequestDialogs:
         if self.app.session is not None:
             await self.app.session.saved(modal.request.id)
         modal.saving = False
-        if modal is self.app.screen:
-            modal.dismiss()
+        modal.dismiss()
         self.app.call_later(self.show_next)
 
     def close_first_run(self) -> None:
