@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +55,22 @@ def test_a_second_process_is_refused_at_once_with_the_holder(path: Path) -> None
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert not seems_held(path)
+
+
+def test_a_child_that_a_killed_holder_was_starting_is_waited_for(path: Path) -> None:
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        lock = FileLock(path)
+        fork(lambda: time.sleep(0.3))  # as between fork and exec: it has a copy of the descriptor
+        os.write(writing, b"held" if lock.held else b"no")
+        signal.pause()
+
+    pid = fork(work)
+    assert os.read(reading, 4) == b"held"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    FileLock(path).release()
 
 
 @pytest.mark.parametrize("times", repetitions(10, 100))

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tui_agent.text import one_line
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "afs", "fuse", "9p", "ceph", "glusterfs", "lustre", "ncpfs")
 """Prefixes of the names of file systems on which locks and syncs may not work across machines."""
+_ORPHAN_WAIT = 2.0
+"""Seconds in which a child of a killed holder must have executed its program, which closes its copy of the lock."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -51,15 +54,16 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        """Acquire the lock without waiting. Raises InUse, or OSError if the file can't be opened."""
+        """Acquire the lock; wait only for a child that a killed holder was starting.
+
+        Raises InUse, or OSError if the file can't be opened.
+        """
         self.path = path
         fd = _open(path)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            _lock(fd, path)
+        except (OSError, InUse):
             close_quietly(fd)
-            if isinstance(error, BlockingIOError):
-                raise InUse(path, read_holder(path)) from None
             raise
         self._fd = fd
         self._write_holder()
@@ -91,6 +95,20 @@ class FileLock:
         self.release()
 
 
+def _lock(fd: int, path: Path) -> None:
+    deadline = time.monotonic() + _ORPHAN_WAIT
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = read_holder(path)
+            if holder is None or _runs(holder) or time.monotonic() > deadline:
+                raise InUse(path, holder) from None
+            time.sleep(0.01)
+        else:
+            return
+
+
 def _open(path: Path) -> int:
     """Open the lock file, or the folder around it if the name is that of a folder or link."""
     try:
@@ -115,14 +133,18 @@ def seems_held(path: Path) -> bool:
     For display only. A holder on another machine counts as running.
     """
     holder = read_holder(path)
-    if holder is None:
+    if holder is None or not _runs(holder):
         return False
+    return holder.host != socket.gethostname() or not holder.started or _is_locked(path)
+
+
+def _runs(holder: Holder) -> bool:
     if holder.host != socket.gethostname():
         return True
     if holder.boot and holder.boot != _boot_id():
         return False
     if holder.started:
-        return _start_time(holder.pid) == holder.started and _is_locked(path)
+        return _start_time(holder.pid) == holder.started
     return process_exists(holder.pid)
 
 
