@@ -1,4 +1,4 @@
-"""The README's recording: `python -m tests.recording` plays the demonstration in a terminal of its own and writes
+"""The README's recording: `python -m tests.recording` plays the demo in a terminal of its own and writes
 `docs/screenshots/demo.svg`, a picture that moves by style sheet alone. Not as root: the screen would warn of it."""
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ ASKED = (
     ("Run a command", "a"),
     ("added to the plan when you accept it", "\x13"),
 )
-"""What the demonstration asks, one after the other, and the key that answers it."""
+"""What the demo asks, one after the other, and the key that answers it."""
 
 DONE = "· Done · 3 tool calls"
 
@@ -86,7 +86,7 @@ async def end(program: Terminal) -> str:
 
 
 @pytest.mark.parametrize("size", sampled([(80, 24), (120, 40)], 1), ids=["80x24", "120x40"])
-async def test_the_demonstration_from_start_to_exit_by_keys_alone(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_the_demo_from_start_to_exit_by_keys_alone(tmp_path: Path, size: tuple[int, int]) -> None:
     async with started(tmp_path, "--demo", size=size) as program:
         await program.wait_for_text("Find the bug", LONG)
         await program.wait_for_text("you are asked before a file changes", LONG)
@@ -146,7 +146,7 @@ async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_p
         assert (workspace / "wordcount" / "counting.py").read_bytes() == before
 
 
-async def test_without_a_server_d_leads_to_the_demonstration(tmp_path: Path) -> None:
+async def test_without_a_server_d_leads_to_the_demo(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     flags = ["-C", str(work), "--trust", "--base-url", "http://127.0.0.1:9/v1", "--provider", "openai"]

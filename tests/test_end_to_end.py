@@ -54,7 +54,7 @@ async def test_the_screen_does_the_job_by_keys_alone(tmp_path: Path, provider: s
 
 
 @pytest.mark.nightly  # `test_demo_pty` goes through it by the same keys, and to the exit
-async def test_the_shipped_demonstration_runs(tmp_path: Path) -> None:
+async def test_the_shipped_demo_runs(tmp_path: Path) -> None:
     async with started(tmp_path, "--demo", TUI_AGENT_MODE="agent") as program:
         await program.wait_for_text("Find the bug")
         program.type("\r")

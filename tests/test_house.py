@@ -129,7 +129,7 @@ def test_strategies_of_the_command_line_match_the_protocols() -> None:
     assert get_args(Protocol) == STRATEGIES
 
 
-def test_the_engine_knows_no_demonstration() -> None:
+def test_the_engine_knows_no_demo() -> None:
     for path in (ROOT / "tui_agent" / "engine").rglob("*"):
         if path.suffix in (".py", ".md"):
             assert "demo" not in path.read_text(encoding="utf-8").lower(), path

@@ -66,8 +66,8 @@ def test_the_users_keys_take_the_place_of_the_built_in_ones() -> None:
         ({"details": ["enter"]}, "details", "lists and fields", {"details": ("ctrl+o",)}),
         ({"details": ["f12"], "undo": ["f12"]}, "undo", "`F12` is the key of `details`; that one is used", {"details": ("f12",), "undo": ()}),
         ({"undo": ["f3"]}, "undo", "`F3` was the key of `plan`", {"undo": ("f3",), "plan": ()}),
-        ({"guide": ["ctrl+o"]}, "guide", "`ctrl+o` was the key of `details`", {"guide": ("ctrl+o",), "details": ()}),
-        ({"undo": ["ctrl+g"]}, "undo", "`ctrl+g` was the key of `guide`", {"undo": ("ctrl+g",), "guide": ()}),
+        ({"steer": ["ctrl+o"]}, "steer", "`ctrl+o` was the key of `details`", {"steer": ("ctrl+o",), "details": ()}),
+        ({"undo": ["ctrl+g"]}, "undo", "`ctrl+g` was the key of `steer`", {"undo": ("ctrl+g",), "steer": ()}),
         ({"palette": ["f12", "nokey"]}, "palette", "not a key", {"palette": ("f12",)}),
     ],
 )  # fmt: skip
@@ -78,6 +78,14 @@ def test_what_is_wrong_is_told_and_left_out(chosen, name, says, kept) -> None:
     assert {action: found.keys[action] for action in kept} == kept
     held = [key for action in SESSION_ACTIONS for key in found.keys[action]]
     assert len(held) == len(set(held))
+
+
+def test_earlier_names_are_still_read() -> None:
+    keymap = Keymap({"guide": ["f12"], "grants.take_back": ["z"], "models.take_back": ["f7"], "models.reset": ["f9"]})
+    assert keymap.problems == []
+    assert keymap.keys["steer"] == ("f12",)
+    assert keymap.keys["grants.revoke"] == ("z",)
+    assert keymap.keys["models.reset"] == ("f9",)
 
 
 def test_two_actions_may_change_places_without_a_word() -> None:

@@ -173,7 +173,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _run_screen(args: argparse.Namespace) -> int:
-    """Show a session, then the sessions or the demonstration that the user continues in."""
+    """Show a session, then the sessions or the demo that the user continues in."""
     from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 
     draft = ""

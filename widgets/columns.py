@@ -166,7 +166,7 @@ class Columns(Horizontal):
         self.fit_in()
 
     def show_item(self, index: int) -> None:
-        """Unfold an item of the transcript and scroll to it."""
-        self.transcript.blocks[index].unfolded = True
+        """Expand an item of the transcript and scroll to it."""
+        self.transcript.blocks[index].expanded = True
         self.transcript.blocks[index].changed()
         self.transcript.reveal(index, 0)

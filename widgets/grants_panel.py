@@ -40,7 +40,7 @@ class GrantsPanel(ListPanel[Grant]):
 
     def row_keys(self, row: Grant) -> list[tuple[str, str]]:
         """Return the keys that choose and revoke."""
-        revoke = (self.KEYS.label("take_back"), "revoke: it needs approval again")
+        revoke = (self.KEYS.label("revoke"), "revoke: it needs approval again")
         return [(self.KEYS.arrow_labels("up", "down"), "choose"), revoke]
 
     def do(self, action: str, row: Grant) -> None:

@@ -121,7 +121,7 @@ class ModelPicker(PickerDialog[ModelRow]):
         if len(self.role_rows) > 1:
             hints.append(("next_role", "for another role"))
         if self._can_reset():
-            hints.append(("take_back", "reset it"))
+            hints.append(("reset", "reset it"))
         return [*self.keys.hints(hints), ("esc", "back")]
 
     def show_rows(self, rows: Sequence[ModelRow], nothing: str = "") -> None:
@@ -178,6 +178,6 @@ class ModelPicker(PickerDialog[ModelRow]):
     def _can_reset(self) -> bool:
         return self.role_index > 0 and self.role is not None and self.role.chosen
 
-    def _action_take_back(self) -> None:
+    def _action_reset(self) -> None:
         if self.role is not None and self._can_reset():
             self.choose(self.role.role, "")

@@ -34,16 +34,16 @@ from widgets.words import WORDS
 Kind: TypeAlias = Literal[
     "gap", "heading", "message", "goal", "done", "criterion", "decision", "entry", "older", "old", "custom"
 ]
-"""`done` folds criteria, `older` folds `old` log entries. Drafts on disk contain these names."""
+"""`done` is the group of met criteria, `older` that of `old` log entries. Drafts on disk contain these names."""
 FOLDS: tuple[Kind, ...] = ("done", "older")
 
 KEYS = Keys("plan")
 MAX_DONE = 5
-"""Met criteria are folded if there are more than this."""
+"""Met criteria are collapsed if there are more than this."""
 MAX_DONE_NAMES = 8
-"""Maximum number of folded criteria that are named."""
+"""Maximum number of collapsed criteria that are named."""
 RECENT_ENTRIES = 10
-"""Number of log entries that are not folded (P5)."""
+"""Number of log entries that are not collapsed (P5)."""
 MAX_ROW_LINES = 6
 MAX_VALUE_CHARACTERS = 2_000
 """Number of characters of a value that are shown."""
@@ -90,17 +90,17 @@ class PlanRow:
 
 
 def plan_rows(
-    content: PlanContent, *, unfolded: Collection[Kind] = (), keep_visible: Collection[str] = ()
+    content: PlanContent, *, expanded: Collection[Kind] = (), keep_visible: Collection[str] = ()
 ) -> list[PlanRow]:
-    """Return all rows, with the `unfolded` folds opened. Criteria named in `keep_visible` are never folded."""
+    """Return all rows, with the `expanded` groups open. Criteria named in `keep_visible` are never collapsed."""
     rows = list(_goal_rows(content))
     if criteria := content.lists["acceptance_criteria"]:
-        rows += [PlanRow("gap"), *_criterion_rows(criteria, "done" in unfolded, keep_visible)]
+        rows += [PlanRow("gap"), *_criterion_rows(criteria, "done" in expanded, keep_visible)]
     decisions: tuple[ListName, ...] = ("decisions_made", "decisions_rejected")
     if any(content.lists[name] for name in decisions):
         rows += [PlanRow("gap"), PlanRow("heading", "Decisions")]
         rows += [PlanRow("decision", "", name, listed) for name in decisions for listed in content.lists[name]]
-    rows += _log_rows(content.lists["execution_log"], "older" in unfolded)
+    rows += _log_rows(content.lists["execution_log"], "older" in expanded)
     for section in content.custom_sections:
         rows += _custom_rows(section)
     return rows
@@ -117,20 +117,21 @@ def _goal_rows(content: PlanContent) -> Iterator[PlanRow]:
 
 
 def _criterion_rows(
-    criteria: Sequence[ListedValue], unfolded: bool, keep_visible: Collection[str]
+    criteria: Sequence[ListedValue], expanded: bool, keep_visible: Collection[str]
 ) -> Iterator[PlanRow]:
     done = [listed for listed in criteria if not listed.mark and getattr(listed.value, "completed", False)]
-    folded = [listed for listed in done if len(done) > MAX_DONE and value_name(listed.value) not in keep_visible]
-    if folded:
-        names = [""] + [one_line(value_name(listed.value), 200) for listed in folded[:MAX_DONE_NAMES]]
-        yield PlanRow("done", f"▾ {len(folded)} done" if unfolded else f"▸ {len(folded)} done" + " · ".join(names))
-    hidden = set() if unfolded else {id(listed) for listed in folded}
+    collapsed = [listed for listed in done if len(done) > MAX_DONE and value_name(listed.value) not in keep_visible]
+    if collapsed:
+        names = [""] + [one_line(value_name(listed.value), 200) for listed in collapsed[:MAX_DONE_NAMES]]
+        count = f"{len(collapsed)} done"
+        yield PlanRow("done", f"▾ {count}" if expanded else f"▸ {count}" + " · ".join(names))
+    hidden = set() if expanded else {id(listed) for listed in collapsed}
     for listed in criteria:
         if id(listed) not in hidden:
             yield PlanRow("criterion", "", "acceptance_criteria", listed)
 
 
-def _log_rows(entries: Sequence[ListedValue], unfolded: bool) -> Iterator[PlanRow]:
+def _log_rows(entries: Sequence[ListedValue], expanded: bool) -> Iterator[PlanRow]:
     if not entries:
         return
     newest = max((when for entry in entries if (when := getattr(entry.value, "when", None))), default=None)
@@ -139,8 +140,8 @@ def _log_rows(entries: Sequence[ListedValue], unfolded: bool) -> Iterator[PlanRo
     for entry in reversed(entries[-RECENT_ENTRIES:]):
         yield PlanRow("entry", "", "execution_log", entry, newest)
     if older := entries[:-RECENT_ENTRIES]:
-        yield PlanRow("older", ("▾ " if unfolded else "▸ ") + f"{len(older)} earlier")
-        if unfolded:
+        yield PlanRow("older", ("▾ " if expanded else "▸ ") + f"{len(older)} earlier")
+        if expanded:
             for entry in reversed(older):
                 yield PlanRow("old", "", "execution_log", entry, newest)
 
@@ -298,14 +299,14 @@ class PlanList(ListView[PlanRow]):
         self._unhandled_key = unhandled_key
         self.cursor_moved: Callable[[], None] = lambda: None
         self.activated: Callable[[], None] = lambda: None
-        """Called for a click that ticks or unfolds the current row."""
+        """Called for a click that ticks or expands the current row."""
         self.intercept: Callable[[events.Key], bool] = lambda event: False
         """Called before a key is handled; returns True if it was forwarded to another widget."""
         self.editing = False
         """Whether the current row is being edited: it stays highlighted without the focus."""
-        self.unfolded: set[Kind] = set()
+        self.expanded: set[Kind] = set()
         self._keep_visible: set[str] = set()
-        """Criteria that were visible when they were ticked: they are folded when the user leaves."""
+        """Criteria that were visible when they were ticked: they are collapsed when the user leaves."""
         self._content: PlanContent | None = None
 
     def show(self, content: PlanContent) -> None:
@@ -319,8 +320,8 @@ class PlanList(ListView[PlanRow]):
         if self._content is None:
             return
         current, near = self.current, self.cursor
-        keep_visible = () if "done" in self.unfolded else self._keep_visible
-        rows = plan_rows(self._content, unfolded=self.unfolded, keep_visible=keep_visible)
+        keep_visible = () if "done" in self.expanded else self._keep_visible
+        rows = plan_rows(self._content, expanded=self.expanded, keep_visible=keep_visible)
         same = [index for index, row in enumerate(rows) if current is not None and row.name == current.name]
         stops = same or [index for index, row in enumerate(rows) if row.selectable]
         self.set_rows(rows, min(stops, key=lambda index: abs(index - near), default=0))
@@ -390,21 +391,21 @@ class PlanList(ListView[PlanRow]):
         self.show_cursor()
         self.cursor_moved()
 
-    def toggle(self, fold: Kind) -> None:
-        """Open or close a fold."""
-        self.unfolded ^= {fold}
-        if fold == "done":
+    def toggle(self, group: Kind) -> None:
+        """Expand or collapse a group."""
+        self.expanded ^= {group}
+        if group == "done":
             self._keep_visible.clear()
         self._update_rows()
 
-    def fold_done(self) -> None:
-        """Fold the criteria that were ticked since the user came here."""
+    def collapse_done(self) -> None:
+        """Collapse the criteria that were ticked since the user came here."""
         if self._keep_visible:
             self._keep_visible.clear()
             self._update_rows()
 
     def on_list_view_clicked(self, message: ListView.Clicked) -> None:
-        """Select the row; a click on the box of a criterion or on a fold also activates it."""
+        """Select the row; a click on the box of a criterion or on a group also activates it."""
         message.stop()
         row = self.rows[message.index]
         if row.selectable:

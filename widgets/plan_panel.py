@@ -140,7 +140,7 @@ class PlanPanel(Vertical):
         else:
             tick, row = "tick", self._list.current
             if row is not None and row.kind in FOLDS:
-                tick = "close" if row.kind in self._list.unfolded else "open"
+                tick = "close" if row.kind in self._list.expanded else "open"
             actions = [("tick", tick), ("edit", "edit"), ("add", "add"), ("remove", "remove"), ("undo", "undo")]
             keys = [*KEYS.hints(actions), ("esc", "back")]
         return [line(), *key_lines(keys, width, styles, gap=3)]
@@ -156,7 +156,7 @@ class PlanPanel(Vertical):
         self._keys.display = editing or self._list.has_focus
         self._list.editing = editing
         if not self._keys.display:
-            self._list.fold_done()
+            self._list.collapse_done()
         if self.content is not None and self.content.change_count:
             self._head.relayout()
         for part in (self._label, self._keys):

@@ -242,7 +242,8 @@ class PlanReview(RequestPanel):
             return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         count = len(self.proposal.plan.alternatives[:5])
         pairs = REVIEW_KEYS.hints([("approve", "approve as edited" if self.edited else "approve"), ("edit", "edit")])
-        pairs += [("1" if count == 1 else f"1–{count}", "use an alternative")] if count else []
+        if count:
+            pairs.append(("1", "use the alternative") if count == 1 else (f"1–{count}", "use an alternative"))
         pairs += REVIEW_KEYS.hints([("reject", "reject")])
         if left := self._body.lines_below:
             pairs.append((REVIEW_KEYS.arrow_labels("down"), f"{left} more line{'s' * (left > 1)}"))

@@ -68,7 +68,7 @@ class QueuePanel(ListPanel[WaitingMessage]):
         self.show_rows(rows, ids.index(current.id) if current is not None and is_listed else self.list_view.cursor)
 
     def row_lines(self, row: WaitingMessage, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        kind = ("guide   ", styles.accent) if row.steering else ("queued  ", styles.muted)
+        kind = ("steer   ", styles.accent) if row.steering else ("queued  ", styles.muted)
         text = fit(one_line(row.text, width), max(1, width - 10))
         return [line(cursor_mark(selected, styles), kind, (text, styles.strong if selected else styles.text))]
 
@@ -76,7 +76,7 @@ class QueuePanel(ListPanel[WaitingMessage]):
         """Return the keys for a message; those that move need two."""
         moves = [(self.KEYS.arrow_labels("up", "down"), "choose"), (self.KEYS.labels("earlier", "later"), "move")]
         toggle = "queue for its own run" if row.steering else "steer the run"
-        hints = [("edit", "edit"), ("guide", toggle), ("withdraw", "withdraw")]
+        hints = [("edit", "edit"), ("steer", toggle), ("withdraw", "withdraw")]
         hints += [] if self.view.busy else [("send", "send the first")]
         return [*(moves if len(self.list_view.rows) > 1 else ()), *self.KEYS.hints(hints)]
 
@@ -99,7 +99,7 @@ class QueuePanel(ListPanel[WaitingMessage]):
                 return
             case "withdraw":
                 self._withdraw(row.id)
-            case "guide":
+            case "steer":
                 self._queue.set_steering(row.id, not row.steering)
             case "send" if not self.view.busy:
                 self._queue.send()

@@ -148,7 +148,7 @@ class ActivityLine(LinesView):
         queue = self.view.queue
         lines = [
             line(
-                ("guide   " if message.steering else "queued  ", styles.accent),
+                ("steer   " if message.steering else "queued  ", styles.accent),
                 (fit(one_line(message.text, width), width - 9), styles.muted),
             )
             for message in queue[:MAX_QUEUED]

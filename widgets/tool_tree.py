@@ -67,7 +67,7 @@ KEYS = Keys("progress")
 
 
 class ToolTree(ListView[int]):
-    """A tree whose nodes can be folded, shown in the transcript, and, for sub-agents, stopped."""
+    """A tree whose nodes can be collapsed, shown in the transcript, and, for sub-agents, stopped."""
 
     @dataclass
     class Chosen(Message):
@@ -90,8 +90,8 @@ class ToolTree(ListView[int]):
         self._stop = stop
         self.rows: Sequence[int] = ()
         """Node index of each line; -1 stands for omitted runs or nodes."""
-        self.folds: dict[int, bool] = {}
-        """Node index → whether the user folded it."""
+        self.collapsed_by_user: dict[int, bool] = {}
+        """Node index → whether the user collapsed (or expanded) it."""
         self._node_count = 0
 
     # --- what the router calls ---
@@ -109,7 +109,7 @@ class ToolTree(ListView[int]):
     def reset(self) -> None:
         """Clear the tree before all nodes are replaced."""
         self._node_count = 0
-        self.folds.clear()
+        self.collapsed_by_user.clear()
         self.set_rows([])
 
     def _item(self, index: int) -> Item | None:
@@ -162,21 +162,21 @@ class ToolTree(ListView[int]):
 
     def _visible_nodes(self, index: int) -> Iterator[int]:
         yield index
-        if not self.folded(index):
+        if not self.collapsed(index):
             children = self.view.tree.nodes[index].children
             if len(children) > MAX_CHILDREN:
                 yield -1
             for child in children[-MAX_CHILDREN:]:
                 yield from self._visible_nodes(child)
 
-    def folded(self, index: int) -> bool:
+    def collapsed(self, index: int) -> bool:
         """Return whether the children of a node are hidden: by default for earlier runs, batches and finished
         sub-agents."""
         tree = self.view.tree
         node = tree.nodes[index]
         default = node.kind == "batch" or (node.parent < 0 and index != tree.roots[-1])
         default = default or (node.status != "running" and self._is_subagent(index))
-        return self.folds.get(index, default)
+        return self.collapsed_by_user.get(index, default)
 
     # --- painting ---
 
@@ -194,7 +194,7 @@ class ToolTree(ListView[int]):
         if highlighted and self.stoppable == node.id:
             right += [(f"  {key}", styles.text) for key in [KEYS.label("stop_subagent")] if key]
             right += [(" stops it", styles.muted)] if KEYS.label("stop_subagent") else []
-        if node.children and self.folded(index):
+        if node.children and self.collapsed(index):
             right.append((" ▸", styles.muted))
         room = max(0, width - width_of(head) - width_of(right) - 1)
         label = fitted_spans(self._label(node, styles), room)
@@ -281,8 +281,8 @@ class ToolTree(ListView[int]):
         action = self._action_for(event)
         if self.move_for(action):
             pass
-        elif action in ("fold", "unfold", "turn"):
-            self._fold(None if action == "turn" else action == "fold")
+        elif action in ("collapse", "expand", "toggle"):
+            self._collapse(None if action == "toggle" else action == "collapse")
         elif action == "show":
             self._show_in_transcript()
         elif action == "stop_subagent":
@@ -294,18 +294,18 @@ class ToolTree(ListView[int]):
         event.stop()
         event.prevent_default()
 
-    def _fold(self, fold: bool | None) -> None:
-        """Fold, unfold, or toggle (None). On a leaf, folding moves to the parent and toggling shows it."""
+    def _collapse(self, collapse: bool | None) -> None:
+        """Collapse, expand, or toggle (None). On a leaf, collapsing moves to the parent and toggling shows it."""
         index = self._current_index
         if index < 0:
             return
         node = self.view.tree.nodes[index]
-        if node.children and fold is not self.folded(index):
-            self.folds[index] = not self.folded(index)
+        if node.children and collapse is not self.collapsed(index):
+            self.collapsed_by_user[index] = not self.collapsed(index)
             self._lay_out()
-        elif fold and node.parent in self.rows:
+        elif collapse and node.parent in self.rows:
             self.move_to(self.rows.index(node.parent))
-        elif fold is None:
+        elif collapse is None:
             self._show_in_transcript()
 
     def _show_in_transcript(self) -> None:
@@ -321,7 +321,7 @@ class ToolTree(ListView[int]):
         message.stop()
         self.move_to(message.index)
         if self._current_index >= 0 and self.view.tree.nodes[self._current_index].children:
-            self._fold(None)
+            self._collapse(None)
         else:
             self._show_in_transcript()
 

@@ -90,7 +90,7 @@ class Transcript(BlockView):
             self._append(item)
         for number, block in enumerate(old_blocks[: len(items) - older]):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
-                self.blocks[older + number].unfolded = block.unfolded
+                self.blocks[older + number].expanded = block.expanded
         self.following = following
         self._anchor = index + older, within
         self._relayout()
@@ -125,10 +125,10 @@ class Transcript(BlockView):
         return isinstance(last, ReplyBlock) and last.is_held
 
     def show_details(self, details: bool) -> None:
-        """Unfold or fold all blocks."""
+        """Expand or collapse all blocks."""
         self.options.details = details
         for block in self.blocks:
-            block.unfolded = None
+            block.expanded = None
         self._relayout()
 
     # --- selecting ---
@@ -265,7 +265,7 @@ class Transcript(BlockView):
             self.select(None)
 
     def on_click(self, event: events.Click) -> None:
-        """Fold or unfold the clicked block."""
+        """Collapse or expand the clicked block."""
         if self._dragged:
             return
         y = event.get_content_offset_capture(self).y + self.scroll_offset.y
@@ -320,12 +320,12 @@ class Transcript(BlockView):
             self._go_to_block(finder, block, direction)
 
     def _go_to_block(self, finder: TextSearch, block: int, direction: int) -> None:
-        """Go to the first match in the next block with matches, unfolding it if necessary."""
+        """Go to the first match in the next block with matches, expanding it if necessary."""
         index = finder.next_block(block, direction)
         if index is None:
             return
         spans = finder.spans(index, self.joined(index))
-        if not spans and not self.blocks[index].open:  # the match is in the folded part
+        if not spans and not self.blocks[index].open:  # the match is in the collapsed part
             self.blocks[index].toggle()
             self._measure(index)
             spans = finder.spans(index, self.joined(index))

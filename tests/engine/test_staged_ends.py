@@ -166,7 +166,7 @@ async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(
 
 
 @pytest.mark.slow
-async def test_the_demonstration_shows_the_whole_cycle(tmp_path: Path) -> None:
+async def test_the_demo_shows_the_whole_cycle(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     child = await asyncio.create_subprocess_exec(

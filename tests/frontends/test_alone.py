@@ -78,7 +78,7 @@ async def test_with_the_model_alone_the_whole_job_is_done_and_nothing_else_is_tr
 
 @pytest.mark.slow
 @pytest.mark.needs("unshare", "ip")
-async def test_doctor_looks_at_the_model_only_and_the_demonstration_at_nothing(tmp_path: Path) -> None:
+async def test_doctor_looks_at_the_model_only_and_the_demo_at_nothing(tmp_path: Path) -> None:
     for name in ("doctor", "demo"):
         (tmp_path / name).mkdir()
     doctor, demo = await asyncio.gather(

@@ -343,7 +343,7 @@ async def test_the_server_token_never_leaves(run: ExecRunner) -> None:
 
 
 @pytest.mark.slow
-async def test_a_refused_edit_of_the_demonstration_is_told_once_and_not_as_done(run: ExecRunner) -> None:
+async def test_a_refused_edit_of_the_demo_is_told_once_and_not_as_done(run: ExecRunner) -> None:
     done = await run.process("--demo", "--approve", "none", TMPDIR=str(run.home), TUI_AGENT_MODE="agent")
     assert done.code == 3
     assert done.out.count("The edit was not applied") == 1

@@ -160,7 +160,7 @@ async def test_scripted_and_served_model_say_and_call_the_same(task: str):
     assert made == [(one.name, one.arguments) for one in calls(given)]
 
 
-# --- the demonstration ---
+# --- the demo ---
 
 
 def python_in(workspace: Path, *argv: str, said: str = "") -> subprocess.CompletedProcess[str]:

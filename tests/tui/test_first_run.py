@@ -27,7 +27,7 @@ async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
             assert part in text
 
 
-async def test_d_goes_to_the_demonstration() -> None:
+async def test_d_goes_to_the_demo() -> None:
     app, _session = app_for("no_server")
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: open_one(app))
@@ -98,7 +98,7 @@ def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
     assert snap_compare(app, terminal_size=size, run_before=shown)
 
 
-async def test_a_demonstration_starts_with_its_task_in_the_composer() -> None:
+async def test_a_demo_starts_with_its_task_in_the_composer() -> None:
     _app, session = app_for("empty")
 
     async def open_session() -> FakeSession:

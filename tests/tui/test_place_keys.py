@@ -319,7 +319,7 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session.grants.grants = [Grant(kind="run", pattern="make"), Grant(kind="run", pattern="ls")]
     session.checkpoints = kept = FakeCheckpoints()  # type: ignore[assignment]  # another double
     keyed(
-        session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__take_back="m",
+        session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__revoke="m",
         checkpoints__keep="f5", statistics__again="m",
     )  # fmt: skip
     async with run_app(app) as pilot:

@@ -29,8 +29,8 @@ from widgets.styled_text import width_of
 START = datetime(2026, 1, 5, 9, 0)
 
 
-def shown(text: str, width: int = 60, *, proposal: str | None = None, unfolded: tuple[Kind, ...] = ()) -> list[str]:
-    found = plan_rows(read_plan(text, proposal, text), unfolded=unfolded)
+def shown(text: str, width: int = 60, *, proposal: str | None = None, expanded: tuple[Kind, ...] = ()) -> list[str]:
+    found = plan_rows(read_plan(text, proposal, text), expanded=expanded)
     return [line.text.rstrip() for row in found for line in plan_row_lines(row, width, INK)]
 
 
@@ -126,7 +126,7 @@ def test_old_work_is_folded() -> None:
     lines = shown(logged(RECENT_ENTRIES + 5))
     assert lines[-1] == "▸ 5 earlier"
     assert sum("step" in line for line in lines) == RECENT_ENTRIES
-    lines = shown(logged(RECENT_ENTRIES + 5), unfolded=("older",))
+    lines = shown(logged(RECENT_ENTRIES + 5), expanded=("older",))
     assert "▾ 5 earlier" in lines
     assert lines[-1].startswith("✓ step 0")
 
@@ -141,7 +141,7 @@ def test_what_is_finished_is_folded_once_there_is_much_of_it() -> None:
     much = MAX_DONE + 1
     names = " · ".join(f"c{n}" for n in range(much))
     assert shown(finished(much))[2:] == [f"▸ {much} done · {names}", f"○ c{much}"]
-    lines = shown(finished(much), unfolded=("done",))
+    lines = shown(finished(much), expanded=("done",))
     assert lines[2:] == [f"▾ {much} done", *(f"✓ c{n}" for n in range(much)), f"○ c{much}"]
     assert all(len(one) <= 30 for one in shown(finished(400), 30))
 

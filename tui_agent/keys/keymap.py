@@ -21,6 +21,8 @@ class KeyAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     name: str = ""
     """Name in the `keys` setting; empty if the keys are fixed characters."""
+    old_name: str = ""
+    """Earlier name, still read in the `keys` setting."""
     keys: tuple[str, ...] = ()
     """Built-in keys, as Textual names them."""
     help_text: str = ""
@@ -104,6 +106,11 @@ _ALL_ACTIONS: Final[dict[str, tuple[KeyContext, KeyAction]]] = {
     **{name: (SESSION, action) for name, action in SESSION_ACTIONS.items()},
     **CONTEXT_ACTIONS,
 }
+_OLD_NAMES: Final = {
+    name.removesuffix(action.name) + action.old_name: name
+    for name, (_, action) in _ALL_ACTIONS.items()
+    if action.old_name
+}
 
 EXIT_KEYS: Final = ("escape", "ctrl+c")
 """Keys that close or interrupt in every context, and can't be assigned."""
@@ -129,9 +136,11 @@ class Keymap:
         self.keys: dict[str, tuple[str, ...]] = {}
         self._bound: dict[str, dict[str, str]] = {name: {} for name in (SESSION.name, *CONTEXTS)}
         """Context → key → full name of its action."""
+        renamed = {_OLD_NAMES[name]: keys for name, keys in (user_keys or {}).items() if name in _OLD_NAMES}
+        current = {name: keys for name, keys in (user_keys or {}).items() if name not in _OLD_NAMES}
         for in_context in (False, True):  # the session's keys come first
             valid: dict[str, tuple[str, ...]] = {}
-            for name, keys in (user_keys or {}).items():
+            for name, keys in (renamed | current).items():
                 if ("." in name) is not in_context:
                     continue
                 if name not in _ALL_ACTIONS:

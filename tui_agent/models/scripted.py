@@ -36,7 +36,7 @@ PACE = 0.015
 
 
 def load_scripted_model(path: Path | None = None, pace: float = PACE) -> ScriptedModel:
-    """Return the model for a scenario file, or for the built-in demonstration. Raises ScenarioError."""
+    """Return the model for a scenario file, or for the built-in demo. Raises ScenarioError."""
     return ScriptedModel(load_scenarios(path or DEMO_FILE), pace=pace)
 
 

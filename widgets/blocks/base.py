@@ -38,7 +38,7 @@ class TranscriptBlock(ABC, Generic[ItemT]):
     def __init__(self, item: ItemT, options: BlockOptions) -> None:
         self.item = item
         self.options = options
-        self.unfolded: bool | None = None
+        self.expanded: bool | None = None
         """What the user chose for this block; None follows `options.details`."""
         self.reused_lines = 0
         """Number of leading lines that the last paint reused."""
@@ -49,7 +49,7 @@ class TranscriptBlock(ABC, Generic[ItemT]):
 
     @property
     def nested(self) -> bool:
-        """Whether the item belongs to a sub-agent; folded by default, as its call shows the result (T5)."""
+        """Whether the item belongs to a sub-agent; collapsed by default, as its call shows the result (T5)."""
         return bool(getattr(self.item, "agent", ""))
 
     @property
@@ -60,11 +60,11 @@ class TranscriptBlock(ABC, Generic[ItemT]):
     @property
     def open(self) -> bool:
         """Whether details are shown."""
-        return self.options.details if self.unfolded is None else self.unfolded
+        return self.options.details if self.expanded is None else self.expanded
 
     def toggle(self) -> None:
-        """Fold or unfold this block."""
-        self.unfolded = not self.open
+        """Collapse or expand this block."""
+        self.expanded = not self.open
         self.changed()
 
     def changed(self) -> None:

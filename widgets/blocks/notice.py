@@ -38,7 +38,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
     compact = True
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Paint symbol and text by level, with details when unfolded."""
+        """Paint symbol and text by level, with details when expanded."""
         symbol, style, body = {
             "info": ("·", styles.muted, styles.muted),
             "warning": ("!", styles.warn, styles.text),
@@ -61,7 +61,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
         return indent(lines[:MAX_DETAIL_LINES], [("  │ ", styles.faint)])
 
     def plain_text(self) -> str:
-        """Return the text, with details when unfolded."""
+        """Return the text, with details when expanded."""
         return f"{self.item.text}\n{self.item.details}" if self.item.details and self.open else self.item.text
 
 

@@ -1,4 +1,4 @@
-"""The instruction plan, its steps, and the summary: one line each, with details when unfolded (W2, W5, W7)."""
+"""The instruction plan, its steps, and the summary: one line each, with details when expanded (W2, W5, W7)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def alternative_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> 
 
 
 class PlanBlock(TranscriptBlock[RequestItem]):
-    """A plan: its outcome, and the complete plan when unfolded."""
+    """A plan: its outcome, and the complete plan when expanded."""
 
     @property
     def _proposal(self) -> PlanProposed:
@@ -98,14 +98,14 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         return self.item.proposal
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Paint the outcome, and the plan when unfolded."""
+        """Paint the outcome, and the plan when expanded."""
         symbol, role, title, facts = self._state()
         spans: list[Span] = [(title, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
         spans += [(f" · {fact}", styles.muted) for fact in facts]
-        if self._folds:
+        if self._collapses:
             spans.append((" ▾" if self.open else " ▸", styles.muted))
         lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
-        if self._folds and self.open:
+        if self._collapses and self.open:
             lines += indent(plan_lines(self._plan, max(8, width - 2), styles), [("  ", styles.text)])
         return lines
 
@@ -114,7 +114,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         return self.item.plan_review.plan if self.item.plan_review is not None else self._proposal.plan
 
     @property
-    def _folds(self) -> bool:
+    def _collapses(self) -> bool:
         return self.item.answer is not None
 
     def _state(self) -> tuple[str, str, str, list[str]]:
@@ -146,7 +146,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         return "\n".join([" · ".join([title, *facts]), format_plan(self._plan)])
 
     def guess(self, width: int) -> int:
-        """Estimate the number of lines: one while folded."""
+        """Estimate the number of lines: one while collapsed."""
         return super().guess(width) if self.open else 1
 
 
@@ -154,7 +154,7 @@ class StepBlock(TranscriptBlock[StepItem]):
     """A step, as a heading above its replies and calls."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Paint state, number and description; expected and actual result if it failed or is unfolded."""
+        """Paint state, number and description; expected and actual result if it failed or is expanded."""
         item = self.item
         symbol, role = WORDS.step_states.get(item.outcome, ("·", "muted"))
         spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", styles.muted)]
@@ -248,7 +248,7 @@ class SummaryBlock(TranscriptBlock[RequestItem]):
         return ("■", "muted", "Summary not decided") if self.item.answer is not None else WORDS.summary_states[""]
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
-        """Paint the outcome, and the summary if it was saved or is unfolded."""
+        """Paint the outcome, and the summary if it was saved or is expanded."""
         symbol, role, title = self._state
         style = styles.muted if role == "muted" else styles.text
         lines = hanging([(symbol + " ", getattr(styles, role))], [(title, style)], width, styles.text)

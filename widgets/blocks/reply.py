@@ -13,7 +13,7 @@ from widgets.styled_text import Line, TextStyles, add_below, hanging, indent, li
 MAX_LIVE_THOUGHT_LINES = 6
 """Lines of thinking shown while it streams."""
 MAX_THOUGHT_LINES = 200
-"""Lines of thinking shown when unfolded."""
+"""Lines of thinking shown when expanded."""
 MIN_FIRST_LETTERS = 8
 """Number of letters and digits that the first paint waits for (U1)."""
 MAX_HOLD_SECONDS = 0.3

@@ -21,9 +21,9 @@ MAX_OUTPUT_LINES = 8
 """Lines of output shown while a call runs, or after a command."""
 MAX_DIFF_LINES = 14
 MAX_PROBLEM_LINES = 4
-"""Errors of a written file shown while folded."""
+"""Errors of a written file shown while collapsed."""
 MAX_OPEN_LINES = 400
-"""Lines shown when unfolded."""
+"""Lines shown when expanded."""
 
 
 class ToolCard(TranscriptBlock[ToolItem]):
@@ -93,7 +93,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
         return lines + self._problems(width, styles)
 
     def _problems(self, width: int, styles: TextStyles) -> list[Line]:
-        """Paint the errors in a written file, one line each while folded (T4)."""
+        """Paint the errors in a written file, one line each while collapsed (T4)."""
         lines: list[Line] = []
         problems = self.item.diagnostics if self.open else self.item.diagnostics[:MAX_PROBLEM_LINES]
         for problem in problems:

@@ -11,7 +11,7 @@ from widgets.blocks.base import TranscriptBlock
 from widgets.styled_text import Line, TextStyles, chop, indent, line, wrap
 
 MAX_SHELL_LINES = 20
-"""Lines of output of a `!command` shown while folded."""
+"""Lines of output of a `!command` shown while collapsed."""
 
 
 class UserBlock(TranscriptBlock[UserMessageAdded]):

@@ -1,4 +1,4 @@
-"""The shipped demonstration in the real loop: what its model says of the work is what happened."""
+"""The shipped demo in the real loop: what its model says of the work is what happened."""
 
 from __future__ import annotations
 
