@@ -81,11 +81,25 @@ def test_what_is_wrong_is_told_and_left_out(chosen, name, says, kept) -> None:
 
 
 def test_earlier_names_are_still_read() -> None:
-    keymap = Keymap({"guide": ["f12"], "grants.take_back": ["z"], "models.take_back": ["f7"], "models.reset": ["f9"]})
+    keymap = Keymap({"guide": ["f12"], "grants.take_back": ["z"], "models.take_back": ["f5"]})
     assert keymap.problems == []
-    assert keymap.keys["steer"] == ("f12",)
-    assert keymap.keys["grants.revoke"] == ("z",)
-    assert keymap.keys["models.reset"] == ("f9",)
+    assert [keymap.keys[name] for name in ("steer", "grants.revoke", "models.reset")] == [("f12",), ("z",), ("f5",)]
+
+
+def test_a_problem_has_the_name_that_the_user_wrote() -> None:
+    keymap = Keymap({"guide": ["nokey"], "details": ["f12"], "progress.turn": ["f12"]})
+    assert [problem.name for problem in keymap.problems] == ["guide", "progress.turn"]
+    both = Keymap({"guide": ["nokey"], "steer": ["f12"]})
+    assert [(problem.name, "earlier name of `steer`" in problem.message) for problem in both.problems] == [
+        ("guide", True)
+    ]
+    assert both.keys["steer"] == ("f12",)
+
+
+def test_an_earlier_name_keeps_its_place_in_the_file() -> None:
+    keymap = Keymap({"details": ["f12"], "guide": ["f12"]})
+    assert (keymap.keys["details"], keymap.keys["steer"]) == (("f12",), ("ctrl+g",))
+    assert [problem.name for problem in keymap.problems] == ["guide"]
 
 
 def test_two_actions_may_change_places_without_a_word() -> None:

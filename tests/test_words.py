@@ -38,6 +38,8 @@ INSTEAD = {
     r"\bhow well it goes\b": "statistics",
     r"\bwho is asked when\b": "what needs approval",
     r"\blay(s|ing)? (it )?open\b": "expand",
+    r"\bunfold(s|ed|ing)\b|\bunfold\b(?= )": "expand, collapse",
+    r"\bdemonstrations?\b": "demo",
     r"\bbeside each other\b": "side by side",
     r"\bcolours?\b": "color",
     r"\bsummarise\b|\bcatalogue\b|\blicence\b": "American spelling",

@@ -167,6 +167,6 @@ class Columns(Horizontal):
 
     def show_item(self, index: int) -> None:
         """Expand an item of the transcript and scroll to it."""
-        self.transcript.blocks[index].expanded = True
+        self.transcript.blocks[index].user_expanded = True
         self.transcript.blocks[index].changed()
         self.transcript.reveal(index, 0)

@@ -35,7 +35,7 @@ Kind: TypeAlias = Literal[
     "gap", "heading", "message", "goal", "done", "criterion", "decision", "entry", "older", "old", "custom"
 ]
 """`done` is the group of met criteria, `older` that of `old` log entries. Drafts on disk contain these names."""
-FOLDS: tuple[Kind, ...] = ("done", "older")
+GROUPS: tuple[Kind, ...] = ("done", "older")
 
 KEYS = Keys("plan")
 MAX_DONE = 5
@@ -76,7 +76,7 @@ class PlanRow:
     @property
     def selectable(self) -> bool:
         """Whether the cursor stops here."""
-        return self.kind in ("goal", "criterion", "decision", "entry", "old", *FOLDS)
+        return self.kind in ("goal", "criterion", "decision", "entry", "old", *GROUPS)
 
     @property
     def mark(self) -> Mark:
@@ -184,7 +184,7 @@ def plan_row_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
 
 def is_single_line(row: PlanRow, width: int) -> bool:
     """Return True if the row certainly has one line, without painting it."""
-    if row.kind in ("gap", "heading", "old", *FOLDS):
+    if row.kind in ("gap", "heading", "old", *GROUPS):
         return True
     if row.kind != "criterion" or row.value.notes:
         return False
@@ -411,5 +411,5 @@ class PlanList(ListView[PlanRow]):
         if row.selectable:
             self.take_focus()
             self._go_to(message.index)
-            if row.kind in FOLDS or (row.kind == "criterion" and message.x < 2):
+            if row.kind in GROUPS or (row.kind == "criterion" and message.x < 2):
                 self.activated()

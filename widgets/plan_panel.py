@@ -28,7 +28,7 @@ from widgets.plan_document import (
     read_plan,
     value_name,
 )
-from widgets.plan_list import FOLDS, KEYS, PlanList, PlanRow, plan_head_lines
+from widgets.plan_list import GROUPS, KEYS, PlanList, PlanRow, plan_head_lines
 from widgets.request_view import SAVE_DELAY, call_later_once
 from widgets.styled_text import Line, TextStyles, line
 
@@ -139,8 +139,8 @@ class PlanPanel(Vertical):
                 keys.insert(1, ("tab", self.draft.fields[self.draft.next_field][1]))
         else:
             tick, row = "tick", self._list.current
-            if row is not None and row.kind in FOLDS:
-                tick = "close" if row.kind in self._list.expanded else "open"
+            if row is not None and row.kind in GROUPS:
+                tick = "collapse" if row.kind in self._list.expanded else "expand"
             actions = [("tick", tick), ("edit", "edit"), ("add", "add"), ("remove", "remove"), ("undo", "undo")]
             keys = [*KEYS.hints(actions), ("esc", "back")]
         return [line(), *key_lines(keys, width, styles, gap=3)]
@@ -227,7 +227,7 @@ class PlanPanel(Vertical):
         """Run an action of the list. Without one, a typed `character` goes to the composer."""
         row = self._list.current
         match action:
-            case "tick" | "edit" if row is not None and row.kind in FOLDS:
+            case "tick" | "edit" if row is not None and row.kind in GROUPS:
                 self._list.toggle(row.kind)
                 self._repaint_keys()
                 self.post_message(self.HeightChanged())

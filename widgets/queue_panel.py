@@ -68,8 +68,8 @@ class QueuePanel(ListPanel[WaitingMessage]):
         self.show_rows(rows, ids.index(current.id) if current is not None and is_listed else self.list_view.cursor)
 
     def row_lines(self, row: WaitingMessage, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        kind = ("steer   ", styles.accent) if row.steering else ("queued  ", styles.muted)
-        text = fit(one_line(row.text, width), max(1, width - 10))
+        kind = ("steering  ", styles.accent) if row.steering else ("queued    ", styles.muted)
+        text = fit(one_line(row.text, width), max(1, width - 12))
         return [line(cursor_mark(selected, styles), kind, (text, styles.strong if selected else styles.text))]
 
     def row_keys(self, row: WaitingMessage) -> list[tuple[str, str]]:

@@ -148,13 +148,13 @@ class ActivityLine(LinesView):
         queue = self.view.queue
         lines = [
             line(
-                ("steer   " if message.steering else "queued  ", styles.accent),
-                (fit(one_line(message.text, width), width - 9), styles.muted),
+                ("steering  " if message.steering else "queued    ", styles.accent),
+                (fit(one_line(message.text, width), width - 11), styles.muted),
             )
             for message in queue[:MAX_QUEUED]
         ]
         if len(queue) > MAX_QUEUED:
-            lines.append(line((f"        and {len(queue) - MAX_QUEUED} more", styles.muted)))
+            lines.append(line((f"          and {len(queue) - MAX_QUEUED} more", styles.muted)))
         return lines
 
     def _phase(self, styles: TextStyles) -> list[Span]:

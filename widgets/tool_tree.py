@@ -90,7 +90,7 @@ class ToolTree(ListView[int]):
         self._stop = stop
         self.rows: Sequence[int] = ()
         """Node index of each line; -1 stands for omitted runs or nodes."""
-        self.collapsed_by_user: dict[int, bool] = {}
+        self.user_choices: dict[int, bool] = {}
         """Node index → whether the user collapsed (or expanded) it."""
         self._node_count = 0
 
@@ -109,7 +109,7 @@ class ToolTree(ListView[int]):
     def reset(self) -> None:
         """Clear the tree before all nodes are replaced."""
         self._node_count = 0
-        self.collapsed_by_user.clear()
+        self.user_choices.clear()
         self.set_rows([])
 
     def _item(self, index: int) -> Item | None:
@@ -176,7 +176,7 @@ class ToolTree(ListView[int]):
         node = tree.nodes[index]
         default = node.kind == "batch" or (node.parent < 0 and index != tree.roots[-1])
         default = default or (node.status != "running" and self._is_subagent(index))
-        return self.collapsed_by_user.get(index, default)
+        return self.user_choices.get(index, default)
 
     # --- painting ---
 
@@ -282,7 +282,7 @@ class ToolTree(ListView[int]):
         if self.move_for(action):
             pass
         elif action in ("collapse", "expand", "toggle"):
-            self._collapse(None if action == "toggle" else action == "collapse")
+            self._set_collapsed(None if action == "toggle" else action == "collapse")
         elif action == "show":
             self._show_in_transcript()
         elif action == "stop_subagent":
@@ -294,14 +294,14 @@ class ToolTree(ListView[int]):
         event.stop()
         event.prevent_default()
 
-    def _collapse(self, collapse: bool | None) -> None:
+    def _set_collapsed(self, collapse: bool | None) -> None:
         """Collapse, expand, or toggle (None). On a leaf, collapsing moves to the parent and toggling shows it."""
         index = self._current_index
         if index < 0:
             return
         node = self.view.tree.nodes[index]
         if node.children and collapse is not self.collapsed(index):
-            self.collapsed_by_user[index] = not self.collapsed(index)
+            self.user_choices[index] = not self.collapsed(index)
             self._lay_out()
         elif collapse and node.parent in self.rows:
             self.move_to(self.rows.index(node.parent))
@@ -321,7 +321,7 @@ class ToolTree(ListView[int]):
         message.stop()
         self.move_to(message.index)
         if self._current_index >= 0 and self.view.tree.nodes[self._current_index].children:
-            self._collapse(None)
+            self._set_collapsed(None)
         else:
             self._show_in_transcript()
 

@@ -90,7 +90,7 @@ class Transcript(BlockView):
             self._append(item)
         for number, block in enumerate(old_blocks[: len(items) - older]):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
-                self.blocks[older + number].expanded = block.expanded
+                self.blocks[older + number].user_expanded = block.user_expanded
         self.following = following
         self._anchor = index + older, within
         self._relayout()
@@ -128,7 +128,7 @@ class Transcript(BlockView):
         """Expand or collapse all blocks."""
         self.options.details = details
         for block in self.blocks:
-            block.expanded = None
+            block.user_expanded = None
         self._relayout()
 
     # --- selecting ---

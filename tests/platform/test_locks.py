@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from tests.nightly import repetitions
+from tui_agent.platform import locks
 from tui_agent.platform.locks import FileLock, InUse, read_holder, seems_held, shared_file_system
 
 
@@ -57,20 +59,46 @@ def test_a_second_process_is_refused_at_once_with_the_holder(path: Path) -> None
     assert not seems_held(path)
 
 
-def test_a_child_that_a_killed_holder_was_starting_is_waited_for(path: Path) -> None:
-    reading, writing = os.pipe()
+@pytest.fixture
+def orphan(path: Path) -> Iterator[BinaryIO]:
+    """The pipe that ends a child of a killed holder: until it executes its program, a child has the lock as well."""
+    ready, holds = os.pipe()
+    waiting, end = os.pipe()
+
+    def child() -> None:
+        os.close(end)
+        os.read(waiting, 1)
 
     def work() -> None:
         lock = FileLock(path)
-        fork(lambda: time.sleep(0.3))  # as between fork and exec: it has a copy of the descriptor
-        os.write(writing, b"held" if lock.held else b"no")
+        fork(child)
+        os.write(holds, b"held" if lock.held else b"no")
         signal.pause()
 
     pid = fork(work)
-    assert os.read(reading, 4) == b"held"
+    assert os.read(ready, 4) == b"held"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+    with os.fdopen(end, "wb") as pipe:
+        yield pipe
+    for fd in (ready, holds, waiting):
+        os.close(fd)
+
+
+def test_a_child_that_a_killed_holder_was_starting_is_waited_for(
+    path: Path, orphan: BinaryIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_ORPHAN_WAIT", 60.0)
+    monkeypatch.setattr(time, "sleep", lambda _: orphan.close())
     FileLock(path).release()
+
+
+def test_an_orphan_that_stays_is_not_called_by_the_name_of_the_dead_holder(
+    path: Path, orphan: BinaryIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "_ORPHAN_WAIT", 0.05)
+    with pytest.raises(InUse, match="in use by another process"):
+        FileLock(path)
 
 
 @pytest.mark.parametrize("times", repetitions(10, 100))

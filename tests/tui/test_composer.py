@@ -93,7 +93,7 @@ async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
         assert prompt.selected_text == f"see abx{LOG}cd"
 
 
-async def test_a_chip_is_laid_open_by_a_key_and_closed_by_undo() -> None:
+async def test_a_chip_is_expanded_by_a_key_and_closed_by_undo() -> None:
     app, _session = app_for("empty")
     async with run_app(app, (40, 12)) as pilot:
         prompt = app.prompt
@@ -480,7 +480,7 @@ async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> 
         app.composer.show_queue()
         await wait_for(pilot, lambda: isinstance(app.screen, QueuePanel))
         await wait_until_idle(pilot)
-        assert "steer   message 1" in screen_text(app)
+        assert "steering  message 1" in screen_text(app)
         await pilot.press("down", "x")
         await wait_until_rendered(pilot)
         assert order(app) == ["q0", "q2", "q3"]
@@ -489,7 +489,7 @@ async def test_every_message_of_the_queue_can_be_moved_edited_or_withdrawn() -> 
         await wait_until_rendered(pilot)
         assert order(app) == ["q2", "q0", "q3"]
         assert [one.steering for one in app.view.queue] == [False, True, False]
-        assert screen_text(app).index("message 2") < screen_text(app).index("▸ steer   message 0")
+        assert screen_text(app).index("message 2") < screen_text(app).index("▸ steering  message 0")
         session.push(e.UserMessageAdded(id="q2", text="message 2"))  # the run takes one while the user looks
         await wait_until_rendered(pilot)
         assert "message 2" not in text_of(app, QueuePanel)

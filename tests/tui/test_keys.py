@@ -221,7 +221,7 @@ async def test_scrolling_up_through_unpainted_messages_shows_every_line_once() -
     assert numbers == set(range(200))
 
 
-async def test_a_click_unfolds_a_thought() -> None:
+async def test_a_click_expands_a_thought() -> None:
     app, _session = app_for("answered")
     async with run_app(app) as pilot:
         assert "Short answer." not in screen_text(app)

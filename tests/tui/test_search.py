@@ -65,7 +65,7 @@ async def test_capital_letters_are_only_minded_when_one_is_typed() -> None:
         assert "no match" in screen_text(app)
 
 
-async def test_a_match_in_folded_output_unfolds_it() -> None:
+async def test_a_match_in_collapsed_output_expands_it() -> None:
     scene = build.Scene().opened().ask("look")
     call = scene.call("read_file", path="a.py")
     scene.reply().end("", call).start(call, "a.py", reads_only=True)

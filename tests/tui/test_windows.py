@@ -28,12 +28,12 @@ def test_window(scene: str, size: tuple[int, int], snap_compare) -> None:
 def test_window_open(scene: str, size: tuple[int, int], snap_compare) -> None:
     app, _session = app_for(scene)
 
-    async def unfold(pilot: Pilot[int]) -> None:
+    async def expand(pilot: Pilot[int]) -> None:
         await wait_until_rendered(pilot)
         await pilot.press("ctrl+o")
         await wait_until_idle(pilot)
 
-    assert snap_compare(app, terminal_size=size, run_before=unfold)
+    assert snap_compare(app, terminal_size=size, run_before=expand)
 
 
 @pytest.mark.parametrize(("theme", "size"), crossed(["dark", "light"], SIZES))

@@ -15,6 +15,7 @@ from tests.doubles.page_session import FakePageSession
 from tests.web.kit import serve_fake_session
 from tui_agent.frontends import desktop
 from tui_agent.frontends.web.addresses import CannotServe
+from tui_agent.platform.supervisor import GRACE, KILL_TIMEOUT
 
 TIMEOUT = 90.0
 
@@ -36,9 +37,11 @@ def processes_of(owner: int) -> list[int]:
 
 async def wait_until_ended(owner: int) -> None:
     """Wait until the window has no process left: killed ones may take a while to end on a busy machine."""
-    async with asyncio.timeout(TIMEOUT):
-        while processes_of(owner):  # noqa: ASYNC110 - other processes can only be polled
-            await asyncio.sleep(0.05)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2 * (GRACE + KILL_TIMEOUT)):
+            while processes_of(owner):  # noqa: ASYNC110 - other processes can only be polled
+                await asyncio.sleep(0.05)
+    assert processes_of(owner) == []
 
 
 @pytest.fixture

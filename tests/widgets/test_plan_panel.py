@@ -122,7 +122,7 @@ def test_an_edit_of_the_users_is_no_part_of_an_older_proposal() -> None:
     assert [one.completed for one in content.plan.acceptance_criteria] == [True] * 4
 
 
-def test_old_work_is_folded() -> None:
+def test_old_work_is_collapsed() -> None:
     lines = shown(logged(RECENT_ENTRIES + 5))
     assert lines[-1] == "▸ 5 earlier"
     assert sum("step" in line for line in lines) == RECENT_ENTRIES
@@ -136,7 +136,7 @@ def finished(done: int, open_: int = 1) -> str:
     return plan_text(Plan(goal="g", acceptance_criteria=tuple(criteria)))
 
 
-def test_what_is_finished_is_folded_once_there_is_much_of_it() -> None:
+def test_what_is_finished_is_collapsed_once_there_is_much_of_it() -> None:
     assert shown(finished(MAX_DONE))[2:] == [*(f"✓ c{n}" for n in range(MAX_DONE)), f"○ c{MAX_DONE}"]
     much = MAX_DONE + 1
     names = " · ".join(f"c{n}" for n in range(much))

@@ -136,11 +136,12 @@ class Keymap:
         self.keys: dict[str, tuple[str, ...]] = {}
         self._bound: dict[str, dict[str, str]] = {name: {} for name in (SESSION.name, *CONTEXTS)}
         """Context → key → full name of its action."""
-        renamed = {_OLD_NAMES[name]: keys for name, keys in (user_keys or {}).items() if name in _OLD_NAMES}
-        current = {name: keys for name, keys in (user_keys or {}).items() if name not in _OLD_NAMES}
+        self._written: dict[str, str] = {}
+        """Current → earlier name of an action, if the user wrote that."""
+        given = self._with_current_names(user_keys or {})
         for in_context in (False, True):  # the session's keys come first
             valid: dict[str, tuple[str, ...]] = {}
-            for name, keys in (renamed | current).items():
+            for name, keys in given.items():
                 if ("." in name) is not in_context:
                     continue
                 if name not in _ALL_ACTIONS:
@@ -152,8 +153,22 @@ class Keymap:
             for name in valid:
                 self._report_overridden(name)
 
+    def _with_current_names(self, user_keys: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """Return the user's keys with the current names of the actions, in the same order."""
+        given: dict[str, Sequence[str]] = {}
+        for name, keys in user_keys.items():
+            current = _OLD_NAMES.get(name, name)
+            if current != name and current in user_keys:
+                self._report(name, f"is the earlier name of `{current}`, which is set as well; that one is used")
+                continue
+            if current != name:
+                self._written[current] = name
+            given[current] = keys
+        return given
+
     def _report(self, name: str, message: str) -> None:
-        self.problems.append(KeyProblem(name, message))
+        """Add a problem, with the name that the user wrote."""
+        self.problems.append(KeyProblem(self._written.get(name, name), message))
 
     def _assign_user_keys(self, name: str, user_keys: Sequence[str]) -> tuple[str, ...]:
         """Bind the user's valid keys for an action, and report the others."""

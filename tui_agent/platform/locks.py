@@ -50,7 +50,7 @@ class FileLock:
     """An exclusive lock on a file, held until `release` or the end of the process. The file is never removed.
 
     It is a `flock`, as a `fcntl` lock is released when any descriptor of the file is closed, and close-on-exec, so that
-    no child holds it.
+    a child holds it only until it executes its program.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,8 +102,9 @@ def _lock(fd: int, path: Path) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = read_holder(path)
-            if holder is None or _runs(holder) or time.monotonic() > deadline:
-                raise InUse(path, holder) from None
+            runs = holder is not None and _runs(holder)
+            if holder is None or runs or time.monotonic() > deadline:
+                raise InUse(path, holder if runs else None) from None
             time.sleep(0.01)
         else:
             return
@@ -202,4 +203,5 @@ def _start_time(pid: int) -> str:
     except OSError:
         return ""
     fields = stat.rpartition(b")")[2].split()
-    return fields[19].decode() if len(fields) > 19 else ""
+    has_ended = fields[:1] == [b"Z"]  # a zombie: its parent has not read its status
+    return fields[19].decode() if len(fields) > 19 and not has_ended else ""

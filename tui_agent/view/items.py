@@ -265,7 +265,7 @@ class NoticeItem:
     text: str
     code: str = ""
     details: str = ""
-    """Details, shown when the notice is unfolded."""
+    """Details, shown when the notice is expanded."""
 
 
 @dataclass(slots=True)

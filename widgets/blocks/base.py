@@ -38,7 +38,7 @@ class TranscriptBlock(ABC, Generic[ItemT]):
     def __init__(self, item: ItemT, options: BlockOptions) -> None:
         self.item = item
         self.options = options
-        self.expanded: bool | None = None
+        self.user_expanded: bool | None = None
         """What the user chose for this block; None follows `options.details`."""
         self.reused_lines = 0
         """Number of leading lines that the last paint reused."""
@@ -60,11 +60,11 @@ class TranscriptBlock(ABC, Generic[ItemT]):
     @property
     def open(self) -> bool:
         """Whether details are shown."""
-        return self.options.details if self.expanded is None else self.expanded
+        return self.options.details if self.user_expanded is None else self.user_expanded
 
     def toggle(self) -> None:
         """Collapse or expand this block."""
-        self.expanded = not self.open
+        self.user_expanded = not self.open
         self.changed()
 
     def changed(self) -> None:

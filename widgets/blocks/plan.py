@@ -102,10 +102,10 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         symbol, role, title, facts = self._state()
         spans: list[Span] = [(title, styles.text if role in ("ok", "accent", "warn") else styles.muted)]
         spans += [(f" · {fact}", styles.muted) for fact in facts]
-        if self._collapses:
+        if self._is_collapsible:
             spans.append((" ▾" if self.open else " ▸", styles.muted))
         lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
-        if self._collapses and self.open:
+        if self._is_collapsible and self.open:
             lines += indent(plan_lines(self._plan, max(8, width - 2), styles), [("  ", styles.text)])
         return lines
 
@@ -114,7 +114,7 @@ class PlanBlock(TranscriptBlock[RequestItem]):
         return self.item.plan_review.plan if self.item.plan_review is not None else self._proposal.plan
 
     @property
-    def _collapses(self) -> bool:
+    def _is_collapsible(self) -> bool:
         return self.item.answer is not None
 
     def _state(self) -> tuple[str, str, str, list[str]]:

@@ -68,12 +68,12 @@ async def test_many_that_are_done_are_one_line_that_a_key_opens_and_closes(key: 
         assert "✓ the output" not in screen_text(app)
         assert "○ still to do 0" in screen_text(app)
         await visit(pilot, "down")
-        assert "space open" in screen_text(app)
+        assert "space expand" in screen_text(app)
         await pilot.press(key)
         await wait_for(pilot, lambda: "▾ 8 done" in screen_text(app))
         assert "✓ the output" in screen_text(app)
         await wait_until_idle(pilot)
-        assert "space close" in screen_text(app)
+        assert "space collapse" in screen_text(app)
         await pilot.press(key)
         await wait_for(pilot, lambda: "▸ 8 done" in screen_text(app))
         assert session.plans == []
@@ -97,7 +97,7 @@ async def test_what_is_ticked_stays_in_sight_until_the_user_leaves() -> None:
         assert "✓ still to do 0" not in screen_text(app)
 
 
-async def test_one_of_the_folded_can_be_unticked() -> None:
+async def test_one_of_the_collapsed_can_be_unticked() -> None:
     app, session = of(worked(8))
     async with run_app(app) as pilot:
         await visit(pilot, "down", "space", "down", "down", "space")
@@ -105,7 +105,7 @@ async def test_one_of_the_folded_can_be_unticked() -> None:
         assert session.plans == [worked(8).replace(f"[x] {WORK[1]}", f"[ ] {WORK[1]}")]
 
 
-async def test_what_is_proposed_is_never_folded() -> None:
+async def test_what_is_proposed_is_never_collapsed() -> None:
     app, session = of(worked(8))
     async with run_app(app) as pilot:
         wanted = worked(8).replace("[ ] still to do 1", "[x] still to do 1")
@@ -145,13 +145,13 @@ def after(*keys: str) -> Callable[[Pilot[int]], object]:
 
 
 @SIZES
-def test_folded(size: tuple[int, int], snap_compare) -> None:
+def test_collapsed(size: tuple[int, int], snap_compare) -> None:
     app, _session = of(worked(8))
     assert snap_compare(app, terminal_size=size, run_before=after("down"))
 
 
 @SIZES
-def test_unfolded(size: tuple[int, int], snap_compare) -> None:
+def test_expanded(size: tuple[int, int], snap_compare) -> None:
     app, _session = of(worked(8))
     assert snap_compare(app, terminal_size=size, run_before=after("down", "space"))
 
