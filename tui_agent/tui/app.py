@@ -19,7 +19,7 @@ from tui_agent import events as e
 from tui_agent.engine.api import SessionApi
 from tui_agent.keys import keymap
 from tui_agent.tui import commands
-from tui_agent.tui.base_app import TransientHints, preload_run_modules
+from tui_agent.tui.base_app import TransientHints, preload_for_run
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 from tui_agent.tui.notifications import ATTENTION_EVENTS, USER_EVENTS, Notifier
@@ -166,8 +166,8 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             self.push_screen(HelpPanel([*keys.groups(), *keys.context_groups(), ("Commands", slash_commands)]))
 
     def on_prompt_input_started(self) -> None:
-        """Import what the first run needs as soon as the user starts typing."""
-        self.work(to_thread, preload_run_modules, group="stream")
+        """Prepare what the first run needs as soon as the user starts typing."""
+        self.work(to_thread, preload_for_run, group="stream")
 
     # --- keys ---
 

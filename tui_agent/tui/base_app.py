@@ -43,10 +43,19 @@ RUN_MODULES: Final = (
 """Modules that every run needs, in order, but an idle session does not."""
 
 
-def preload_run_modules() -> None:
-    """Import `RUN_MODULES` in a thread, so that the first message does not wait for them (X1)."""
+def preload_for_run() -> None:
+    """Prepare what every run needs, in a thread, so that the first message does not wait for it (X1).
+
+    Imports `RUN_MODULES` and the tools, builds the schemas of their arguments, and compiles the expressions that read
+    a request.
+    """
     for name in RUN_MODULES:
         import_module(name)
+    from tui_agent.engine.checks.request_reading import read_request
+    from tui_agent.tools.registry import default_tools
+
+    default_tools().specs()
+    read_request("Can you fix the test of `a.py`? It should pass, but do not change b.py. Add one line.")
 
 
 class TransientHints:
