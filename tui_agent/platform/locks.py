@@ -53,15 +53,15 @@ class FileLock:
     a child holds it only until it executes its program.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Acquire the lock; wait only for a child that a killed holder was starting.
+    def __init__(self, path: Path, *, timeout: float = 0.0) -> None:
+        """Acquire the lock within `timeout` seconds; a child that a killed holder was starting gets 2 s in any case.
 
         Raises InUse, or OSError if the file can't be opened.
         """
         self.path = path
         fd = _open(path)
         try:
-            _lock(fd, path)
+            _lock(fd, path, timeout)
         except (OSError, InUse):
             close_quietly(fd)
             raise
@@ -95,15 +95,16 @@ class FileLock:
         self.release()
 
 
-def _lock(fd: int, path: Path) -> None:
-    deadline = time.monotonic() + _ORPHAN_WAIT
+def _lock(fd: int, path: Path, timeout: float) -> None:
+    start = time.monotonic()
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = read_holder(path)
             runs = holder is not None and _runs(holder)
-            if holder is None or runs or time.monotonic() > deadline:
+            limit = timeout if holder is None or runs else max(timeout, _ORPHAN_WAIT)
+            if time.monotonic() - start >= limit:
                 raise InUse(path, holder if runs else None) from None
             time.sleep(0.01)
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,25 +37,13 @@ def change_decisions(path: Path, edit: Callable[[dict[str, Any]], None]) -> None
     """
     try:
         ensure_private_dir(path.parent)
-        with _acquire(path.with_suffix(".lock")):
+        with FileLock(path.with_suffix(".lock"), timeout=_LOCK_TIMEOUT):
             _change(path, edit)
-    except (FileFault, OSError) as error:
+    except (FileFault, InUse, OSError) as error:
         raise DecisionsNotSaved(f"This can't be saved: {error}") from error
     except ValueError as error:
         message = f"{path} is damaged, so nothing more is saved to it. Check it or move it away. ({error})"
         raise DecisionsNotSaved(message) from error
-
-
-def _acquire(lock: Path) -> FileLock:
-    """Wait for the lock. Raises DecisionsNotSaved if another process does not release it."""
-    deadline = time.monotonic() + _LOCK_TIMEOUT
-    while True:
-        try:
-            return FileLock(lock)
-        except InUse as error:
-            if time.monotonic() > deadline:
-                raise DecisionsNotSaved(f"This can't be saved: {error}") from error
-            time.sleep(0.01)
 
 
 def _change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
