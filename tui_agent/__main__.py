@@ -27,6 +27,7 @@ USAGE = 2
 
 COMMANDS = {
     "sessions": "commands.sessions:run_sessions",
+    "trust": "commands.trust:run_trust",
     "undo": "commands.undo:run_undo",
     "doctor": "commands.doctor:run_doctor",
     "reliability": "commands.reliability:run_reliability",

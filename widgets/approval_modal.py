@@ -25,6 +25,7 @@ from tui_agent.common.domain import (
     TrustAction,
 )
 from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
+from tui_agent.events.narration import trust_texts
 from tui_agent.text import make_visible
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, key_lines, key_spans
@@ -155,14 +156,8 @@ class ApprovalModal(RequestModal):
                 return _command(action, width, styles)
             case ReadAction(path=path):
                 return chop([(make_visible(path), styles.text)], width)
-            case TrustAction(folder=folder, contents=contents):
-                lines = [*chop([(make_visible(folder), styles.strong)], width), Line([])]
-                if contents:
-                    lines += wrap([("If you trust it, these are read and followed:", styles.muted)], width)
-                for entry in contents:
-                    name = [(make_visible(entry), styles.text)]
-                    lines += hanging([("• ", styles.accent)], name, width, styles.text, cut=True)
-                return lines
+            case TrustAction() as action:
+                return _trust(action, width, styles)
             case _:
                 return []
 
@@ -200,8 +195,9 @@ class ApprovalModal(RequestModal):
         reject = ("reject", "reject, with a reason", "")
         if self.request.void_reason:
             return [("again", "recompute the change and continue", ""), reject]
-        if self._is_trust:
-            return [("approve_once", "trust it", ""), ("reject", "don't trust it: read-only", "")]
+        if isinstance(self.request.action, TrustAction):
+            no = ("reject", "don't trust it: read-only", "")
+            return [no, _TRUST_ANYWAY] if self.request.action.risks else [_TRUST_IT, no]
         options = [("approve_once", "approve once", "")]
         for action, text in (("approve_session", "for this session"), ("approve_always", "always")):
             if rules := self._rules(SCOPES[action]):
@@ -312,6 +308,21 @@ def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:
         note = (make_visible(text), styles.warn if label == "env" else styles.muted)
         lines += hanging([(f"{label:<5}", styles.muted)], [note], width, styles.text, cut=True)
     return lines
+
+
+_TRUST_IT = ("approve_once", "trust it", "")
+_TRUST_ANYWAY = ("approve_once", "trust it all the same", "")
+
+
+def _trust(action: TrustAction, width: int, styles: TextStyles) -> list[Line]:
+    lines = chop([(make_visible(action.folder), styles.strong)], width)
+    for risk in action.risks:
+        lines += hanging([("! ", styles.warn)], [(make_visible(risk), styles.warn)], width, styles.text)
+    head, foot = trust_texts(action)
+    lines += [Line([]), *wrap([(head, styles.muted)], width)]
+    for entry in action.contents:
+        lines += hanging([("• ", styles.accent)], [(make_visible(entry), styles.text)], width, styles.text, cut=True)
+    return [*lines, *wrap([(foot, styles.muted)], width)]
 
 
 def _rule(grant: Grant, command: str) -> str:

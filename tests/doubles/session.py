@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.common.domain import Answer, Grant
+from tui_agent.common.domain import Answer, FolderTrustState, Grant
 from tui_agent.common.workplan import InstructionPlan, Summary
 from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.session import MessageQueue
@@ -52,6 +52,25 @@ class FakeGrants:
     async def revoke(self, grant: Grant) -> bool:
         self.revoked.append(grant)
         self.grants.remove(grant)
+        return True
+
+
+class FakeTrust:
+    """Folders whose trust can be given and revoked."""
+
+    def __init__(self) -> None:
+        self.folders: list[FolderTrustState] = []
+        self.done: list[tuple[str, str]] = []
+
+    async def states(self) -> tuple[FolderTrustState, ...]:
+        return tuple(self.folders)
+
+    async def ask(self, folder: str) -> bool:
+        self.done.append(("ask", folder))
+        return True
+
+    async def revoke(self, folder: str) -> bool:
+        self.done.append(("revoke", folder))
         return True
 
 
@@ -116,6 +135,7 @@ class FakeSession:
         """Digest of the text that each edit is based on."""
         self.settlements: list[bool] = []
         self.grants = FakeGrants()
+        self.trust = FakeTrust()
         self.queue = FakeQueue(self)
         self.subagents = FakeSubagents()
         self.checkpoints = FakeCheckpoints()

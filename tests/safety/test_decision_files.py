@@ -136,31 +136,3 @@ def test_grants_that_may_not_be_permanent_are_neither_saved_nor_loaded(work, gra
     ]
     paths.grants_file().write_text(json.dumps(held))
     assert policy.load_grants(work) == (EDIT,)
-
-
-def test_a_survey_names_what_would_be_interpreted_and_opens_nothing(work, tmp_path):
-    for name in ("AGENTS.md", ".tui-agent.yaml", ".env.local", "package.json", "main.py", "Makefile"):
-        (work / name).write_text("x")
-        (work / name).chmod(0)
-    os.mkfifo(work / "pyproject.toml")
-    (work / ".git").mkdir()
-    (tmp_path / ".git").symlink_to("/nowhere")
-    found = trust.survey(work)
-    named = [line.partition(":")[0] for line in found]
-    assert named == [
-        "AGENTS.md",
-        ".tui-agent.yaml",
-        ".git",
-        ".env.local",
-        "package.json",
-        "pyproject.toml",
-        "Makefile",
-        str(tmp_path / ".git"),
-    ]
-    assert trust.survey(tmp_path / "missing")[-1].startswith(str(tmp_path / ".git"))
-
-
-def test_a_survey_is_bounded(work):
-    for number in range(200):
-        (work / f".env.{number}").touch()
-    assert len(trust.survey(work)) == 40

@@ -375,7 +375,12 @@ def question_answered() -> Scene:
 
 def trust() -> Scene:
     scene = Scene().opened(trusted=False)
-    found = ("AGENTS.md", ".tui-agent.yaml", "git commands (branch, status)")
+    found = (
+        "AGENTS.md: rules that the model follows",
+        ".tui-agent.yaml: settings, which can only be stricter than yours",
+        ".git: the model gets branch and changed files, in review mode the history",
+        "Python files: pyright-langserver may be started, which can load settings and code from here",
+    )
     action = TrustAction(folder="/home/ada/exporter", contents=found)
     return scene.emit(
         e.ApprovalRequested(id="t1", action=action, digest=action_digest(action), why="You have not worked here yet."),

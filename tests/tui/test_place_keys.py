@@ -18,7 +18,7 @@ from tests.tui.test_models import FakeModels
 from tests.tui.test_pager import ran
 from tests.tui.test_undoing import FakeCheckpoints
 from tui_agent import events as e
-from tui_agent.common.domain import Answer, Grant
+from tui_agent.common.domain import Answer, FolderTrustState, Grant
 from tui_agent.keys.key_names import PUNCTUATION_NAMES
 from tui_agent.keys.keymap import CONTEXTS, EDITING_KEYS, Keymap
 from tui_agent.settings import LoadedSettings, Settings
@@ -44,6 +44,7 @@ from widgets.search_bar import SearchBar
 from widgets.session_picker import SessionPicker
 from widgets.settings_form import SettingsForm
 from widgets.summary_editor import SummaryEditor
+from widgets.trust_panel import TrustPanel
 
 
 def keyed(session: FakeSession, **keys: str) -> None:
@@ -319,7 +320,7 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session.grants.grants = [Grant(kind="run", pattern="make"), Grant(kind="run", pattern="ls")]
     session.checkpoints = kept = FakeCheckpoints()  # type: ignore[assignment]  # another double
     keyed(
-        session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__revoke="m",
+        session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__revoke="m", trust__revoke="m",
         checkpoints__keep="f5", statistics__again="m",
     )  # fmt: skip
     async with run_app(app) as pilot:
@@ -336,6 +337,11 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await wait_for(pilot, lambda: isinstance(app.screen, GrantsPanel) and "m revoke" in screen_text(app))
         await pilot.press("x", "m", "z")
         await wait_for(pilot, lambda: len(app.screen_stack) == 1 and len(session.grants.revoked) == 1)
+        session.trust.folders = [FolderTrustState(folder="/w", trusted=True)]
+        await pilot.press(*"/trust", "enter")
+        await wait_for(pilot, lambda: isinstance(app.screen, TrustPanel) and "m revoke" in screen_text(app))
+        await pilot.press("x", "m")
+        await wait_for(pilot, lambda: session.trust.done == [("revoke", "/w")])
         await pilot.press(*"/checkpoints", "enter")
         await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel) and "F5 keep" in screen_text(app))
         await pilot.press("k", "f5")

@@ -76,7 +76,9 @@ def check_files(config: CommandConfig) -> list[Finding]:
         findings.add("ok", "trust", f"{config.workspace} is trusted")
     else:
         text = f"{config.workspace} is not trusted: its AGENTS.md, settings and git data are not read"
-        findings.add("note", "trust", text, "The first session here asks; for `exec`, use --trust.")
+        findings.add(
+            "note", "trust", text, "The first session here asks; for `exec`: --trust, or `tui-agent trust add`."
+        )
     for file in (paths.trust_file(), paths.grants_file()):
         if file.exists() and not decision_files.read_decisions(file):
             advice = "Check the file or move it away: nothing is saved to it until then."

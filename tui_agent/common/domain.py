@@ -199,7 +199,23 @@ class TrustAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag=
 
     folder: str
     contents: tuple[str, ...] = msgspec.field(default=(), name="found")
-    """What would be interpreted: rules, settings, git data."""
+    """What would be read and followed, as `name: purpose`: rules, settings, git data, language servers."""
+    risks: tuple[str, ...] = ()
+    """What makes the folder unsafe to trust, as sentences."""
+
+
+class FolderTrustState(FrozenValue, frozen=True, kw_only=True):
+    """Whether a folder of the workspace is trusted, and what follows from it."""
+
+    folder: str
+    trusted: bool
+    since: str = ""
+    """ISO 8601; empty if it is trusted for this session only, or not trusted."""
+    through: str = ""
+    """The parent folder whose trust covers it; empty if it was trusted itself."""
+    contents: tuple[str, ...] = ()
+    """What is read and followed if it is trusted, as `name: purpose`."""
+    risks: tuple[str, ...] = ()
 
 
 Action: TypeAlias = ReadAction | EditAction | RunAction | TrustAction

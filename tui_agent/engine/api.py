@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
 
-from tui_agent.common.domain import Answer, Grant
+from tui_agent.common.domain import Answer, FolderTrustState, Grant
 from tui_agent.events import Record
 from tui_agent.text import SecretMask
 
@@ -20,6 +20,22 @@ class GrantsApi(Protocol):
 
     async def revoke(self, grant: Grant) -> bool:
         """Revoke a grant; False if it does not exist, or can't be removed from disk (a notice says why)."""
+        ...
+
+
+class TrustApi(Protocol):
+    """The trust in the session's folders (A8)."""
+
+    async def states(self) -> tuple[FolderTrustState, ...]:
+        """Return the trust in each folder of the workspace; the first one is the workspace itself."""
+        ...
+
+    async def ask(self, folder: str) -> bool:
+        """Ask the user whether to trust a folder of the workspace; return whether it is trusted now."""
+        ...
+
+    async def revoke(self, folder: str) -> bool:
+        """Trust a folder no longer, from now on; False if it was not trusted."""
         ...
 
 
@@ -85,6 +101,11 @@ class SessionParts(Protocol):
     @property
     def grants(self) -> GrantsApi:
         """The standing permissions."""
+        ...
+
+    @property
+    def trust(self) -> TrustApi:
+        """The trust in the session's folders."""
         ...
 
     @property

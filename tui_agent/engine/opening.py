@@ -13,7 +13,7 @@ import msgspec
 from tui_agent import __version__, settings
 from tui_agent.checkpoints.store import BlobStore
 from tui_agent.common import paths
-from tui_agent.common.domain import ApprovalMode, Mode, TrustAction
+from tui_agent.common.domain import ApprovalMode, Mode
 from tui_agent.engine.context.project import Project, offer_rules
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.state import SessionStream, open_stream
@@ -254,7 +254,9 @@ class _Opening(msgspec.Struct):
             accept_summary=self.options.accept_summary,
         )
         checkpoints = Checkpoints(stream, store, approvals=approvals if attended else None)
-        session = Session(deps, folder, checkpoints, self.loaded)
+        session = Session(
+            deps, folder, checkpoints, self.loaded, lambda: _load_settings(None, dict(self.options.flags))
+        )
         checkpoints.busy = lambda: session.busy and state.ledger.run_in_progress
         await self._emit_opened(environment, deps.roles.name, sandbox.label)
         checkpoints.report_interrupted()
@@ -293,9 +295,7 @@ class _Opening(msgspec.Struct):
         """Start the background work of an attended session: trust, model server, undecided summaries."""
         if not self.options.attended:
             return
-        if not self.trusted:
-            found = await asyncio.to_thread(trust.survey, self.target.workspace)
-            session.ask_trust(TrustAction(folder=str(self.target.workspace), contents=found))
+        session.trust.start()
         session.look_for_model()
         session.offer_summary()
 

@@ -91,6 +91,7 @@ class RunDispatcher:
         self._memory = deps.memory
         self._registry: Registry | None = None
         self._has_code = False
+        self._disabled: tuple[str, ...] = ()
         self._config: ModelConfig | None = None
         self.subagents = Subagents()
         self._attachments: Attachments | None = None
@@ -275,12 +276,13 @@ class RunDispatcher:
 
     async def _tools(self, *, refresh: bool = False) -> Registry:
         """Return all tools. With `refresh`, the code tools are added if the workspace has code by now."""
-        if self._registry is None or (refresh and not self._has_code):
+        disabled = self._environment.settings.tools_off
+        if self._registry is None or (refresh and (not self._has_code or disabled != self._disabled)):
             await _load("tools.registry")
             from tui_agent.tools.registry import default_tools
 
-            self._has_code = await self._environment.code.offered()
-            self._registry = default_tools(disabled=self._environment.settings.tools_off, code=self._has_code)
+            self._has_code, self._disabled = await self._environment.code.offered(), disabled
+            self._registry = default_tools(disabled=disabled, code=self._has_code)
         return self._registry
 
 

@@ -16,22 +16,13 @@ from pathlib import Path
 import msgspec
 
 from tui_agent import events
-from tui_agent.common.domain import (
-    Answer,
-    ApprovalMode,
-    CommandOutcome,
-    Fault,
-    Mode,
-    SystemMessage,
-    TrustAction,
-    UserMessage,
-)
+from tui_agent.common.domain import ApprovalMode, CommandOutcome, Fault, Mode, SystemMessage, UserMessage
 from tui_agent.engine.context.window_notices import messages_left_out
-from tui_agent.engine.core.approvals import approval_events
 from tui_agent.engine.core.shielded import complete_shielded, end_tasks
 from tui_agent.engine.core.state import EngineState, QueuedMessage, SessionStream
 from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.engine.deps import SessionDeps
+from tui_agent.engine.folder_trust import FolderTrust
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.models.calibration import Calibrator
 from tui_agent.engine.models.roles import ModelChoice, ModelRoles
@@ -225,13 +216,18 @@ class Session:
     """A conversation with the agent in one workspace. Created by `engine.opening.open_session`."""
 
     _task: asyncio.Task[None] | None = None
-    _trust: asyncio.Task[None] | None = None
     _model_probe: asyncio.Task[None] | None = None
     _summary_offer: asyncio.Task[None] | None = None
 
     def __init__(
-        self, deps: SessionDeps, folder: SessionFolder, checkpoints: Checkpoints, loaded: LoadedSettings
+        self,
+        deps: SessionDeps,
+        folder: SessionFolder,
+        checkpoints: Checkpoints,
+        loaded: LoadedSettings,
+        own_settings: Callable[[], LoadedSettings],
     ) -> None:
+        """`loaded` are the settings in effect; `own_settings` loads them without those of the workspace."""
         stream, approvals, environment, roles = deps.stream, deps.approvals, deps.environment, deps.roles
         self.id = folder.id
         self.folder: Path = folder.path
@@ -241,7 +237,6 @@ class Session:
         self._approvals = approvals
         self._environment = environment
         self._roles = roles
-        self._project = deps.project
         self._shell_tasks: set[asyncio.Task[CommandOutcome]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._closed = False
@@ -258,7 +253,15 @@ class Session:
         self.calibrator = Calibrator(stream, roles, environment)  # E4
         self.models = ModelChoice(roles, stream)  # M5, U4
         self.mentions = Mentions(environment.roots, environment.recent)  # H7
-        self.settings = loaded  # with the problems found in them (G1)
+        self.trust = FolderTrust(
+            stream,
+            approvals,
+            deps.project,
+            environment,
+            loaded=loaded,
+            own_settings=own_settings,
+            set_modes=self.set_modes,
+        )
         self.queue = MessageQueue(stream.state, self._emit, self._start_next)
         self._runs = RunDispatcher(deps)
         self.subagents = self._runs.subagents  # T5
@@ -269,6 +272,11 @@ class Session:
     def busy(self) -> bool:
         """True while a run is active."""
         return self._task is not None and not self._task.done()
+
+    @property
+    def settings(self) -> LoadedSettings:
+        """The settings in effect, with the problems found in them (G1)."""
+        return self.trust.settings
 
     @property
     def last(self) -> int:
@@ -397,7 +405,8 @@ class Session:
         await asyncio.shield(self._closing)
 
     async def _close(self, reason: str) -> None:
-        await end_tasks(self._trust, self._model_probe, self._summary_offer)
+        await self.trust.close()
+        await end_tasks(self._model_probe, self._summary_offer)
         await self._stop()
         self._approvals.withdraw(by="closing")
         parts = (self.naming, self.calibrator, self.mentions, self.checkpoints, self.memory, self._environment)
@@ -419,10 +428,6 @@ class Session:
 
     # --- a run ---
 
-    def ask_trust(self, action: TrustAction) -> None:
-        """Ask whether the workspace is trusted (A8); runs wait for the answer."""
-        self._trust = asyncio.create_task(self._settle_trust(action))
-
     def look_for_model(self) -> None:
         """Query the server in the background to report a missing model before the first message (G2)."""
         self._model_probe = asyncio.create_task(self._look_for_model())
@@ -435,18 +440,6 @@ class Session:
     def offer_summary(self) -> None:
         """Offer the summaries and saved copies that earlier processes left undecided (P3, X3)."""
         self._summary_offer = asyncio.create_task(self._runs.offer_again())
-
-    async def _settle_trust(self, action: TrustAction) -> None:
-        why = "a folder seen for the first time"
-        try:
-            answer = await self._approvals.decide(*approval_events(action, why), run="", node="")
-        except JournalBroken as error:
-            log.error("the question about trust could not be saved: %s", error)
-            answer = Answer(verdict="withdrawn", by="nothing can be saved")
-        if answer.verdict == "approve":
-            await self._project.trust()
-        else:
-            await self.set_modes(approval_mode=ApprovalMode.READ_ONLY)
 
     def _start_next(self) -> None:
         if not self.busy and self._state.queue and self._closing is None:
@@ -469,7 +462,7 @@ class Session:
     async def _run(self, run: str, request: str) -> None:
         ended = events.RunEnded(outcome="interrupted", text="Interrupted by the user.")
         try:
-            if preparations := [task for task in (self._trust, self._model_probe) if task is not None]:
+            if preparations := [task for task in (self.trust.question, self._model_probe) if task is not None]:
                 await asyncio.wait(preparations)
             ended = await self._runs.work(run, request)
         except asyncio.CancelledError:

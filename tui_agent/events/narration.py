@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, Answer, Diff, EditAction, Fault, ReadAction, RunAction, Scope, TrustAction
+from tui_agent.common.domain import (
+    Action,
+    Answer,
+    Diff,
+    EditAction,
+    Fault,
+    FolderTrustState,
+    ReadAction,
+    RunAction,
+    Scope,
+    TrustAction,
+)
 from tui_agent.common.hunks import format_hunk
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, format_plan
 from tui_agent.text import pluralize
@@ -72,7 +84,34 @@ def action_text(action: Action) -> str:
             return f"run `{action.command}` in {action.cwd}{risk}"
         case TrustAction():
             contents = f", which contains {', '.join(action.contents)}" if action.contents else ""
-            return f"trust the folder {action.folder}{contents}"
+            risks = f" ({' '.join(action.risks)})" if action.risks else ""
+            return f"trust the folder {action.folder}{contents}{risks}"
+
+
+def trust_texts(action: TrustAction) -> tuple[str, str]:
+    """Return the sentence before the contents of a folder that may be trusted, and the one behind them."""
+    if action.contents:
+        head = "If you trust it, this is read and followed, from now on and whenever it changes:"
+    else:
+        head = "Nothing in it is read and followed yet. AGENTS.md, settings, git and language servers would be."
+    below = "Folders below it are asked about on their own." if action.risks else "This covers the folders below it."
+    return head, f"{below} /trust shows and revokes it."
+
+
+def trust_state(state: FolderTrustState) -> str:
+    """Return whether, since when and through which folder a folder is trusted."""
+    if not state.trusted:
+        return "not trusted"
+    through = f", through {state.through}" if state.through else ""
+    return f"trusted since {local_minute(state.since)}{through}" if state.since else "trusted for this session only"
+
+
+def local_minute(at: str) -> str:
+    """Return an ISO 8601 time in local time, to the minute; another text as it is."""
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return at
 
 
 def answer_text(answer: Answer) -> str:
@@ -391,6 +430,7 @@ _NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.SessionForked: _forked,
     e.SessionTitled: lambda event: f"Title: {event.title}",
     e.ModeChanged: _mode,
+    e.TrustChanged: lambda event: f"The folder is {'trusted' if event.trusted else 'not trusted any longer'}.",
     e.ModelChanged: _model,
     e.RoleChanged: lambda event: f"Model for {event.role}: {event.model or 'the configured one'}.",
     e.Notice: _notice,

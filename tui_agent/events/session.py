@@ -82,6 +82,13 @@ class ModeChanged(Event, frozen=True, kw_only=True):
     by: str = "user"
 
 
+class TrustChanged(Event, frozen=True, kw_only=True):
+    """The workspace is trusted from now on, or no longer (A8)."""
+
+    type: ClassVar[str] = "trust.changed"
+    trusted: bool
+
+
 class ModelChanged(Event, frozen=True, kw_only=True):
     type: ClassVar[str] = "model.changed"
     provider: str

@@ -89,20 +89,23 @@ def branch_of(folder: Path) -> str | None:
 
     Reads `.git/HEAD` without starting a program. Blocks for a moment.
     """
-    for parent in (folder, *folder.parents):
-        data = parent / ".git"
-        if not os.path.lexists(data):
-            continue
-        line = _line(data)
-        if line is not None and line.startswith("gitdir:"):
-            data = parent / line.removeprefix("gitdir:").strip()
-        head = _line(data / "HEAD")
-        if head is None:
-            return None
-        if head.startswith("ref:"):
-            return head.removeprefix("ref:").strip().removeprefix("refs/heads/")
-        return head[:10] if re.fullmatch(r"[0-9a-f]{40,64}", head) else None
-    return None
+    data = git_data(folder)
+    if data is None:
+        return None
+    line = _line(data)
+    if line is not None and line.startswith("gitdir:"):
+        data = data.parent / line.removeprefix("gitdir:").strip()
+    head = _line(data / "HEAD")
+    if head is None:
+        return None
+    if head.startswith("ref:"):
+        return head.removeprefix("ref:").strip().removeprefix("refs/heads/")
+    return head[:10] if re.fullmatch(r"[0-9a-f]{40,64}", head) else None
+
+
+def git_data(folder: Path) -> Path | None:
+    """Return the `.git` of the repository around `folder`, or None. Opens nothing."""
+    return next((data for parent in (folder, *folder.parents) if os.path.lexists(data := parent / ".git")), None)
 
 
 def _line(path: Path) -> str | None:

@@ -61,7 +61,11 @@ class Roots:
         """Unique names of the folders (T6)."""
         self.scratch: Path | None = _real(scratch) if scratch else None
         self._own_folders = _own_folders()
-        self._sensitive = globs.GlobList((*_approval_patterns("sensitive"), *(sensitive or {}).items()))
+        self.set_patterns(sensitive or {}, protected)
+
+    def set_patterns(self, sensitive: Mapping[str, bool], protected: Iterable[str]) -> None:
+        """Replace the user's patterns."""
+        self._sensitive = globs.GlobList((*_approval_patterns("sensitive"), *sensitive.items()))
         self._protected = globs.GlobList((glob, False) for glob in protected)
 
     def resolve(self, path: str) -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_agent.settings.model import Settings
-from tui_agent.settings.source import LoadedSettings, load_settings, read_token
+from tui_agent.settings.source import LoadedSettings, load_settings, read_token, tighten
 from tui_agent.settings.tree import SettingsProblem
 
-__all__ = ["LoadedSettings", "Settings", "SettingsProblem", "load_settings", "read_token"]
+__all__ = ["LoadedSettings", "Settings", "SettingsProblem", "load_settings", "read_token", "tighten"]

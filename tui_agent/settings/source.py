@@ -63,6 +63,22 @@ def load_settings(
     return LoadedSettings(settings=chosen, problems=tuple(merger.problems), sources=merger.sources)
 
 
+def tighten(loaded: LoadedSettings, workspace_file: Path) -> LoadedSettings:
+    """Return the settings tightened by the file of a workspace that is trusted by now; nothing is loosened.
+
+    Settings from the environment and the command line stay, as when everything is loaded. `problems` are those of the
+    file alone; it may be missing.
+    """
+    merger = _Merger()
+    merger.values = {key_path: reduce(getattr, key_path, loaded.settings) for key_path in setting_paths()}
+    merger.sources = dict(loaded.sources)
+    user_sources = ("environment", "command line")
+    pinned = frozenset(field for field, source in loaded.sources.items() if source.startswith(user_sources))
+    merger.tighten(*read_tree(workspace_file, follow=False), pinned=pinned)
+    chosen = Settings.model_validate(nest_values(merger.values))
+    return LoadedSettings(settings=chosen, problems=tuple(merger.problems), sources=merger.sources)
+
+
 def read_token(
     settings: Settings, environ: Mapping[str, str] | None = None
 ) -> tuple[str | None, SettingsProblem | None]:
@@ -107,8 +123,10 @@ class _Merger:
             self._set(key_path, value, tree)
         self.problems += screen_problems(valid, tree)
 
-    def tighten(self, tree: SettingsTree | None, problems: list[SettingsProblem]) -> None:
-        """Merge the values of a workspace that tighten settings, and report the others."""
+    def tighten(
+        self, tree: SettingsTree | None, problems: list[SettingsProblem], pinned: frozenset[str] = frozenset()
+    ) -> None:
+        """Merge the values of a workspace that tighten settings, and report the others; `pinned` fields stay."""
         self.problems += problems
         if tree is None:
             return
@@ -117,6 +135,8 @@ class _Merger:
         defaults: Any = Settings()
         for key_path, requested in iter_set_values(valid):
             field = ".".join(key_path)
+            if field in pinned:
+                continue
             rule = rule_for(field)
             if rule is None:
                 self._report_ignored(tree, key_path, "only your own settings can set this, not a workspace")

@@ -18,6 +18,7 @@ from tui_agent.tui.preferences import Preferences
 from widgets.search_bar import SearchBar
 
 if TYPE_CHECKING:
+    from tui_agent.engine.api import SessionApi
     from widgets.palette import PaletteRow
 
 
@@ -123,6 +124,21 @@ def _grants(app: CommandApp, _: str) -> None:
     app.push_screen(GrantsPanel(grants.listed(), partial(app.work, grants.revoke, expected=(JournalBroken,))))
 
 
+async def _show_trust(app: CommandApp, session: SessionApi) -> None:
+    from widgets.trust_panel import TrustPanel
+
+    states = await session.trust.states()
+    jobs = {"give": session.trust.ask, "revoke": session.trust.revoke}
+    app.push_screen(
+        TrustPanel(states, lambda action, state: app.work(jobs[action], state.folder, expected=(JournalBroken,)))
+    )
+
+
+def _trust(app: CommandApp, _: str) -> None:
+    if app.session is not None:
+        app.work(_show_trust, app, app.session)
+
+
 def stop_subagent(app: CommandApp, node: str) -> None:
     """Stop the sub-agent that the call with the id `node` started."""
     if app.session is not None and not app.session.subagents.interrupt(node):
@@ -189,6 +205,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "rename": lazily("session_browser", "rename_current_session"),
     "fork": lazily("session_browser", "fork_current_session"),
     "grants": _grants,
+    "trust": _trust,
     "editor": lambda app, _: app.composer.open_editor(),
     "copy": lazily("copy_export", "copy_part"),
     "export": lazily("copy_export", "export_to_file"),

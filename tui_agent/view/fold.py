@@ -76,6 +76,11 @@ def _mode_changed(view: SessionView, event: e.ModeChanged, record: e.Record) -> 
     view.changes.parts |= ViewPart.STATUS
 
 
+def _trust_changed(view: SessionView, event: e.TrustChanged, record: e.Record) -> None:
+    view.trusted = event.trusted
+    view.changes.parts |= ViewPart.STATUS
+
+
 def _model_changed(view: SessionView, event: e.ModelChanged, record: e.Record) -> None:
     is_same = (view.provider, view.model) == (event.provider, event.model)
     view.provider, view.model = event.provider, event.model
@@ -268,6 +273,7 @@ STEPS: Steps = {
     e.SessionClosed: _session_closed,
     e.SessionTitled: _session_titled,
     e.ModeChanged: _mode_changed,
+    e.TrustChanged: _trust_changed,
     e.ModelChanged: _model_changed,
     e.RoleChanged: _role_changed,
     e.Notice: _notice,

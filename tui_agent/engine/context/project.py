@@ -24,7 +24,6 @@ from tui_agent.platform.git import Git, branch_of
 from tui_agent.platform.safe_open import open_folder
 from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.safety import trust as trust_store
-from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.roots import Roots
 from tui_agent.text import mark_invisible
 from tui_agent.text.patterns import read_table
@@ -77,11 +76,15 @@ def read_agent_files(home_file: Path, folders: Sequence[TrustedFolder]) -> tuple
     """
     files = [read_agent_file(home_file, "the user", None)]
     for trusted in folders:
-        for folder in (*trusted.above, trusted.folder):
-            path = folder / AGENTS_FILE
+        for path in agent_file_paths(trusted):
             if path != home_file and all(path != file.path for file in files):
-                files.append(read_agent_file(path, trusted.display(path), folder))
+                files.append(read_agent_file(path, trusted.display(path), path.parent))
     return tuple(files)
+
+
+def agent_file_paths(trusted: TrustedFolder) -> tuple[Path, ...]:
+    """Return where the rules for all paths of a trusted folder are read from, whether they exist or not."""
+    return tuple(folder / AGENTS_FILE for folder in (*trusted.above, trusted.folder))
 
 
 def is_current(files: Sequence[AgentFile]) -> bool:
@@ -202,23 +205,18 @@ class Project:
         self._notify = notify
         self._roots = roots
         self._files: tuple[AgentFile, ...] | None = None
+        self._used: list[TrustedFolder] = []
+        """The folders whose rules are in `_files`."""
         self._facts: dict[Path, ProjectFacts] = {}
         self._notified: set[str] = set()
         self._lock = asyncio.Lock()
         self.nested = NestedRules(self.trusted_folders, self._report_nested)
         """The rules of folders below the roots."""
 
-    async def trust(self) -> None:
-        """Trust the workspace, permanently if that can be saved."""
-        try:
-            await asyncio.to_thread(trust_store.trust, self.workspace)
-        except DecisionsNotSaved as error:
-            self._notify(Notice(level="warning", text=f"Trusted for this session only: {error}", code="trust.unkept"))
-        self.trusted = True
+    def set_trusted(self, trusted: bool) -> None:
+        """Trust the workspace from now on, or no longer."""
+        self.trusted = trusted
         self._files = None
-        if await asyncio.to_thread(paths.workspace_settings_file(self.workspace).exists):
-            text = "The folder has its own settings; they take effect at the next start."
-            self._notify(Notice(level="warning", text=text, code="trust.settings"))
 
     @property
     def folders(self) -> tuple[tuple[str, Path], ...]:
@@ -262,8 +260,9 @@ class Project:
 
     async def _rules(self) -> tuple[AgentFile, ...]:
         """Return the AGENTS.md files that apply to all paths, re-read if one changed."""
-        if self._files is None or not await asyncio.to_thread(is_current, self._files):
-            trusted = await asyncio.to_thread(self.trusted_folders)
+        trusted = await asyncio.to_thread(self.trusted_folders)
+        if self._files is None or trusted != self._used or not await asyncio.to_thread(is_current, self._files):
+            self._used = trusted
             self._report_untrusted([item.folder for item in trusted])
             self._files = await asyncio.to_thread(read_agent_files, paths.agents_file(), trusted)
             for file in self._files:
@@ -300,7 +299,7 @@ class Project:
             if folder != self.workspace and folder not in trusted:
                 text = (
                     f"{folder} is not trusted: its AGENTS.md and its git status are not read. "
-                    "Start tui-agent there once to trust it."
+                    "/trust shows what it contains and lets you trust it."
                 )
                 self._notify_once("info", text, "trust.root")
 

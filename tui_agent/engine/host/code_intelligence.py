@@ -88,13 +88,18 @@ class CodeIntelligence:
         pool = await self._servers()
         return bool(await asyncio.to_thread(_served_languages, pool))
 
+    def set_settings(self, settings: Settings) -> None:
+        """Use other settings from now on."""
+        self._settings = settings
+
     async def close(self) -> None:
-        """End all servers."""
+        """End all servers. They are started again on the next use, if that is still allowed."""
         for task in self._baselines.values():
             task.cancel()
         await asyncio.gather(*self._baselines.values(), return_exceptions=True)
-        if self._pool is not None:
-            await self._pool.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
 
     async def _servers(self) -> ServerPool:
         if self._pool is None:

@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from tui_agent.platform.git import Git, branch_of
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.policy import Verdict, judge, revoke_grant, save_grant
 from tui_agent.safety.roots import Roots
-from tui_agent.safety.sandbox import ConfinedCommand, Sandbox
+from tui_agent.safety.sandbox import ConfinedCommand, Sandbox, find_sandbox
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tools.base import ToolError
@@ -60,17 +60,17 @@ class SandboxPolicy:
     """Applies the sandbox to commands in auto modes and to safe commands, or to all (`required`)."""
 
     def __init__(self, settings: Settings, roots: Roots, sandbox: Sandbox) -> None:
-        self._settings = settings
+        self.settings = settings
         self._roots = roots
         self.sandbox = sandbox
         self._cache: dict[tuple[str, bool], bool] = {}
 
     def applies_to(self, action: RunAction, mode: ApprovalMode) -> bool:
         """Return True if a command runs in the sandbox."""
-        if self.sandbox.kind == "none" or self._settings.sandbox == "off":
+        if self.sandbox.kind == "none" or self.settings.sandbox == "off":
             return False
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
-        return self._settings.sandbox == "required" or auto or action.safe
+        return self.settings.sandbox == "required" or auto or action.safe
 
     def fully_confines(self, action: RunAction, mode: ApprovalMode) -> bool:
         """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
@@ -78,11 +78,11 @@ class SandboxPolicy:
 
     async def confinement(self, action: RunAction, mode: ApprovalMode) -> ConfinedCommand | None:
         """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing."""
-        if self._settings.sandbox == "required" and self.sandbox.kind == "none":
+        if self.settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
         if not self.applies_to(action, mode):
             return None
-        network = self._settings.sandbox_network and not action.safe
+        network = self.settings.sandbox_network and not action.safe
         return await asyncio.to_thread(
             ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, cache=self._cache
         )
@@ -96,7 +96,7 @@ class SandboxPolicy:
             names = ", ".join(self._roots.display(Path(path)) for path in created)
             notes.append(f"The command made what only the user may make: {names}. Tell them.")
         if outcome.exit_code and _DENIED.search(outcome.output):
-            network = "" if self._settings.sandbox_network else " and network access"
+            network = "" if self.settings.sandbox_network else " and network access"
             notes.append(
                 f"It ran in a sandbox ({self.sandbox.label}): writing outside the workspace or to protected files"
                 f"{network} is denied. If it must, say so to the user."
@@ -293,6 +293,8 @@ class ToolEnvironment:
     """Receives proposals for the plan document."""
     branch: SessionBranch | None
     """Creates the session's git branch (W19)."""
+    refresh_trust: Callable[[], Awaitable[object]] | None = None
+    """Called before each decision: applies what changed about the trust in the workspace and in its settings."""
     pending_answers: dict[str, asyncio.Future[Answer | None]] = field(default_factory=dict)
     """Digest of a read action → its pending answer, so that the same question is asked once."""
     action_count: int = 0
@@ -324,6 +326,16 @@ class ToolEnvironment:
         environment.attended, environment.grants = False, GrantStore(stream, self.workspace)
         environment.pending_answers, environment._seen, environment.propose = {}, {}, None
         return environment
+
+    async def apply_settings(self, settings: Settings) -> None:
+        """Use other settings from now on, for everything that a workspace can tighten."""
+        if self.sandbox.kind == "none" and settings.sandbox != "off":
+            self.sandbox = self.sandbox_policy.sandbox = await asyncio.to_thread(find_sandbox, self.workspace)
+        self.settings = self.sandbox_policy.settings = settings
+        self.code.set_settings(settings)
+        self.roots.set_patterns(settings.sensitive_patterns, settings.protected_patterns)
+        if self.code.obstacle():
+            await self.code.close()
 
     async def before_change(self, run: str) -> None:
         """Prepare for a file write, or for a command that may write files."""
@@ -457,6 +469,8 @@ class ToolEnvironment:
 
         By modes, settings and grants, and by whether an edit can be undone; `cannot_undo` is a known reason why not.
         """
+        if self.refresh_trust is not None:
+            await self.refresh_trust()
         verdict = judge(
             action,
             mode=self.mode,

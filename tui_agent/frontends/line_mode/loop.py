@@ -26,11 +26,12 @@ from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
 from tui_agent.engine.undo import CannotUndo, RewindScope
 from tui_agent.events import Record
+from tui_agent.events.narration import trust_state
 from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, grant_text, parse_choice
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
 from tui_agent.platform.pipes import detach_stdout, print_error
-from tui_agent.text import clean, one_line
+from tui_agent.text import clean, make_visible, one_line
 
 T = TypeVar("T")
 PROMPT, CONTINUATION = "You: ", "   … "
@@ -500,6 +501,20 @@ def _grants(repl: Repl, number: str) -> None:
         repl.print("no saved permissions")
 
 
+def _trust(repl: Repl, argument: str) -> None:
+    action, _, number = argument.partition(" ")
+    states = repl.wait_for(repl.session.trust.states()) or ()
+    index = parse_choice(number or "1", len(states))
+    if action in ("add", "revoke") and index is not None:
+        folder = states[index].folder
+        repl.wait_for(repl.session.trust.ask(folder) if action == "add" else repl.session.trust.revoke(folder))
+        return
+    for number_, state in enumerate(states, 1):
+        repl.print(f"  {number_} {make_visible(state.folder)}: {make_visible(trust_state(state))}")
+        repl.print("\n".join([f"    ! {risk}" for risk in state.risks] + [f"    • {item}" for item in state.contents]))
+    repl.print("/trust add trusts the first one, /trust revoke revokes that; /trust revoke N for another one")
+
+
 def _rename(repl: Repl, title: str) -> None:
     if title and repl.wait_for(repl.session.naming.rename(title)):
         repl.print(f"This session is now called “{one_line(clean(title), 100)}”.")
@@ -558,6 +573,7 @@ COMMANDS = (
     SlashCommand("rewind", "RUN [WHAT]", "restore files and conversation to before a run", _rewind),
     SlashCommand("compact", "", "make room in the model's context", _compact),
     SlashCommand("grants", "[N]", "list and revoke saved permissions", _grants),
+    SlashCommand("trust", "[add|revoke] [N]", "which folders are trusted, and why; give or revoke trust", _trust),
     SlashCommand("rename", "TITLE", "give this session a title", _rename),
     SlashCommand("export", "[FILE]", "write the session to a file, markdown or .html", _export),
     SlashCommand("quit", "", "quit; the session can be resumed", _quit),

@@ -21,6 +21,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, Diff, EditAction, Grant, ReadAction, RunAction, Scope, TrustAction
 from tui_agent.common.hunks import HunkChoice, new_side_text, with_edits
 from tui_agent.common.workplan import InstructionPlan
+from tui_agent.events.narration import trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
 from tui_agent.platform.programs import editor_command
@@ -336,10 +337,12 @@ def action_lines(action: Action) -> list[Styled]:
             return [(f"Run a command, severity {action.severity.value}", "strong"), *_command_lines(action)]
         case ReadAction(path=path):
             return [(f"Read {make_visible(path)}", "strong"), *_warnings(action)]
-        case TrustAction(folder=folder, contents=found):
+        case TrustAction(folder=folder, contents=found, risks=risks):
+            intro, foot = trust_texts(action)
             lines: list[Styled] = [(f"Trust this folder? {make_visible(folder)}", "strong")]
-            lines += [("  If you trust it, these are read and followed:", "")] if found else []
-            return [*lines, *((f"  • {make_visible(name)}", "") for name in found)]
+            lines += [(f"  ! {make_visible(risk)}", "strong") for risk in risks]
+            lines += [(f"  {intro}", ""), *((f"  • {make_visible(name)}", "") for name in found)]
+            return [*lines, (f"  {foot}", "dim")]
 
 
 def diff_lines(diff: Diff) -> list[Styled]:

@@ -32,6 +32,7 @@ STATE_EVENTS = frozenset(
         e.SessionOpened.type,
         e.SessionTitled.type,
         e.ModeChanged.type,
+        e.TrustChanged.type,
         e.ModelChanged.type,
         e.PlanDocChanged.type,
         e.ContextMeasured.type,

@@ -81,6 +81,7 @@ const handlers = {
   "session.titled": ({ data }) => { $("title").textContent = data.title || "tui-agent"; refreshStatus(); },
   "session.closed": () => { state.busy = false; dock.clear(); showConnection("The session was closed and saved; tui-agent --continue resumes it."); state.closed = true; },
   "mode.changed": ({ data }) => showModes(data),
+  "trust.changed": ({ data }) => report(data.trusted ? "This folder is trusted now." : "This folder is not trusted any longer."),
   "model.changed": ({ data }) => { state.model = data.model; showWorkspace(); },
   "history.cut": () => transcript.divider("The older part of this session is not shown here"),
   "notice": ({ data }) => { transcript.notice(data.level, data.text); planPanel.notice(data); },

@@ -122,12 +122,14 @@ export function approval(request, report) {
       revealButton.remove();
     }, { class: "quiet small" }) : null;
     const approveButton = (label, data, kind = "") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${kind} approve` });
-    const once = approveButton(action.kind === "trust" ? "Trust it" : "Approve", () => edit?.data() ?? {}, "primary");
+    const isRisky = Boolean(action.risks?.length);
+    const label = { trust: isRisky ? "Trust it all the same" : "Trust it" }[action.kind] ?? "Approve";
+    const once = approveButton(label, () => edit?.data() ?? {}, isRisky ? "" : "primary");
     const standing = [["session", "For this session"], ["always", "Always"]].filter(([scope]) => grants.some((grant) => grant.scope === scope))
       .map(([scope, label]) => approveButton(label, () => ({ scope })));
-    const choices = el("div", { class: "choices" }, once, standing,
-      action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }))
-        : rejectWithReason("Why not? The model reads your reason.", answer, draft));
+    const reject = action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }), { class: isRisky ? "primary" : "" })
+      : rejectWithReason("Why not? The model reads your reason.", answer, draft);
+    const choices = el("div", { class: "choices" }, isRisky ? [reject, once] : [once, ...standing, reject]);
     const patterns = grants.filter((grant) => grant.scope === "session").map((grant) => grant.pattern).join(", ");
     const allows = patterns ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: patterns })) : null;
     const hint = edit?.hasParts ? el("p", { class: "hint", text: "Uncheck parts to skip them, or edit their text." }) : null;
@@ -151,9 +153,13 @@ function title(action) {
 function describe(action) {
   if (action.kind === "run") return [el("pre", { class: "command", text: action.command }), el("p", { class: "cwd" }, "in ", el("code", { text: action.cwd }))];
   if (action.kind === "read") return [el("pre", { class: "command", text: action.display })];
-  const findings = action.found?.length ? el("ul", {}, action.found.map((text) => el("li", { text }))) : null;
-  return [el("pre", { class: "command", text: action.folder }),
-    el("p", { text: "If you trust it, its rules and settings are read and its tools may be started. Otherwise the session is read-only." }), findings];
+  const risks = (action.risks ?? []).map((text) => el("p", { class: "warning", text }));
+  const findings = action.found?.length
+    ? [el("p", { text: "If you trust it, this is read and followed, from now on and whenever it changes:" }), el("ul", {}, action.found.map((text) => el("li", { text })))]
+    : [el("p", { text: "Nothing in it is read and followed yet. AGENTS.md, settings, git and language servers would be." })];
+  const covered = risks.length ? "Folders below it are asked about on their own." : "This covers the folders below it.";
+  return [el("pre", { class: "command", text: action.folder }), ...risks, ...findings,
+    el("p", { class: "hint", text: `${covered} Otherwise the session is read-only.` })];
 }
 
 function remarks(action) {
