@@ -321,7 +321,7 @@ def _trust(action: TrustAction, width: int, styles: TextStyles) -> list[Line]:
     head, foot = trust_texts(action)
     lines += [Line([]), *wrap([(head, styles.muted)], width)]
     for entry in action.contents:
-        lines += hanging([("• ", styles.accent)], [(make_visible(entry), styles.text)], width, styles.text, cut=True)
+        lines += hanging([("• ", styles.accent)], [(make_visible(entry), styles.text)], width, styles.text)
     return [*lines, *wrap([(foot, styles.muted)], width)]
 
 

@@ -37,7 +37,7 @@ class TrustPanel(ListPanel[FolderTrustState]):
         lines += hanging([("  ", styles.text)], [text], width, styles.text)
         for entry in state.contents:
             item = [(make_visible(entry), styles.text)]
-            lines += hanging([("  • ", styles.accent)], item, width, styles.text, cut=True)
+            lines += hanging([("  • ", styles.accent)], item, width, styles.text)
         return lines
 
     def row_keys(self, row: FolderTrustState) -> list[tuple[str, str]]:

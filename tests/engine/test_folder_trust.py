@@ -177,8 +177,8 @@ async def test_revoking_elsewhere_stops_the_running_session(workspace: Path) -> 
 
 async def test_a_revoked_folder_is_judged_before_the_next_action(workspace: Path) -> None:
     trust.trust(workspace)
-    steps = [step("", call("write_file", path="a.txt", content="x\n")), "done"]
-    async with serve(scenario("", *steps), strict=True) as server:
+    write = step("", call("write_file", path="a.txt", content="x\n"))
+    async with serve(scenario("", write, "done"), strict=True) as server:
         flags = {"approval_mode": "auto"}
         async with run_session(server, workspace, trust=False, flags=flags) as session:
             watch = SessionDriver(session)

@@ -19,7 +19,7 @@ from tui_agent.engine.session import copy_journal
 from tui_agent.events import ApprovalRequested
 from tui_agent.platform.append import AppendError
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import read_records
+from tui_agent.storage.journal import GAP, read_records
 
 
 @pytest.fixture
@@ -327,9 +327,13 @@ async def test_damage_in_the_past_is_told_to_who_reads_it_and_only_once(folder: 
         assert found.damaged == 0, "it lies before the saved state"
         stream.emit(said(7))
         for _ in range(2):
+            await stream.report_damage()
+            codes: list[str] = []
             async for record in stream.follow():
+                codes.append(getattr(record.event, "code", ""))
                 if record.seq > found.last:
                     break
+            assert codes[1] == GAP and codes.count(GAP) == 2
         await stream.close()
         told_of = [r.event for r in read_records(folder.journal) if isinstance(r.event, e.Notice)]
         assert len(told_of) == times

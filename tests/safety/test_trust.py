@@ -87,8 +87,8 @@ def test_folders_that_are_unsafe_to_trust_are_named_and_do_not_cover_those_below
     for path in (str(home), str(home.parent), str(tmp_path / "shared"), str(tmp_path / "temporary"), "/tmp", "/"):
         trust.trust(Path(path))
         assert trust.is_trusted(Path(path)), path
-    for path in (home / "project", home.parent / "you", tmp_path / "shared" / "x", tmp_path / "temporary" / "x"):
-        assert not trust.is_trusted(folder(path)), path
+    for below in (home / "project", home.parent / "you", tmp_path / "shared" / "x", tmp_path / "temporary" / "x"):
+        assert not trust.is_trusted(folder(below)), below
     (home / "project" / "deep").mkdir()
     assert not trust.is_trusted(home / "project" / "deep")
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 from tui_agent.commands.output import format_bytes
@@ -26,7 +27,8 @@ from tui_agent.lsp.languages import Language, ServerCommand, code_files, command
 from tui_agent.platform.programs import find_program
 from tui_agent.safety import decision_files
 from tui_agent.storage.catalog import folder_size
-from tui_agent.storage.folder import session_folders
+from tui_agent.storage.folder import JOURNAL, is_regular_file, session_folders
+from tui_agent.storage.journal import find_damage
 from tui_agent.text import pluralize
 from tui_agent.tools.search_workspace import find_ripgrep
 
@@ -34,6 +36,10 @@ State = Literal["ok", "note", "warn", "bad"]
 """`bad` prevents work, `warn` impairs it, `note` is information."""
 PROGRAM_SECONDS = 3.0
 """Time limit for a program to print its version."""
+SESSIONS_SECONDS = 3.0
+"""Time limit of the check for damage in sessions."""
+MAX_NAMES = 5
+"""Damaged sessions that are named."""
 LOW_SPACE = 200_000_000
 """Free bytes below which saving sessions may soon fail."""
 COMMON_SHARE = 0.1
@@ -114,6 +120,7 @@ def _check_data_folder(findings: FindingList) -> None:
         advice = "Make it writable, or set TUI_AGENT_HOME to another folder."
         findings.add("bad", "data folder", f"{folder} is not writable, so sessions cannot be saved", advice)
         return
+    _check_sessions(findings)
     free = shutil.disk_usage(existing).free
     sessions = pluralize(len(list(session_folders(paths.sessions_dir()))), "session")
     text = f"{folder}, {format_bytes(folder_size(folder))} in {sessions}"
@@ -122,6 +129,34 @@ def _check_data_folder(findings: FindingList) -> None:
         findings.add("warn", "data folder", f"{text}; only {format_bytes(free)} are free on its disk", advice)
     else:
         findings.add("ok", "data folder", f"{text}; {format_bytes(free)} free")
+
+
+def _check_sessions(findings: FindingList) -> None:
+    """Report sessions with damage, newest first, within SESSIONS_SECONDS."""
+    deadline = monotonic() + SESSIONS_SECONDS
+    folders = sorted(session_folders(paths.sessions_dir(), damaged=True), reverse=True)
+    damaged: list[str] = []
+    checked = 0
+    for folder in folders:
+        if monotonic() > deadline:
+            break
+        checked += 1
+        try:
+            journal = folder / JOURNAL
+            places = find_damage(journal, stop=lambda: monotonic() > deadline) if is_regular_file(journal) else None
+        except OSError as error:
+            damaged.append(f"{folder.name} ({error.strerror})")
+            continue
+        if places is None:
+            damaged.append(f"{folder.name} (no journal)")
+        elif places:
+            damaged.append(f"{folder.name} ({pluralize(len(places), 'place')})")
+    if damaged:
+        names = ", ".join(damaged[:MAX_NAMES]) + (", …" if len(damaged) > MAX_NAMES else "")
+        advice = "The rest of them can be resumed and exported; what is missing is marked there."
+        findings.add("warn", "sessions", f"{pluralize(len(damaged), 'session')} with damage: {names}", advice)
+    if checked < len(folders):
+        findings.add("note", "sessions", f"only the newest {checked} of {len(folders)} were checked for damage")
 
 
 # --- programs -------------------------------------------------------------------------------

@@ -292,7 +292,9 @@ class _Opening(msgspec.Struct):
         )
 
     async def start(self, session: Session) -> None:
-        """Start the background work of an attended session: trust, model server, undecided summaries."""
+        """Start the background work: the check of a resumed journal; if attended, trust, model server, summaries."""
+        if self.options.resume is not None:
+            session.check_journal()
         if not self.options.attended:
             return
         session.trust.start()

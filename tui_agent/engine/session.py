@@ -12,6 +12,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 
@@ -208,6 +209,8 @@ CLOSE_TIMEOUT = 10.0
 """Seconds that a slow disk has to write the last records."""
 CANCEL_INTERVAL = 2.0
 """Seconds after which a run that has not ended is cancelled again."""
+CHECK_TIMEOUT = 10.0
+"""Seconds to wait for the end of the check of a long journal."""
 MESSAGE_MAX = 500_000
 """Maximum length of a message, in characters: everything the model may see must fit into one `state.saved`."""
 
@@ -217,6 +220,8 @@ class Session:
 
     _task: asyncio.Task[None] | None = None
     _model_probe: asyncio.Task[None] | None = None
+    _journal_check: asyncio.Task[None] | None = None
+    _check_deadline = 0.0
     _summary_offer: asyncio.Task[None] | None = None
 
     def __init__(
@@ -392,9 +397,12 @@ class Session:
         self._emit(events.UserShellCommand(command=clean(command), cwd=cwd, output=output, exit_code=code))
 
     async def wait(self) -> None:
-        """Wait until no run is active and everything is durable, or can't be saved (`watch_saving`)."""
+        """Wait until no run is active, damage found in the journal is reported (within CHECK_TIMEOUT), and everything
+        is durable, or can't be saved (`watch_saving`)."""
         while self.busy and self._task is not None:
             await asyncio.wait([self._task])
+        if self._journal_check is not None and (seconds := self._check_deadline - monotonic()) > 0:
+            await asyncio.wait([self._journal_check], timeout=seconds)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
 
@@ -406,7 +414,7 @@ class Session:
 
     async def _close(self, reason: str) -> None:
         await self.trust.close()
-        await end_tasks(self._model_probe, self._summary_offer)
+        await end_tasks(self._model_probe, self._summary_offer, self._journal_check)
         await self._stop()
         self._approvals.withdraw(by="closing")
         parts = (self.naming, self.calibrator, self.mentions, self.checkpoints, self.memory, self._environment)
@@ -436,6 +444,11 @@ class Session:
         await self._roles.connect()
         if not self.busy:
             self.calibrator.start()
+
+    def check_journal(self) -> None:
+        """Look for damage in the journal in the background, and report it."""
+        self._check_deadline = monotonic() + CHECK_TIMEOUT
+        self._journal_check = asyncio.create_task(self._stream.report_damage())
 
     def offer_summary(self) -> None:
         """Offer the summaries and saved copies that earlier processes left undecided (P3, X3)."""

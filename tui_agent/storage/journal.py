@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -104,14 +104,15 @@ class JournalReader:
     def _report_damage(self, following: JournalLine | None, missing: int = 0) -> Iterator[Damage]:
         """Return the damages since the last intact line, with the number of records they cost."""
         damages, self._damage = self._damage, []
+        seq = following.seq - 1 if following is not None and missing and following.seq - 1 != self.last else 0
         for index, damage in enumerate(damages):
             last = index == len(damages) - 1
             if following is not None and last and not missing and self._is_retried(damage, following):
                 yield msgspec.structs.replace(damage, why="retried")
             else:
-                yield msgspec.structs.replace(damage, lost=missing if last else 0)
+                yield msgspec.structs.replace(damage, lost=missing if last else 0, seq=seq if last else 0)
         if missing and not damages and following is not None:
-            yield Damage(following.offset, 0, "gap", missing)
+            yield Damage(following.offset, 0, "gap", missing, seq)
 
     def _is_retried(self, damage: Damage, following: JournalLine) -> bool:
         if damage.why == "too long":
@@ -167,6 +168,78 @@ def raw_lines(file: BinaryIO, start: int) -> Iterator[tuple[int, bytes | None, i
                 size += len(raw)
             yield offset, None, size
         offset += size
+
+
+REPORTING_TYPES = (e.SessionRecovered.type, e.Notice.type)
+"""Events that can report damage."""
+DAMAGED = "journal.damaged"
+"""Code of the notice that reports damage."""
+GAP = "journal.gap"
+"""Code of the notice in place of records that can't be read."""
+MAX_DAMAGE = 10_000
+"""Damaged places that are remembered."""
+
+
+def gap_record(damage: Damage, at: str) -> Record | None:
+    """Return a notice in place of the records that `damage` cost, which come after the time `at`; None if it cost none.
+
+    It has the number of a lost record, so that it fits between the others. It is never written.
+    """
+    if not damage.lost or not damage.seq:
+        return None
+    records = "One record of the session is" if damage.lost == 1 else f"{damage.lost:,} records of the session are"
+    where = f"{damage.size:,} bytes at byte {damage.offset:,} of the journal can't be read, and are preserved"
+    reason = where if damage.size else f"the journal has a gap at byte {damage.offset:,}"
+    event = e.Notice(level="warning", text=f"{records} missing here: {reason}.", code=GAP)
+    return Record(seq=damage.seq, at=at, event=event)
+
+
+class DamageTally:
+    """Collects the damage of a journal that no record has reported yet."""
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+
+    def add(self, item: JournalLine | Damage) -> None:
+        """Count damage, and remove what a record reports."""
+        if isinstance(item, Damage):
+            if item.why != "retried" and len(self._offsets) < MAX_DAMAGE:
+                self._offsets.append(item.offset)
+        elif self._offsets and item.type in REPORTING_TYPES:
+            event = item.record().event
+            if isinstance(event, e.SessionRecovered):
+                self._offsets = self.unreported(event.offset)
+            elif isinstance(event, e.Notice) and event.code == DAMAGED:
+                self._offsets = []
+
+    def unreported(self, reported_from: int | None = None) -> list[int]:
+        """Return the offsets of damage before `reported_from`, from which it was reported; None: of all."""
+        return [offset for offset in self._offsets if reported_from is None or offset < reported_from]
+
+
+def find_damage(path: Path, *, stop: Callable[[], bool] = lambda: False) -> list[Damage]:
+    """Read a whole journal, or until `stop`, and return its damage. Blocks; raises OSError.
+
+    A line that is still being written at the end is no damage.
+    """
+    size = path.stat().st_size
+    damages: list[Damage] = []
+    for item in JournalReader(path):
+        if stop() or len(damages) >= MAX_DAMAGE:
+            break
+        if isinstance(item, Damage) and item.why != "retried":
+            damages.append(item)
+    return [damage for damage in damages if damage.why != "torn" or damage.offset + damage.size < size]
+
+
+def find_unreported(path: Path, last: int, *, stop: Callable[[], bool] = lambda: False) -> DamageTally:
+    """Read a journal up to record number `last`, or until `stop`, and return its damage. Blocks; raises OSError."""
+    tally = DamageTally()
+    for item in JournalReader(path):
+        if stop() or (isinstance(item, JournalLine) and item.seq > last):
+            break
+        tally.add(item)
+    return tally
 
 
 def read_records(path: Path) -> Iterator[Record]:

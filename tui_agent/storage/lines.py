@@ -145,6 +145,8 @@ class Damage(msgspec.Struct, frozen=True):
     `retried` (a failed write, repeated completely on the next line)."""
     lost: int = 0
     """Number of records known to be missing here."""
+    seq: int = 0
+    """Number of the last missing record; 0 if it is not known."""
 
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode

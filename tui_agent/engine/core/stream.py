@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
@@ -12,16 +13,18 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgspec
 
 from tui_agent.engine.core.history import History
-from tui_agent.events import Event, Notice, ReasoningDelta, Record, SessionRecovered, StateSaved, TextDelta, ToolOutput
+from tui_agent.events import Event, Notice, ReasoningDelta, Record, StateSaved, TextDelta, ToolOutput
 from tui_agent.platform.append import Appender, AppendError
 from tui_agent.platform.syscalls import OS, OsCalls
 from tui_agent.storage.chat_log import ChatLog
 from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.journal import JournalReader, without_deltas
+from tui_agent.storage.journal import DAMAGED, JournalReader, find_unreported, gap_record, without_deltas
 from tui_agent.storage.lines import Damage, JournalLine, encode_event
 from tui_agent.storage.recovery import Recovery, RecoveryReport
 from tui_agent.storage.writing import SessionWriter
 from tui_agent.text import SecretMask
+
+log = logging.getLogger(__name__)
 
 RING_RECORDS = 4096
 RING_BYTES = 16 << 20
@@ -31,10 +34,6 @@ FOLLOW_BATCH = 256
 STATE_RECORDS = 1000
 STATE_BYTES = 8 << 20
 """Amount of events after which a saved state is due."""
-DAMAGED = "journal.damaged"
-"""Code of the notice about damage in the journal."""
-MAX_DAMAGE = 10_000
-"""Damaged places that are remembered."""
 STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutput})
 """Deltas, which are shown but never folded into the state."""
 
@@ -68,6 +67,8 @@ class EventStream:
         self._writer: SessionWriter
         self.last = 0
         """Number of the last event; 0 if there is none."""
+        self._opened_at = 0
+        """Number of the last record from before this process."""
         self._pending: deque[tuple[Record, int]] = deque()
         self._ring: list[Record] = []
         self._ring_sizes: deque[int] = deque()
@@ -103,7 +104,7 @@ class EventStream:
         stream = cls(folder, clock or (lambda: datetime.now().astimezone()))
         stream.mask = mask or stream.mask
         recovered = await asyncio.to_thread(stream._start, ChatLog(stream.mask), calls)
-        stream._written = stream.last = recovered.last
+        stream._written = stream.last = stream._opened_at = recovered.last
         return stream, recovered
 
     def _start(self, chat_log: ChatLog, calls: OsCalls) -> RecoveryReport:
@@ -291,8 +292,6 @@ class EventStream:
             while True:
                 changed.clear()
                 if past is not None and position + 1 >= self._oldest():
-                    if after == 0:
-                        self._report_damage(past)
                     past = None
                 if position >= self._written:
                     if self._ended:
@@ -314,9 +313,18 @@ class EventStream:
         finally:
             self._followers.discard(changed)
 
-    def _report_damage(self, past: _PastRecords) -> None:
-        """Report once what a reader of the whole journal skipped; damage at its end was reported on opening."""
-        places, self._reported_from = past.unreported(self._reported_from), 0
+    async def report_damage(self) -> None:
+        """Read the whole past journal in a thread, and report its damage once; that at its end was reported on opening.
+
+        Does not raise.
+        """
+        journal, last = self._folder.journal, self._opened_at
+        try:
+            tally = await asyncio.to_thread(find_unreported, journal, last, stop=lambda: self._closed)
+        except OSError as error:
+            log.warning("the journal was not checked: %s", error)
+            return
+        places, self._reported_from = tally.unreported(self._reported_from), 0
         if places and not self._closed:
             text = (
                 f"{len(places)} {'place' if len(places) == 1 else 'places'} in {self._folder.journal.name} can't be "
@@ -351,11 +359,11 @@ class EventStream:
 
 
 class _PastRecords:
-    """The journal file as a follower reads it, with its unreported damage."""
+    """The journal file as a follower reads it, with notices in place of records that can't be read."""
 
     def __init__(self, lines: Iterator[JournalLine | Damage]) -> None:
         self._lines = lines
-        self._skipped: list[int] = []
+        self._at = ""
 
     def read(self, after: int, end: int) -> tuple[list[Record], int]:
         """Return the next records numbered `after + 1` to `end`, and the number reached."""
@@ -365,24 +373,17 @@ class _PastRecords:
             if line is None:
                 return batch, end
             if isinstance(line, Damage):
-                if line.why != "retried" and len(self._skipped) < MAX_DAMAGE:
-                    self._skipped.append(line.offset)
+                if line.seq > after and line.seq <= end and (gap := gap_record(line, self._at)) is not None:
+                    batch.append(gap)
+                    after = gap.seq
                 continue
             if line.seq <= after:
                 continue
             if line.seq > end:
                 return batch, end
             batch.append(line.record())
-            event, after = batch[-1].event, line.seq
-            if isinstance(event, SessionRecovered):
-                self._skipped = self.unreported(event.offset)
-            elif isinstance(event, Notice) and event.code == DAMAGED:
-                self._skipped = []
+            self._at, after = batch[-1].at, line.seq
         return batch, after
-
-    def unreported(self, reported_from: int | None) -> list[int]:
-        """Return the offsets of damage before `reported_from`."""
-        return [offset for offset in self._skipped if reported_from is None or offset < reported_from]
 
 
 class EventSink(Protocol):
