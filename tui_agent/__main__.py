@@ -137,9 +137,17 @@ def _open_missing_streams() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; returns its exit code."""
+    """Run the program; returns its exit code. An unexpected exception ends in one sentence."""
     _open_missing_streams()
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except Exception as error:
+        from tui_agent.frontends.plain import report_failure
+
+        return report_failure(error)
+
+
+def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["exec"]:
         return _run_exec(arguments[1:])
     if arguments and arguments[0] in command_names():

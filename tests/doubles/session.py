@@ -154,6 +154,13 @@ class FakeSession:
         self._more = asyncio.Event()
         self._answered: set[str] = set()
 
+    def can_be_resumed(self) -> bool:
+        return True
+
+    @property
+    def unsaved(self) -> object | None:
+        return None
+
     @property
     def id(self) -> str:
         return "2026-01-05T09:00:00.000+0000"

@@ -104,6 +104,11 @@ class SessionParts(Protocol):
         ...
 
     @property
+    def unsaved(self) -> object | None:
+        """After closing: what is not saved and where a copy is, as text by `str`; None if everything is saved."""
+        ...
+
+    @property
     def trust(self) -> TrustApi:
         """The trust in the session's folders."""
         ...
@@ -177,6 +182,10 @@ class SessionApi(SessionParts, Protocol):
 
     async def run_shell(self, command: str) -> None:
         """Run a shell command of the user."""
+        ...
+
+    def can_be_resumed(self) -> bool:
+        """Return whether the session is still on disk, where `--resume` looks for it. Does file IO."""
         ...
 
     async def copy_journal(self, path: Path) -> None:

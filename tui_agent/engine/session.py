@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-import os
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -21,19 +20,20 @@ from tui_agent.common.domain import ApprovalMode, CommandOutcome, Fault, Mode, S
 from tui_agent.engine.context.window_notices import messages_left_out
 from tui_agent.engine.core.shielded import complete_shielded, end_tasks
 from tui_agent.engine.core.state import EngineState, QueuedMessage, SessionStream
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.folder_trust import FolderTrust
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.models.calibration import Calibrator
 from tui_agent.engine.models.roles import ModelChoice, ModelRoles
 from tui_agent.engine.runs import RunDispatcher
+from tui_agent.engine.session_copy import Unsaved, copy_journal, save_elsewhere
 from tui_agent.engine.undo import Checkpoints
 from tui_agent.events import RunEnded, SessionTitled
 from tui_agent.mentions.search import Mentions
 from tui_agent.settings import LoadedSettings
-from tui_agent.storage.folder import SessionFolder
-from tui_agent.storage.lines import RecordTooBig, to_line
+from tui_agent.storage.folder import JOURNAL, SessionFolder
+from tui_agent.storage.lines import RecordTooBig
 from tui_agent.text import clean, one_line
 
 log = logging.getLogger(__name__)
@@ -131,25 +131,6 @@ def parse_title(text: str) -> str:
     return one_line(_LABEL.sub("", line).strip(_DECORATION), GENERATED_TITLE_MAX)
 
 
-COPY_CHUNK = 1 << 20
-"""Bytes copied at a time."""
-
-
-async def copy_journal(stream: EventStream, path: Path) -> None:
-    """Write the journal of a running session to the new file `path`, unwritten records included. Raises OSError."""
-    read, unwritten = stream.journal_content()
-
-    def copy() -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            while data := read(file.tell(), COPY_CHUNK):
-                file.write(data)
-            file.write(b"\n")  # the last line may be torn
-            file.writelines(to_line(record, 0) for record in unwritten)
-
-    await asyncio.to_thread(copy)
-
-
 class MessageQueue:
     """Messages waiting for their turn. Every change is an event, so the queue survives a crash."""
 
@@ -244,6 +225,8 @@ class Session:
         self._roles = roles
         self._shell_tasks: set[asyncio.Task[CommandOutcome]] = set()
         self._closing: asyncio.Task[None] | None = None
+        self.unsaved: Unsaved | None = None
+        """After closing: why the session is not saved, and where a copy is; None if it is saved."""
         self._closed = False
         self.replay_end = stream.last
         """Number of the last record from before this process: `follow(replay_end)` yields what is new."""
@@ -303,9 +286,15 @@ class Session:
     def watch_saving(self, on_change: Callable[[str | None], None]) -> None:
         """Call `on_change` with a message when saving begins to fail, and with None when everything is saved again.
 
-        This can't be an event: events are shown only after they were written.
+        This can't be an event: events are shown only after they were written. Called at once if it fails already.
         """
         self._stream.on_failure = on_change
+        if self._stream.failure is not None:
+            on_change(self._stream.failure)
+
+    def can_be_resumed(self) -> bool:
+        """Return whether the session is still on disk, where `--resume` looks for it. Does file IO."""
+        return (self.folder / JOURNAL).exists()
 
     # --- what a front end does ---
 
@@ -427,12 +416,25 @@ class Session:
         self._emit(events.SessionClosed(reason=reason))
         self._closed = True
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self._stream.close()
-        except (JournalBroken, TimeoutError) as error:
-            log.error("the end of the session is not saved: %s", error)
+            await self._close_stream()
         finally:
             await asyncio.to_thread(self._folder.close)
+
+    async def _close_stream(self) -> None:
+        """Write everything; if that fails, write a copy elsewhere, unless the session is empty."""
+        seconds = CLOSE_TIMEOUT
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._stream.durable()
+        except (JournalBroken, TimeoutError) as error:
+            seconds = 1.0
+            problem = str(error) or f"The disk did not answer for {CLOSE_TIMEOUT:g} s."
+            log.error("the end of the session is not saved: %s", problem)
+            if self._state.runs or self._state.queue:
+                self.unsaved = await save_elsewhere(self._stream, self.folder, problem)
+        with contextlib.suppress(JournalBroken, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stream.close()
 
     # --- a run ---
 

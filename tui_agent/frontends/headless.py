@@ -92,7 +92,16 @@ class Exec:
                 return EXIT_CODES["interrupted"]
             print_error(f"the output can't be written: {error.strerror}")
             return EXIT_CODES["failed"]
-        return self._exit_code(signals.number)
+        return self._report_end(self._exit_code(signals.number))
+
+    def _report_end(self, code: int) -> int:
+        """Report what no record could tell, and return the exit code: never 0 if the session is not saved."""
+        unsaved = self._session.unsaved
+        if unsaved is not None:
+            print_error(str(unsaved))
+        elif not self._outcome and code == EXIT_CODES["failed"]:
+            print_error("the task did not end, and nothing was printed about it: see the debug log.")
+        return code or (EXIT_CODES["failed"] if unsaved is not None else 0)
 
     async def _work(self) -> None:
         self._message_id = await self._session.send(self._options.task)

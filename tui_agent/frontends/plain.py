@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import logging
 import os
 import signal
 from typing import Literal, TextIO, TypeGuard
 
 from tui_agent import events as e
+from tui_agent.common import paths
 from tui_agent.common.domain import Answer
 from tui_agent.events.narration import Narration, narrate
+from tui_agent.platform.debug_log import start_debug_log
 from tui_agent.platform.pipes import print_error
+from tui_agent.safety.secrets import values_to_mask
 from tui_agent.text import SecretMask, StreamMasker, clean, one_line
 
 EXIT_CODES = {"done": 0, "failed": 1, "refused": 3, "unreachable": 4, "limit": 5, "interrupted": 130}
 """Outcome of a run → exit code of the process (X3)."""
 UNATTENDED = "No user is present to decide."
 """Reason for refusing a request when unattended."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that takes no more data."""
 LINE_MAX = 300
 """Characters of a line that reports an event."""
 
@@ -94,6 +102,39 @@ class PlainText:
 def report_saving(failure: str | None) -> None:
     """Print why saving fails; None: it works again."""
     print_error(failure or "saving works again.")
+
+
+def report_failure(error: Exception) -> int:
+    """Print an unexpected exception as one sentence; return the exit code. The traceback goes to the debug log."""
+    if not logging.getLogger("tui_agent").handlers:  # it failed before a session was opened
+        with contextlib.suppress(paths.HomeNotFoundError):
+            start_debug_log(paths.debug_log_file(), SecretMask(values_to_mask(os.environ, None)))
+    logging.getLogger(__name__).error("the program failed", exc_info=error)
+    with contextlib.suppress(OSError):  # stderr may be on the same disk
+        print_error(failure_text(error))
+    return EXIT_CODES["failed"]
+
+
+def failure_text(error: Exception) -> str:
+    """Return an unexpected exception as a sentence for the user."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"The disk is full{_place(error)}. Free some space, or set TUI_AGENT_HOME to a folder on another disk."
+    if isinstance(error, OSError) and error.strerror:
+        return f"This can't be done: {error.strerror}{_place(error)}."
+    if type(error).__name__ == "JournalBroken":  # not imported for this: the engine is loaded late
+        return str(error)
+    return f"Something went wrong inside tui-agent ({type(error).__name__}); the details are in {_debug_log()}."
+
+
+def _place(error: OSError) -> str:
+    return f": {error.filename}" if error.filename else ""
+
+
+def _debug_log() -> str:
+    try:
+        return str(paths.debug_log_file())
+    except paths.HomeNotFoundError:
+        return "the debug log"
 
 
 def narration_text(narration: Narration | None) -> str | None:

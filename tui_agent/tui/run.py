@@ -14,6 +14,7 @@ from time import monotonic
 
 from tui_agent.common import paths
 from tui_agent.engine.api import SessionApi
+from tui_agent.platform.pipes import print_error
 from tui_agent.text import clean, one_line
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.base_app import QUIT_ARMED
@@ -110,7 +111,8 @@ async def _run(app: TuiAgentApp, saved: SavedTerminal) -> int:
                 await asyncio.wait_for(app.session.close(reason), CLOSE_TIMEOUT if received else None)
     if received:
         return 128 + received[0]
-    return code if code is not None else (app.return_code or 0)
+    code = code if code is not None else (app.return_code or 0)
+    return 1 if code == 0 and app.session is not None and app.session.unsaved else code
 
 
 def _catch_signals(app: TuiAgentApp, saved: SavedTerminal) -> list[int]:
@@ -158,5 +160,8 @@ def _print_exit_messages(app: TuiAgentApp) -> None:
             print(clean(app.failure), file=sys.stderr)
         if app.composer.exit_message:
             print(app.composer.exit_message, file=sys.stderr)
-        if app.session is not None and app.return_value not in (RESTART_AS_DEMO, CONTINUE):
+        if app.session is not None and app.session.unsaved:
+            print_error(str(app.session.unsaved))
+        continues = app.return_value in (RESTART_AS_DEMO, CONTINUE)
+        if app.session is not None and not continues and app.session.can_be_resumed():
             print(f"Resume with: tui-agent --resume {one_line(app.session.id, 200)}", file=sys.stderr)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from tui_agent.common.domain import Action, Answer, Grant, action_digest
-from tui_agent.engine.core.stream import EventStream
+from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.events import ApprovalAnswered, ApprovalRequested, ApprovalVoided, Event, QuestionAnswered, QuestionAsked
 
 WITHDRAWN = Answer(verdict="withdrawn", by="interrupt")
@@ -57,7 +58,7 @@ class Approvals:
         """Emit a request, wait for its answer, and return the answer once it is durable.
 
         `ask(id)` creates the request's event, `settle(id, answer)` the answer's. With `decided` a rule has answered
-        already. Cancellation settles the request as withdrawn.
+        already. Cancellation settles the request as withdrawn. Raises JournalBroken if nothing can be saved.
         """
         request = f"a-{secrets.token_hex(6)}"
         await self._stream.durable()
@@ -65,9 +66,9 @@ class Approvals:
         self._open[request] = future
         try:
             try:
-                self._stream.emit(ask(request), run=run, node=node)
-                answer = decided or await future
-            except asyncio.CancelledError:
+                seq = self._stream.emit(ask(request), run=run, node=node)
+                answer = decided or await self._answer_to(future, seq)
+            except (asyncio.CancelledError, JournalBroken):
                 self._stream.emit(settle(request, WITHDRAWN), run=run, node=node)
                 raise
             finally:
@@ -79,6 +80,21 @@ class Approvals:
             if (saved := self._saving.pop(request, None)) is not None:
                 saved.set()
         return answer
+
+    async def _answer_to(self, future: asyncio.Future[Answer], seq: int) -> Answer:
+        """Wait for the answer to the request with the number `seq`.
+
+        Raises JournalBroken if that can't be written, as nobody sees it then.
+        """
+        written = asyncio.create_task(self._stream.written(seq))
+        pending: list[asyncio.Future[Any]] = [future, written]
+        try:
+            await asyncio.wait(pending, return_when="FIRST_COMPLETED")
+            if not future.done():
+                await written
+            return await future
+        finally:
+            written.cancel()
 
     def answer(self, request: str, answer: Answer) -> bool:
         """Settle a request; False if it is not open. A void request is withdrawn by any answer but a rejection."""

@@ -346,7 +346,10 @@ def run_line_mode(options: SessionOptions, terminal: LineTerminal) -> int:
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
         terminal.save_history()
         engine.close("repl ended")
-    if terminal.attended and code < 128:
+    if engine.session.unsaved is not None:
+        print_error(str(engine.session.unsaved))
+        code = code or 1
+    if terminal.attended and code < 128 and engine.session.can_be_resumed():
         terminal.print(f"\nResume with: tui-agent repl --resume {engine.session.id}")
     return code
 

@@ -94,7 +94,11 @@ async def _serve_session(options: SessionOptions, show: ShowPage, listener: sock
         await session.close(signals.reason)
         await page.stop()
     code = signals.code if failure is None else _failed(failure, 1)
-    sys.stdout.write(f"Resume with: tui-agent --resume {clean(session.id)}\n")
+    if session.unsaved is not None:
+        print_error(str(session.unsaved))
+        code = code or 1
+    if session.can_be_resumed():
+        sys.stdout.write(f"Resume with: tui-agent --resume {clean(session.id)}\n")
     return code
 
 
