@@ -47,17 +47,29 @@ def approval_mode(session: Session) -> str:
 
 
 NEVER_READ = (
-    ".claude/settings.json", "CLAUDE.md", ".cursorrules", "GEMINI.md", ".env", ".envrc", "setup.cfg", "conftest.py",
-    "Makefile", ".tui-agent/skills", ".tui-agent.yml", "AGENTS.override.md", ".vscode/settings.json", "package.json", ".mcp.json",
+    ".claude/settings.json", "CLAUDE.md", ".cursorrules", "GEMINI.md", ".env", ".envrc", "setup.cfg", "conftest.py", ".tui-agent/skills", ".tui-agent.yml", "AGENTS.override.md", ".vscode/settings.json", ".mcp.json",
 )  # fmt: skip
 
 
-def test_the_dialog_names_what_is_read_and_nothing_else(workspace: Path) -> None:
+def test_the_question_names_what_is_read_and_nothing_else(workspace: Path) -> None:
     for name in NEVER_READ:
         path = workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     assert trusted_contents(workspace, Settings()) == ()
+    (workspace / "package.json").write_text("{}")
+    (workspace / "Makefile").touch()
+    (tests,) = trusted_contents(workspace, Settings())
+    assert tests.startswith("package.json, Makefile: how the project's tests are run")
+    (workspace / "package.json").unlink()
+    (workspace / "Makefile").unlink()
+    (workspace / "Cargo.toml").touch()
+    assert trusted_contents(workspace, Settings())[0].startswith("Cargo.toml: how")
+    (workspace / "Cargo.toml").unlink()
+    (workspace / "test_a.py").touch()
+    (workspace / "pyproject.toml").touch()
+    assert trusted_contents(workspace, Settings())[0].startswith("pyproject.toml, test_a.py: how")
+    (workspace / "test_a.py").unlink()
     (workspace / "AGENTS.md").write_text("x")
     (workspace / "docs").mkdir()
     (workspace / "docs" / "AGENTS.md").write_text("x")

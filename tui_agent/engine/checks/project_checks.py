@@ -37,26 +37,46 @@ _TEST_COMMANDS = {
 
 
 def detect_test_command(folder: Path) -> str:
-    """Return the command that runs the tests of the project in `folder`, or an empty string. Reads a few files."""
+    """Return the command that runs the tests of the project in `folder`, or an empty string. Reads a few files.
+
+    The folder must be trusted (A8).
+    """
+    return _detect(folder, _read_text)
+
+
+def test_command_files(folder: Path) -> tuple[str, ...]:
+    """Return the files, relative to `folder`, that `detect_test_command` would read or follow. Opens nothing."""
+    files: list[str] = []
+
+    def note(path: Path) -> str:
+        files.append(str(path.relative_to(folder)))
+        return ""
+
+    command = _detect(folder, note)
+    files += [name for name, by_name in _TEST_COMMANDS.items() if by_name == command]
+    return tuple(name for name in dict.fromkeys(files) if (folder / name).is_file())
+
+
+def _detect(folder: Path, read: Callable[[Path], str]) -> str:
     try:
         names = {entry.name for entry in folder.iterdir()}
     except OSError:
         return ""
-    if command := _python_tests(folder, names) or _node_tests(folder, names):
+    if command := _python_tests(folder, names, read) or _node_tests(folder, names, read):
         return command
     by_file = next((command for name, command in _TEST_COMMANDS.items() if name in names), "")
-    return by_file or _make_tests(folder, names)
+    return by_file or _make_tests(folder, names, read)
 
 
-def _python_tests(folder: Path, names: set[str]) -> str:
+def _python_tests(folder: Path, names: set[str], read: Callable[[Path], str]) -> str:
     """Use unittest if the test files do and nothing mentions pytest; otherwise pytest. Neither leaves files behind."""
     files = sorted(name for name in names if re.fullmatch(r"test_.*\.py|.*_test\.py", name))
     folders = [name for name in ("tests", "test") if name in names and (folder / name).is_dir()]
     nested = [path for name in folders for path in sorted((folder / name).glob("**/test_*.py"))[:50]]
     if not files and not nested:
         return ""
-    uses_pytest = "pytest" in _read_toml(folder / "pyproject.toml").get("tool", {})
-    texts = [_read_text(path) for path in (*(folder / name for name in files[:20]), *nested[:20])]
+    uses_pytest = "pytest" in _parse_toml(read(folder / "pyproject.toml")).get("tool", {})
+    texts = [read(path) for path in (*(folder / name for name in files[:20]), *nested[:20])]
     if uses_pytest or names & {"pytest.ini", "conftest.py"} or not any("unittest" in text for text in texts):
         return f"{python_program()} -B -m pytest -q -p no:cacheprovider"
     if nested:
@@ -65,9 +85,9 @@ def _python_tests(folder: Path, names: set[str]) -> str:
     return f"{python_program()} -B -m unittest {' '.join(name[:-3] for name in files[:20])}"
 
 
-def _node_tests(folder: Path, names: set[str]) -> str:
+def _node_tests(folder: Path, names: set[str], read: Callable[[Path], str]) -> str:
     try:
-        script = json.loads(_read_text(folder / "package.json"))["scripts"]["test"]
+        script = json.loads(read(folder / "package.json"))["scripts"]["test"]
     except (ValueError, LookupError, TypeError):
         return ""
     if not isinstance(script, str) or "no test specified" in script:
@@ -76,10 +96,10 @@ def _node_tests(folder: Path, names: set[str]) -> str:
     return f"{next((program for file, program in lock_files.items() if file in names), 'npm')} test"
 
 
-def _make_tests(folder: Path, names: set[str]) -> str:
+def _make_tests(folder: Path, names: set[str], read: Callable[[Path], str]) -> str:
     for name in ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"):
         if name in names:
-            target = re.search(r"^(test|check)\s*:", _read_text(folder / name), re.MULTILINE)
+            target = re.search(r"^(test|check)\s*:", read(folder / name), re.MULTILINE)
             if target:
                 return f"{'just' if name.lower() == 'justfile' else 'make'} {target[1]}"
     return ""
@@ -93,9 +113,9 @@ def _read_text(path: Path) -> str:
         return ""
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(_read_text(path))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return {}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tui_agent.common import paths
+from tui_agent.engine.checks.project_checks import test_command_files
 from tui_agent.engine.context.project import AGENTS_FILE, TrustedFolder, above_in_repository, agent_file_paths
 from tui_agent.platform.git import git_data
 from tui_agent.safety import trust
@@ -21,7 +22,13 @@ MAX_ENTRIES = 20_000
 
 def trusted_contents(folder: Path, settings: Settings) -> tuple[str, ...]:
     """Return what a session in `folder` would read and follow, as `name: purpose`. Does file IO."""
-    return (*_rules(folder), *_settings(folder), *_git(folder, settings), *_language_servers(folder, settings))
+    return (
+        *_rules(folder),
+        *_settings(folder),
+        *_git(folder, settings),
+        *_tests(folder),
+        *_language_servers(folder, settings),
+    )
 
 
 def _rules(folder: Path) -> Iterator[str]:
@@ -56,6 +63,13 @@ def _git(folder: Path, settings: Settings) -> Iterator[str]:
     name = data.name if data.parent == folder else str(data)
     branch = "; a branch is created for the session's changes" if settings.git_branch else ""
     yield f"{name}: the model gets branch and changed files, in review mode the history{branch}"
+
+
+def _tests(folder: Path) -> Iterator[str]:
+    """The files that `detect_test_command` reads."""
+    if files := test_command_files(folder):
+        more = f" and {len(files) - 2} more" if len(files) > 2 else ""
+        yield f"{', '.join(files[:2])}{more}: how the project's tests are run, to check changes"
 
 
 def _language_servers(folder: Path, settings: Settings) -> Iterator[str]:

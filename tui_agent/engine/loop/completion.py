@@ -262,7 +262,9 @@ class CheckRunner:
         """Commands that have ended within their time limit before."""
 
     async def test_command(self) -> str:
-        """Return the project's test command, detected once per run; empty if there is none."""
+        """Return the project's test command, detected once per run; empty if there is none, or no trust (A8)."""
+        if not self._environment.trusted():
+            return ""
         if not self._tests:
             self._tests = await asyncio.to_thread(detect_test_command, self._environment.workspace)
         return self._tests
