@@ -78,7 +78,7 @@ async def test_the_program_ends_with_a_sentence_when_files_can_not_grow(tmp_path
         home = tmp_path / f"{arguments[0]}-{size}"
         home.mkdir()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tui_agent", *arguments, "--demo", env=environment(home) | {"TUI_AGENT_MODE": "agent"},
+            sys.executable, "-m", "tui_agent", *arguments, "--demo", env=environment(home) | {"TUI_AGENT_MODE": "agent", "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
         )  # fmt: skip
