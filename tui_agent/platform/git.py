@@ -26,12 +26,16 @@ _table = partial(read_table, __package__, "git.json")
 
 
 class Git:
-    """Calls in one folder. `folders` are those of the workspace, which no program is taken from."""
+    """Calls in one folder. `folders` are those of the workspace, which no program is taken from.
 
-    def __init__(self, folder: Path, folders: Sequence[Path]) -> None:
+    `work_tree`: the folder with the `.git` to be used, whatever work tree the repository names.
+    """
+
+    def __init__(self, folder: Path, folders: Sequence[Path], *, work_tree: Path | None = None) -> None:
         self._folder = folder
         self._folders = folders
         self._options: list[str] | None = None
+        self._work_tree = work_tree
 
     async def run(self, *arguments: str, seconds: float) -> bytes | None:
         """Return the output of a git command; None if it fails, takes longer, prints too much, or git is missing.
@@ -43,14 +47,34 @@ class Git:
             return None
         try:
             async with asyncio.timeout(seconds):
-                if self._options is None:
-                    self._options = await self._filter_options(program)
-                if self._options is None:
+                options = await self.options(program)
+                if options is None:
                     return None
-                result = await self._execute(program, *self._options, *arguments)
+                result = await self._execute(program, *options, *arguments)
                 return result[1] if result is not None and result[0] == 0 else None
         except TimeoutError:
             return None
+
+    async def options(self, program: Path) -> list[str] | None:
+        """Return the options with which git runs no program of the repository; None if they can't be determined."""
+        if self._options is None:
+            self._options = await self._filter_options(program)
+        return None if self._options is None else [*hardening_options(), *self._options]
+
+    async def answer(self, program: Path, *arguments: str) -> bytes | None:
+        """Return the output of a git command, empty if it fails; None if it can't be run safely or prints too much."""
+        options = await self.options(program)
+        if options is None:
+            return None
+        result = await self._execute(program, *options, *arguments)
+        return None if result is None else result[1] if result[0] == 0 else b""
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment for these options."""
+        tree = {"GIT_WORK_TREE": str(self._work_tree)} if self._work_tree else {}
+        environment: dict[str, str] = child_environment() | _table()["variables"] | tree
+        environment["PATH"] = path_outside(self._folders, environment["PATH"])
+        return environment
 
     async def branch(self, name: str, commit: str, *, seconds: float) -> bool:
         """Create a branch at `commit`, the current one, and switch to it; `commit` is empty in an empty repository.
@@ -65,7 +89,9 @@ class Git:
 
     async def _filter_options(self, program: Path) -> list[str] | None:
         """Return options that switch off the filters that git would run to compare a file."""
-        result = await self._execute(program, "config", "--name-only", "--null", "--get-regexp", r"^filter\..*")
+        result = await self._execute(
+            program, *hardening_options(), "config", "--name-only", "--null", "--get-regexp", r"^filter\..*"
+        )
         if result is None or result[0] not in (0, 1):  # 1: there are none
             return None
         names = [name.decode("utf-8", "surrogateescape") for name in result[1].split(b"\0") if name]
@@ -77,11 +103,13 @@ class Git:
 
     async def _execute(self, program: Path, *arguments: str) -> tuple[int, bytes] | None:
         """Return exit code and output; None if git can't be started or prints too much."""
-        options = [part for setting in _table()["settings"] for part in ("-c", setting)]
-        environment = child_environment() | _table()["variables"]
-        environment["PATH"] = path_outside(self._folders, environment["PATH"])
-        argv = (str(program), "--no-pager", "--no-optional-locks", *options, *arguments)
-        return await run_program(argv, env=environment, cwd=self._folder, cap=MAX_OUTPUT)
+        return await run_program((str(program), *arguments), env=self.environment(), cwd=self._folder, cap=MAX_OUTPUT)
+
+
+def hardening_options() -> list[str]:
+    """Return options that override what the settings of a repository can make git run, except for its filters."""
+    settings = [part for setting in _table()["settings"] for part in ("-c", setting)]
+    return ["--no-pager", "--no-optional-locks", *settings]
 
 
 def branch_of(folder: Path) -> str | None:

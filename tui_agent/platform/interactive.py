@@ -104,7 +104,7 @@ class DuplexProcess(Child):
             pipe.close()
             raise
 
-    def _open(self, *ends: int) -> None:
+    def _open(self, stdin: int = -1, stderr: int = -1) -> None:
         with contextlib.ExitStack() as closing:
             stdin, self._input = os.pipe()
             closing.callback(os.close, stdin)

@@ -79,6 +79,17 @@ class Stage(FrozenValue, frozen=True, kw_only=True):
     """The first is the name that it is called by."""
     discards_stdout: bool = False
     discards_stderr: bool = False
+    joins_stderr: bool = False
+    """Whether its error messages go where its output goes."""
+    redirects_stdout: bool = False
+    """Whether its output goes where error messages go."""
+
+
+def _target(stage: Stage, descriptor: int) -> int:
+    """Return where a descriptor of a stage leads: 0 for /dev/null, 1 for its output, 2 for its error messages."""
+    if descriptor == 1:
+        return 0 if stage.discards_stdout else 2 if stage.redirects_stdout else 1
+    return 0 if stage.discards_stderr else 1 if stage.joins_stderr else 2
 
 
 class ProcessError(CodedError):
@@ -122,8 +133,13 @@ class Child:
         keep: bool = False,
         confinement: Confinement | None = None,
         writable: Sequence[Path] = (),
+        stdin: int = -1,
+        stderr: int = -1,
     ) -> Self:
-        """Start a pipeline in a session of its own, with stdin from /dev/null, no tty and only descriptors 0, 1 and 2.
+        """Start a pipeline in a session of its own, with no tty and only descriptors 0, 1 and 2.
+
+        `stdin`: a descriptor to read, instead of /dev/null; `stderr`: one for error messages, which are otherwise part
+        of the output.
 
         `keep`: processes that the command leaves may run until `stop`; otherwise they are killed when it ends.
         A command that can't be confined is not started; `writable` are additional folders that it may write to. Raises
@@ -137,7 +153,7 @@ class Child:
         request = marshal.dumps(
             (
                 [
-                    (os.fsencode(s.program), list(map(os.fsencode, s.argv)), s.discards_stdout, s.discards_stderr)
+                    (os.fsencode(s.program), list(map(os.fsencode, s.argv)), _target(s, 1), _target(s, 2))
                     for s in stages
                 ],
                 os.fsencode(cwd),
@@ -147,7 +163,7 @@ class Child:
             )
         )
         try:
-            child._open()
+            child._open(stdin, stderr)
             assert child._control is not None
             await child._loop.sock_sendall(child._control, len(request).to_bytes(8, "big") + request)
             async with asyncio.timeout(START_TIMEOUT):
@@ -160,8 +176,8 @@ class Child:
             raise
         return child
 
-    def _open(self, *ends: int) -> None:
-        """Start the supervisor. `ends`: descriptors for the command's standard input and standard error."""
+    def _open(self, stdin: int = -1, stderr: int = -1) -> None:
+        """Start the supervisor; the descriptors are those of `start`."""
         passed = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # some Pythons do not start without them
         with contextlib.ExitStack() as closing:
             control, remote = socket.socketpair()
@@ -169,9 +185,10 @@ class Child:
             try:
                 self._output, output = os.pipe()
                 closing.callback(os.close, output)
+                ends = [end for end in (stdin, stderr) if end >= 0]
                 # Not in a thread: the kernel would report the parent's death to the supervisor when that thread ends.
                 self._popen = subprocess.Popen(
-                    [sys.executable, "-I", "-S", supervisor.__file__, *map(str, ends)],
+                    [sys.executable, "-I", "-S", supervisor.__file__, str(stdin), str(stderr)],
                     pass_fds=ends,
                     stdin=remote.fileno(),
                     stdout=output,

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import grp
 import os
+import pwd
 import shlex
 import shutil
 import signal
+import stat
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+
+from tui_agent.platform.safe_open import follow_links
 
 
 def find_program(name: str, folders: Sequence[Path], path: str | None = None) -> Path | None:
@@ -31,6 +38,87 @@ def find_program(name: str, folders: Sequence[Path], path: str | None = None) ->
         if not _is_inside(program, folders):
             return program
     return None
+
+
+SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
+
+
+@cache
+def search_path() -> tuple[str, ...]:
+    """Return the absolute folders of PATH as it was at the first call, and those of the system."""
+    entries = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
+    return tuple(dict.fromkeys((*entries, *SYSTEM_FOLDERS)))
+
+
+def trusted_program(
+    name: str, folders: Sequence[Path], path: Sequence[str] | None = None, top: Path = Path("/")
+) -> Path | None:
+    """Return the program that `name` means, if only the user and root can change what it runs. Raises PermissionError.
+
+    That is so if no link on the way to it, nor the interpreter of a script, is in any of `folders` (what the agent may
+    write), and if all of them belong to root or the user and can be written by nobody else, up to `top`. None if there
+    is no such program at all. `path`: folders to search instead of `search_path()`. Does file IO.
+    """
+    for entry in search_path() if path is None else path:
+        program = os.path.join(entry, name)
+        if os.path.isfile(program) and os.access(program, os.X_OK):
+            if _is_trusted(program, folders, path, top):
+                return Path(program)
+            raise PermissionError(f"{program} can be changed by others")
+    return None
+
+
+def _is_trusted(program: str, folders: Sequence[Path], path: Sequence[str] | None, top: Path) -> bool:
+    real, visited = follow_links(program)
+    for location in (real, *visited):
+        if _is_inside(Path(location), folders):
+            return False
+        parents = [parent for parent in Path(os.path.normpath(location)).parents if parent.is_relative_to(top)]
+        if not all(map(_belongs_to_user, map(str, parents))):
+            return False
+    if not _belongs_to_user(real):
+        return False
+    with open(real, "rb") as file:
+        first = file.readline(512)
+    if not first.startswith(b"#!"):
+        return True
+    words = os.fsdecode(first[2:]).split()
+    if not words or not os.path.isabs(words[0]):
+        return False
+    if os.path.basename(words[0]) == "env":
+        names = [word for word in words[1:] if not word.startswith("-")]
+        try:
+            return bool(names) and trusted_program(names[0], folders, path, top) is not None
+        except PermissionError:
+            return False
+    interpreter = os.path.realpath(words[0])
+    return interpreter != real and os.path.isfile(interpreter) and _is_trusted(words[0], folders, path, top)
+
+
+def _belongs_to_user(path: str) -> bool:
+    """Return whether only root and the user can write a file or folder."""
+    status = os.stat(path)
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & stat.S_IWOTH:
+        return False
+    return not status.st_mode & stat.S_IWGRP or _is_own_group(status.st_gid)
+
+
+@cache
+def _is_own_group(gid: int) -> bool:
+    """Return whether a group has no members but root and the user.
+
+    So do a user's private group and Debian's `staff`. On macOS, members of `admin` can become root, and Homebrew's
+    folders belong to it.
+    """
+    own = {0, os.getuid()}
+    try:
+        group = grp.getgrgid(gid)
+        if gid == 0 or (sys.platform == "darwin" and group.gr_name == "admin"):
+            return True
+        members = {pwd.getpwnam(name).pw_uid for name in group.gr_mem}
+    except KeyError:
+        return False
+    return members <= own and all(user.pw_uid in own for user in pwd.getpwall() if user.pw_gid == gid)
 
 
 def path_outside(folders: Sequence[Path], path: str) -> str:

@@ -5,8 +5,8 @@ a session and, on Linux, a subreaper: processes below it that double-fork, call 
 children, so that no process is left once it has no children.
 
 File descriptor 0 is a stream socket to the parent, 1 the pipe for the command's output. Two numbers as arguments are
-the descriptors for the command's standard input and standard error; without them it reads nothing, and its errors are
-part of its output. The parent sends one request (8 bytes of length, then `marshal` of the tuple `Request`), afterwards
+the descriptors for the command's standard input and standard error; with -1 it reads nothing, or its errors are part of
+its output. The parent sends one request (8 bytes of length, then `marshal` of the tuple `Request`), afterwards
 single bytes: `k` kills everything. The replies are the lines `started PID…`, `failed ERRNO STEP`, `exited STATUS LEFT`
 (a negative status is a signal; LEFT is 1 if processes remain) and finally `gone COUNT`, the number of processes that
 could not be killed. The end of the socket, a SIGTERM and the death of the parent mean the same as `k`.
@@ -26,8 +26,9 @@ GRACE = 1.0
 KILL_TIMEOUT = 3.0
 """Seconds after which processes that survive SIGKILL (blocked in the kernel) are given up."""
 
-Stage = tuple[bytes, list[bytes], bool, bool]
-"""Program, argv, whether stdout and stderr go to /dev/null. Several stages are a pipeline."""
+Stage = tuple[bytes, list[bytes], int, int]
+"""Program, argv, and where stdout and stderr go: 0 for /dev/null, 1 for the next stage or the output, 2 for the errors.
+Several stages are a pipeline."""
 SandboxSpec = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
 """As in landlock.py."""
 Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "SandboxSpec | None", list[bytes]]
@@ -170,7 +171,8 @@ class Supervisor:
         source = self.source
         for index, stage in enumerate(stages):
             next_source, sink = (-1, self.output) if index == len(stages) - 1 else os.pipe()
-            fds = (source, null if stage[2] else sink, null if stage[3] else self.errors)
+            targets = (null, sink, self.errors)
+            fds = (source, targets[stage[2]], targets[stage[3]])
             problem = self._fork(stage, fds, folder, environment, sandbox_spec)
             for fd in (source, sink):
                 if fd != self.output:
@@ -348,7 +350,8 @@ def supervise() -> None:
     os.close(null)
     ends = [int(argument) for argument in sys.argv[1:3]]
     for fd in ends:
-        os.set_inheritable(fd, False)
+        if fd >= 0:
+            os.set_inheritable(fd, False)
     supervisor = Supervisor(control, output, *ends)
     request = supervisor.receive_request()
     if request is None:

@@ -375,22 +375,11 @@ class ToolEnvironment:
             self._readable_folders,
             self.roots.holds_credentials,
             self.roots.is_protected,
+            git=self.trusted(),
         )
-        if self.mode is Mode.REVIEW and self.trusted():
-            reads_only = await asyncio.to_thread(self._read_only_git, action) is not None
-            action = msgspec.structs.replace(action, safe=action.safe or reads_only)
         if self._terminal is not None and (changed := self._terminal.env_changes()):
             action = msgspec.structs.replace(action, env_changes=changed)
         return action
-
-    def _read_only_git(self, action: RunAction) -> tuple[str, ...] | None:
-        """Return the arguments of a git command that only reads the workspace, else None."""
-        from tui_agent.shell import review_git
-
-        cwd = Path(action.cwd)
-        if not any(cwd.is_relative_to(folder) for folder in self.roots.folders):
-            return None
-        return review_git.git_arguments(action.command, lambda path: self.roots.holds_credentials(cwd / path))
 
     def output_file(self) -> Path:
         """Return a path for the complete output of a command; written only if it is long."""
@@ -409,20 +398,34 @@ class ToolEnvironment:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
         if not action.safe:
             outcome = await self._in_terminal(action.command, cwd, timeout, on_output, file, confined)
-        elif (git := await asyncio.to_thread(self._read_only_git, action)) is not None:
-            from tui_agent.shell import review_git
-
-            folders, capture = self.roots.folders, self._capture(on_output, file)
-            outcome = await review_git.run_git_read(git, cwd=cwd, folders=folders, timeout=timeout, capture=capture)
         else:
-            from tui_agent.shell.safe_commands import run_script, safe_script
-
-            credentials, capture = self.roots.holds_credentials, self._capture(on_output, file)
-            steps = await asyncio.to_thread(safe_script, action.command, cwd, self._readable_folders, credentials)
-            if steps is None:
-                raise ToolError("What this command names changed meanwhile; call it again.", "changed")
-            outcome = await run_script(steps, cwd=cwd, timeout=timeout, capture=capture, confinement=confined)
+            outcome = await self._run_safely(action, cwd, timeout, self._capture(on_output, file), confined)
         return await self.sandbox_policy.with_notes(outcome, confined)
+
+    async def _run_safely(
+        self, action: RunAction, cwd: Path, timeout: float, capture: Capture, confined: Confinement | None
+    ) -> CommandOutcome:
+        """Run a safe command; `cd` in it moves the session's shell."""
+        from tui_agent.shell.interpreter import run_script
+        from tui_agent.shell.safe_commands import safe_script
+
+        folders, credentials = self._readable_folders, self.roots.holds_credentials
+        script = await asyncio.to_thread(
+            safe_script, action.command, cwd, folders, credentials, git=self.trusted(), asks_git=False
+        )
+        if script is None:
+            raise ToolError("What this command names changed meanwhile; call it again.", "changed")
+        outcome = await run_script(script, timeout=timeout, capture=capture, confinement=confined)
+        if outcome.cwd != str(script.cwd):
+            self._shell_session().cwd = Path(outcome.cwd)
+        return outcome
+
+    def _shell_session(self) -> ShellSession:
+        from tui_agent.shell.terminal import ShellSession
+
+        if self._terminal is None:
+            self._terminal = ShellSession(folder=self.workspace, roots=self.roots.folders)
+        return self._terminal
 
     def _capture(self, on_output: Callable[[str], None] | None, file: Path | None) -> Capture:
         from tui_agent.platform.output import Capture

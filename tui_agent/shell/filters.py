@@ -1,0 +1,146 @@
+"""Decide whether a program in the language of awk, sed or jq only prints: it must not write, run or read anything else.
+
+Each reader knows a part of its language, and rejects whatever it does not know.
+"""
+
+from __future__ import annotations
+
+import re
+
+_AWK_TOKEN = re.compile(
+    r"""(?P<space>[ \t]+|\\\n|\#[^\n]*)
+      | (?P<end>[\n;{}])
+      | (?P<string>"(?:[^"\\\n]|\\.)*")
+      | (?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)
+      | (?P<name>[A-Za-z_]\w*)
+      | (?P<operator>\+\+|--|&&|\|\||[=!<>+*%^/-]=|!~|[!~?:=<>+*%^,$()\[\]-])
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_AWK_REGEX = re.compile(r"/(?:[^/\\\n]|\\.)+/")
+_AWK_FORBIDDEN = frozenset(
+    (
+        *("system", "getline", "close", "fflush", "ENVIRON", "PROCINFO", "SYMTAB", "FUNCTAB", "ARGV", "ARGC", "ARGIND"),
+        *("function", "func", "extension", "include", "while", "do"),
+    )
+)
+_AWK_SUSPICIOUS = re.compile(r"system\s*\(|getline|ENVIRON|PROCINFO|\|\s*\"|\|&")
+_AWK_BEFORE_REGEX = frozenset(["(", ",", "{", "}", ";", "!", "~", "&&", "||", "!~", "?", ":", "=", "==", "!=", "["]) | {
+    "\n",
+    "",
+}
+_AWK_WORDS_BEFORE_REGEX = frozenset(("print", "return", "else", "do", "in", "case"))
+
+
+def awk_only_prints(program: str) -> bool:
+    """Return whether an awk program reads nothing but its input files, runs nothing, only prints, and comes to an end."""
+    if _AWK_SUSPICIOUS.search(program) or re.search(r"for\s*\([^;)]*;\s*;", program):
+        return False
+    position, depth, prints, previous = 0, 0, False, ""
+    while position < len(program):
+        before_regex = previous in _AWK_BEFORE_REGEX or previous in _AWK_WORDS_BEFORE_REGEX
+        if program[position] == "/" and before_regex:
+            match = _AWK_REGEX.match(program, position)
+            # Awks disagree whether a slash in brackets ends the expression.
+            if match is None or _has_open_bracket(match[0]):
+                return False
+            position, previous = match.end(), "/…/"
+            continue
+        match = _AWK_TOKEN.match(program, position)
+        if match is None and program[position] == "/":
+            position, previous = position + 1, "/"
+            continue
+        if match is None:
+            return False
+        position = match.end()
+        if match["space"]:
+            continue
+        token = match[0]
+        if match["name"] in _AWK_FORBIDDEN:
+            return False
+        if match["end"]:
+            prints, depth = False, 0
+        prints |= token in ("print", "printf")
+        depth += (token == "(") - (token == ")")
+        # After `print`, outside of parentheses, `>` names a file.
+        if token.startswith(">") and prints and depth <= 0:
+            return False
+        previous = token
+    return True
+
+
+def _has_open_bracket(expression: str) -> bool:
+    unescaped = re.sub(r"\\.|\[:\w+:\]", "c", expression)
+    return "[" in re.sub(r"\[\^?\]?+[^\]]*\]", "", unescaped)
+
+
+_SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)+/I?)"
+_SED_RANGE = re.compile(rf"\s*(?:{_SED_ADDRESS}\s*(?:,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*")
+_SED_COMMAND = re.compile(r"[pdqQ=nNgGhHxlDP](?=\s*(?:[;\n}]|$))")
+_SED_SUBSTITUTE = re.compile(r"([sy])([^\w\s\\;{}])")
+_SED_FLAGS = re.compile(r"(?:[gpiI]|\d+)*(?=\s*(?:[;\n}]|$))")
+
+
+def sed_only_prints(script: str) -> bool:
+    """Return whether a sed script reads and writes no other files, and runs nothing."""
+    position, depth = 0, 0
+    while position < len(script):
+        position = _match_end(re.compile(r"[\s;]*"), script, position)
+        if position == len(script):
+            break
+        address = position
+        position = _match_end(_SED_RANGE, script, position)
+        if _has_open_bracket(script[address:position]):
+            return False  # a slash in brackets does not end an expression
+        if script[position : position + 1] in ("{", "}"):
+            depth += 1 if script[position] == "{" else -1
+            position += 1
+            continue
+        end = _match_end(_SED_COMMAND, script, position)
+        if end == position:
+            end = _substitution_end(script, position)
+        if end == position:
+            return False
+        position = end
+    return depth == 0
+
+
+def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
+def _substitution_end(script: str, position: int) -> int:
+    """Return the end of an `s` or `y` command; the position itself if it is none, or does more than replace."""
+    start = _SED_SUBSTITUTE.match(script, position)
+    if start is None:
+        return position
+    delimiter = re.escape(start[2])
+    part = rf"((?:[^{delimiter}\\]|\\.|\\\n)*){delimiter}"
+    parts = re.compile(part + part).match(script, start.end())
+    if parts is None or _has_open_bracket(parts[1]):
+        return position
+    flags = _SED_FLAGS.match(script, parts.end())
+    return flags.end() if flags else position
+
+
+_JQ_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_JQ_FORBIDDEN = re.compile(
+    r"(?<![.\w])(?:env|import|include|input_filename|getpath_file|modulemeta|get_search_list|halt_error|debug|stderr"
+    r"|repeat|until|while|infinite|recurse_down|def|limit)\b"
+    r"|\$ENV|\$__|@include"
+)
+
+
+def jq_only_prints(program: str) -> bool:
+    """Return whether a jq filter reads neither the environment nor other files, and comes to an end."""
+    without_strings = _JQ_STRING.sub(lambda match: '""' if "\\(" not in match[0] else match[0], program)
+    return not _JQ_FORBIDDEN.search(without_strings)
+
+
+_YQ_PATH = re.compile(r"""[\w.\[\]|"'*, ?:/-]+""")
+
+
+def yq_only_prints(program: str) -> bool:
+    """Return whether a yq filter is a plain path: the several programs of this name have operators that read files."""
+    return bool(_YQ_PATH.fullmatch(program)) and not re.search(r"(?<![.\w])(?:env|strenv|load\w*|envsubst)\b", program)

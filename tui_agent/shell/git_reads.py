@@ -1,0 +1,317 @@
+"""Read-only git commands, run by a git that runs nothing of the repository (S6, W11).
+
+The settings of a repository can name programs. `platform/git.py` overrides these settings; here only arguments on an
+allow-list pass, so that none switches one on, writes, or reads a file outside the workspace. What shows content is
+asked first which files it would show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tui_agent.common.domain import FrozenValue
+from tui_agent.platform.git import Git
+from tui_agent.platform.safe_open import follow_links
+from tui_agent.shell.safe_arguments import NotSafe, Unknown, require
+from tui_agent.text.patterns import read_table
+
+QUESTION_SECONDS = 3.0
+"""How long git may take to say which files a command would show."""
+
+_table = partial(read_table, __package__, "git_reads.json")
+_COMMIT = re.compile(r"[0-9a-f]{4,64}")
+_URL_WITH_SECRET = re.compile(rb"://[^/@\s]+@")
+
+
+class GitRead(FrozenValue, frozen=True, kw_only=True):
+    """A git command that only reads."""
+
+    cwd: Path
+    work_tree: Path | None
+    """The folder that holds `.git`; None outside of a repository."""
+    arguments: tuple[str, ...]
+    """Subcommand and arguments."""
+
+
+def git_read(
+    arguments: Sequence[str],
+    cwd: Path,
+    roots: Sequence[Path],
+    has_credentials: Callable[[Path], bool],
+    git: Path | None,
+) -> GitRead:
+    """Return the command that the arguments of git mean. Raises NotSafe.
+
+    `roots`: real paths of the folders that may be read. `git`: the program, which is asked what a command would show.
+    """
+    remaining = list(arguments)
+    while remaining and remaining[0] in ("--no-pager", "-P", "-C"):
+        if remaining.pop(0) == "-C":
+            require(bool(remaining) and not isinstance(remaining[0], Unknown))
+            cwd = Path(follow_links(os.path.join(cwd, remaining.pop(0)))[0])
+    require(_is_inside(cwd, roots) and bool(remaining))
+    name, *remaining = remaining
+    entry = _table()["commands"].get(name)
+    require(entry is not None)
+    parsed = _GitArguments(entry, remaining)
+    _check_verb(entry, parsed)
+    work_tree = _work_tree(cwd, roots)
+    kind = entry.get("content", "")
+    hidden = has_credentials if _shows_content(kind, parsed) else lambda _: False
+    for operand in parsed.operands if name not in ("config", "check-attr", "var") else ():
+        _check_operand(operand, cwd, roots, hidden)
+    added = entry.get("add", "")
+    if parsed.verb == "show":
+        added = entry.get("add_show", "")
+    verb = [parsed.verb] if parsed.verb else []
+    read = GitRead(cwd=cwd, work_tree=work_tree, arguments=(name, *verb, *added.split(), *parsed.arguments))
+    if kind and work_tree is not None:
+        require(_is_inside(work_tree, roots) or not _shows_content(kind, parsed))
+    _check_content(kind, read, parsed, roots, has_credentials, git)
+    return read
+
+
+class _GitArguments:
+    """Options and operands of one subcommand."""
+
+    def __init__(self, entry: dict[str, Any], arguments: Sequence[str]) -> None:
+        sets = " ".join(_table()[name] for name in entry.get("sets", "").split())
+        self._long = frozenset(f"{entry.get('long', '')} {sets}".split())
+        self._entry = entry
+        self.options: set[str] = set()
+        self.operands: list[str] = []
+        self.is_unknown = False
+        self.verb = ""
+        self.arguments = list(arguments)
+        """Without the verb."""
+        verbs = entry.get("verbs", "").split()
+        if self.arguments and self.arguments[0] in verbs:
+            self.verb = self.arguments.pop(0)
+        remaining = list(self.arguments)
+        self.plain: list[str] = []
+        """Arguments that do not choose an output format."""
+        while remaining:
+            word = remaining.pop(0)
+            self.is_unknown |= isinstance(word, Unknown)
+            if word == "--":
+                self.plain += [word, *remaining]
+                self.operands += remaining
+                break
+            if word.startswith("--"):
+                self._parse_long(word, remaining)
+            elif word.startswith("-") and len(word) > 1:
+                self._parse_short(word, remaining)
+            else:
+                self.operands.append(word)
+                self.plain.append(word)
+        require(not any("%G" in word or "%(signature" in word for word in self.arguments))
+
+    def _parse_long(self, word: str, remaining: list[str]) -> None:
+        name, equals, _ = word[2:].partition("=")
+        require(not isinstance(word, Unknown) or bool(equals))
+        self.options.add(name)
+        if equals:
+            require(f"{name}=" in self._long or f"{name}?" in self._long)
+            values: list[str] = []
+        else:
+            require(bool({name, f"{name}?", f"{name}="} & self._long))
+            # It depends on the option whether the next word is its value; an operand is checked in any case.
+            values = [remaining.pop(0)] if f"{name}=" in self._long and remaining else []
+            self.operands += values
+        if name not in _table()["format_options"].split():
+            self.plain += [word, *values]
+
+    def _parse_short(self, word: str, remaining: list[str]) -> None:
+        require(not isinstance(word, Unknown))
+        entry = self._entry
+        if entry.get("number") and word[1:].isdigit():
+            self.options.add("n")
+            self.plain.append(word)
+            return
+        kept = ""
+        for index, letter in enumerate(word[1:], 2):
+            self.options.add(letter)
+            if letter in entry.get("attached", "") + entry.get("values", ""):
+                values = (
+                    [remaining.pop(0)] if letter in entry.get("values", "") and not word[index:] and remaining else []
+                )
+                if letter == "L":
+                    _, colon, file = (word[index:] or "".join(values)).rpartition(":")
+                    self.operands += [file] if colon else []
+                if letter != "U":
+                    self.plain += [f"-{kept}{word[index - 1 :]}", *values]
+                return
+            require(letter in entry.get("short", ""))
+            kept += "" if letter in "puscWL" else letter
+        if kept:
+            self.plain.append(f"-{kept}")
+
+
+def _check_verb(entry: dict[str, Any], parsed: _GitArguments) -> None:
+    require(bool(parsed.verb) or not entry.get("required_verb"))
+    if entry.get("verbs") and not parsed.verb and entry.get("most") != 0:
+        # `git reflog expire` is another command.
+        require(all(not re.fullmatch("expire|delete|drop|list|write|migrate", operand) for operand in parsed.operands))
+    if "listing" in entry and parsed.operands:
+        require(bool(parsed.options & set(entry["listing"].split())))
+    if "most" in entry and not parsed.verb:
+        require(len(parsed.operands) <= entry["most"])
+
+
+def _check_operand(operand: str, cwd: Path, roots: Sequence[Path], has_credentials: Callable[[Path], bool]) -> None:
+    if isinstance(operand, Unknown):
+        require(operand.is_clean and operand.startswith("\0"))
+        return
+    for text in {operand, operand.rpartition(":")[2], operand.rpartition(")")[2].lstrip(":!/^")}:
+        if not text:
+            continue
+        location = Path(follow_links(os.path.join(cwd, text))[0])
+        if text.startswith(("/", "~")) or ".." in text.split("/"):
+            require(_is_inside(location, roots))
+        require(not has_credentials(Path(os.path.join(cwd, text))) and not has_credentials(location))
+
+
+def _is_inside(path: Path, roots: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
+
+
+def _work_tree(cwd: Path, roots: Sequence[Path]) -> Path | None:
+    """Return the folder with the `.git` that git would use. Raises NotSafe if that leads to another project's data."""
+    for folder in (cwd, *cwd.parents):
+        data = folder / ".git"
+        try:
+            mode = os.lstat(data).st_mode
+        except OSError:
+            continue
+        if not stat.S_ISDIR(mode):
+            require(_belongs_to(folder, roots))
+        return folder
+    return None
+
+
+def _belongs_to(folder: Path, roots: Sequence[Path]) -> bool:
+    """Return whether the data behind a `.git` file or link is this work tree's."""
+    link = folder / ".git"
+    if link.is_symlink():
+        return _is_inside(Path(os.path.realpath(link)), roots)
+    with open(link, "rb") as file:
+        line = os.fsdecode(file.read(4096)).strip()
+    data = Path(os.path.realpath(folder / line.removeprefix("gitdir:").strip()))
+    if _is_inside(data, roots):
+        return True
+    try:
+        back = (data / "gitdir").read_text().strip()  # a linked work tree
+    except OSError:
+        return False
+    return os.path.realpath(data / back) == os.path.realpath(link)
+
+
+# --- what a command would show ---
+
+
+def _shows_content(kind: str, parsed: _GitArguments) -> bool:
+    table = _table()
+    if kind in ("file", "grep", "object"):
+        return True
+    if kind in ("diff", "log", "stash"):
+        if parsed.options & set(table["shows_patch"].split()) or parsed.options & set("puUcWL"):
+            return True
+        if kind == "diff":
+            return not parsed.options & {*table["no_patch"].split(), "s"}
+    return False
+
+
+def _check_content(
+    kind: str,
+    read: GitRead,
+    parsed: _GitArguments,
+    roots: Sequence[Path],
+    has_credentials: Callable[[Path], bool],
+    git: Path | None,
+) -> None:
+    if kind == "config":
+        _check_config(parsed)
+    if kind == "object" and "p" in parsed.options and parsed.operands and ":" not in parsed.operands[0]:
+        require(not parsed.is_unknown)
+    if "no-index" in parsed.options and read.arguments[0] == "diff":
+        files = [read.cwd / operand for operand in parsed.operands]
+        require(all(_is_inside(Path(os.path.realpath(file)), roots) and not file.is_dir() for file in files))
+        return
+    if git is None or read.work_tree is None:
+        return
+    asked = _Question(read, roots, git)
+    if kind in ("addresses", "config"):
+        output = asked.ask("config", "--null", "--get-regexp", r"^(remote|url|branch)\..*")
+        require(not _URL_WITH_SECRET.search(output))
+    elif _shows_content(kind, parsed):
+        require(not parsed.is_unknown)
+        _check_files(kind, read, parsed, has_credentials, asked)
+
+
+def _check_config(parsed: _GitArguments) -> None:
+    table = _table()
+    if "get-regexp" in parsed.options:
+        require(len(parsed.operands) == 1 and bool(re.fullmatch(table["config_patterns"], parsed.operands[0])))
+    else:
+        require(len(parsed.operands) == 1 and bool(re.fullmatch(table["config_keys"], parsed.operands[0])))
+
+
+def _check_files(
+    kind: str, read: GitRead, parsed: _GitArguments, has_credentials: Callable[[Path], bool], asked: _Question
+) -> None:
+    """Ask git for the names of the files that the command would show."""
+    name = read.arguments[0]
+    assert read.work_tree is not None
+    for operand in parsed.operands:
+        # The content of a file can also be named by its hash.
+        if kind != "grep" and _COMMIT.fullmatch(operand):
+            is_commit = asked.ask("rev-parse", "--verify", "--quiet", f"{operand}^{{commit}}")
+            require(bool(is_commit) or not asked.ask("cat-file", "-t", operand))
+    plain = [word for word in parsed.plain if not word.startswith("-L")]
+    if name == "show":  # a file of a commit is an operand, and was checked; the rest are commits
+        plain = [word for word in plain if word.startswith(("-", ":/")) or ":" not in word]
+        if len(plain) < len(parsed.plain) and all(word.startswith("-") for word in plain):
+            return
+    if kind in ("file", "object"):
+        return
+    if kind == "grep":
+        output = asked.ask("grep", "--no-textconv", "--name-only", "-z", "--full-name", *parsed.plain)
+        names = [line.rpartition(b":")[2] for line in output.split(b"\0")]
+    else:
+        verb = ["show"] if parsed.verb else []
+        options = ["--name-only", "-z", *(["--format="] if name in ("log", "show", "whatchanged", "stash") else [])]
+        if "L" in parsed.options:
+            return  # its file is an operand
+        output = asked.ask(name, *verb, "--no-ext-diff", "--no-textconv", *options, *plain)
+        names = output.replace(b"\n", b"\0").split(b"\0")
+    for file in {os.fsdecode(raw) for raw in names if raw}:
+        require(not has_credentials(read.work_tree / file))
+
+
+class _Question:
+    """Asks git about a repository, in the thread that judges a command."""
+
+    def __init__(self, read: GitRead, roots: Sequence[Path], git: Path) -> None:
+        self._git = Git(read.cwd, roots, work_tree=read.work_tree)
+        self._program = git
+
+    def ask(self, *arguments: str) -> bytes:
+        """Return the output of a command, empty if git rejects it. Raises NotSafe if it takes too long."""
+        return asyncio.run(self._ask(arguments))
+
+    async def _ask(self, arguments: tuple[str, ...]) -> bytes:
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                output = await self._git.answer(self._program, *arguments)
+        except TimeoutError:
+            raise NotSafe from None
+        if output is None:
+            raise NotSafe
+        return output
