@@ -14,7 +14,8 @@ from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.output import Capture
-from tui_agent.shell.safe_commands import run_script, safe_script
+from tui_agent.shell.interpreter import run_script
+from tui_agent.shell.safe_commands import safe_script
 from tui_agent.shell.terminal import MAX_COMMAND, CommandError, ShellSession
 
 
@@ -108,7 +109,7 @@ async def test_safe_commands_are_not_affected(terminal: ShellSession, work: Path
     mark.unlink()
     found = safe_script("ls && pwd", work, [work])
     assert found is not None
-    outcome = await run_script(found, cwd=work, timeout=20)
+    outcome = await run_script(found, timeout=20)
     assert outcome.exit_code == 0 and outcome.output.splitlines() == ["bin", "sub", str(work)]
     assert not mark.exists()
 

@@ -68,6 +68,21 @@ def trusted_program(
     return None
 
 
+@cache
+def trusted_folders(folders: tuple[Path, ...]) -> tuple[str, ...]:
+    """Return the folders of `search_path()` that only the user and root can write, outside of `folders`."""
+
+    def is_trusted(entry: str) -> bool:
+        real = Path(os.path.realpath(entry))
+        return (
+            real.is_dir()
+            and not _is_inside(Path(entry), folders)
+            and all(map(_belongs_to_user, map(str, (real, *real.parents))))
+        )
+
+    return tuple(filter(is_trusted, search_path()))
+
+
 def _is_trusted(program: str, folders: Sequence[Path], path: Sequence[str] | None, top: Path) -> bool:
     real, visited = follow_links(program)
     for location in (real, *visited):

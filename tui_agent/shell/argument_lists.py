@@ -7,12 +7,13 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from tui_agent.common.domain import FrozenValue
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.git import Git
-from tui_agent.platform.programs import search_path, trusted_program
+from tui_agent.platform.programs import trusted_folders, trusted_program
 from tui_agent.shell.git_reads import git_read
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe, Unknown, argument_shape, require
@@ -51,11 +52,9 @@ class ArgumentLists:
         if name == "git" and arguments[:1] not in (["--version"], ["version"]):
             return self._git(program, arguments, cwd)
         shape = argument_shape(name, arguments)
-        environment = dict(read_table(__package__, "safe_commands.json")["environment"])
         if shape.version_of:
             self._check_pins(shape.version_of, cwd)
-        if shape.version_of or not (shape.reads or shape.names or shape.recursive):
-            environment |= _home_variables()
+        environment = self._home_variables() if shape.needs_home else {}
         self._readable.check(shape, cwd, is_piped=is_piped)
         if shape.prefix:
             arguments = [*shape.prefix, *arguments]
@@ -98,6 +97,14 @@ class ArgumentLists:
                 if self._readable.contains(folder) and file.is_file():
                     text = file.read_text(errors="replace")[:4096]
                     require(bool(_HARMLESS_PIN.fullmatch(text)) and ".." not in text and "path:" not in text)
+
+    def _home_variables(self) -> dict[str, str]:
+        """Return the variables with which programs find their own settings, fetch nothing, and write no logs."""
+        environment = own_environment()
+        names = ("HOME", "USER", "LOGNAME", "PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "GOPATH", "JAVA_HOME")
+        kept = {name: environment[name] for name in names if name in environment}
+        fixed: dict[str, str] = read_table(__package__, "safe_commands.json")["environment"]
+        return kept | fixed | {"PATH": os.pathsep.join(trusted_folders(self._readable.roots))}
 
     # --- programs that start others ---
 
@@ -148,14 +155,12 @@ class ArgumentLists:
 
     def lists_cleanly(self, argv: Sequence[str], cwd: Path) -> bool:
         """Return whether what a command prints can't name a file with credentials."""
+        if any(word and self._readable.has_credentials(cwd / word.replace("\0", "x")) for word in argv[1:]):
+            return False
         folders: list[str] = []
         patterns: list[str] = []
         if argv and argv[0] == "find":
-            folders = [word for word in argv[1:] if not word.startswith(("-", "(", "!"))][:0]
-            for word in argv[1:]:
-                if word.startswith(("-", "(", "!")):
-                    break
-                folders.append(word)
+            folders = list(takewhile(lambda word: not word.startswith(("-", "(", "!")), argv[1:]))
             if not {"-o", "-or", ","} & set(argv):
                 patterns = [
                     value
@@ -190,11 +195,3 @@ def _items(data: bytes, end: str, *, by_line: bool) -> list[str]:
             raise NotSafe from None
     require(not any(character in text for character in "'\"\\"))
     return [line.lstrip() for line in text.split("\n") if line.strip()]
-
-
-def _home_variables() -> dict[str, str]:
-    """Return the variables with which programs find their own settings."""
-    environment = own_environment()
-    names = ("HOME", "USER", "LOGNAME", "PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "GOPATH", "JAVA_HOME")
-    kept = {name: environment[name] for name in names if name in environment}
-    return kept | {"PATH": os.pathsep.join(search_path())}

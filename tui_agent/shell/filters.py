@@ -33,7 +33,7 @@ _AWK_WORDS_BEFORE_REGEX = frozenset(("print", "return", "else", "do", "in", "cas
 
 
 def awk_only_prints(program: str) -> bool:
-    """Return whether an awk program reads nothing but its input files, runs nothing, only prints, and comes to an end."""
+    """Return whether an awk program reads nothing but its input files, runs nothing, only prints, and ends."""
     if _AWK_SUSPICIOUS.search(program) or re.search(r"for\s*\([^;)]*;\s*;", program):
         return False
     position, depth, prints, previous = 0, 0, False, ""

@@ -64,7 +64,9 @@ class ArgumentShape(FrozenValue, frozen=True, kw_only=True):
     prefix: tuple[str, ...] = ()
     """Arguments that are added in front."""
     version_of: str = ""
-    """Set if the program only prints its version: files that name the version to run (`pins` of the table)."""
+    """The program, if it only prints its version."""
+    needs_home: bool = False
+    """Whether it needs to find settings in the user's home folder."""
 
 
 @cache
@@ -88,7 +90,7 @@ def argument_shape(program: str, arguments: Sequence[str]) -> ArgumentShape:
     """Return what the arguments mean. Raises NotSafe if the program or one of them is not on the allow-list."""
     plain = program if program in version_table() else _VERSIONED.sub(r"\1", program)
     if len(arguments) == 1 and arguments[0] in version_table().get(plain, ()):
-        return ArgumentShape(version_of=plain)
+        return ArgumentShape(version_of=plain, needs_home=True)
     entry = safe_table().get(program) or safe_table().get(plain)
     if entry is None:
         raise NotSafe
@@ -106,7 +108,7 @@ def _shape(entry: dict[str, Any], arguments: list[str]) -> ArgumentShape:
             return ArgumentShape(names=find_paths(entry, arguments))
         case "exactly":
             require(" ".join(arguments) in entry["forms"] or _names_follow(entry.get("then", ()), arguments))
-            return ArgumentShape()
+            return ArgumentShape(needs_home=True)
     parsed = _ArgumentParser(entry, arguments)
     operands = parsed.operands
     match entry["operands"]:
