@@ -48,7 +48,7 @@ _PREFIXES = (
     "PATH=.:$PATH ls", "PATH=. ls", "LD_PRELOAD=./x.so ls", "LD_LIBRARY_PATH=. ls", "BASH_ENV=notes.txt bash -c :", "ENV=notes.txt sh -c :", "LESSOPEN='|touch pwned' ls", "PAGER='touch pwned' ls", "GIT_PAGER=x ls", "GREP_OPTIONS=-r grep x", "RIPGREP_CONFIG_PATH=x rg one",
     "IFS=/ ls", "TZ=/etc/passwd date", "LC_ALL=C ls", "X= ls", "X+=1 ls", "A=1 B=2 ls", "PYTHONSTARTUP=x ls", "GCONV_PATH=. ls", "LOCPATH=. ls", "MANPAGER=x ls", "TAR_OPTIONS=--to-command=x ls", "HOME=. ls", "POSIXLY_CORRECT=1 ls", "TERMINFO=. ls",
 )  # fmt: skip
-_READERS = ("cat", "head -n 1", "tail -5", "wc -l", "grep -n .", "sort", "uniq", "cut -c1-9", "stat", "od -c", "nl", "md5sum", "diff notes.txt", "sed -n 1p", "rev", "paste", "file", "ls -l", "fold -w 9", "cmp notes.txt")  # fmt: skip
+_READERS = ("cat", "head -n 1", "tail -5", "wc -l", "grep -n .", "sort", "uniq", "cut -c1-9", "od -c", "nl", "md5sum", "diff notes.txt", "sed -n 1p", "rev", "paste", "fold -w 9", "cmp notes.txt")  # fmt: skip
 _SECRETS = (
     ".env", "./.env", "src/../.env", ".e*", ".en?", ".[e]nv", "'.env'", ".\\env", "{.env,}", "$PWD/.env", "~/.ssh/id_rsa", "/etc/passwd", "../far.txt", "src/../../far.txt", "link/far.txt", "/proc/self/environ", "/dev/stdin", "keys/id_rsa", "keys/*", "inner.link",
 )  # fmt: skip

@@ -70,10 +70,10 @@ async def test_g09_what_wipes_out_is_critical_and_names_what(
 
 async def test_g10_leave_for_one_command_is_no_leave_for_its_relatives(workspace: Path) -> None:
     for_ever = Answer(verdict="approve", scope=Scope.ALWAYS)
-    given = "git log --oneline"
+    given = "git add notes.txt"
     relatives = [
-        "git -c core.pager='touch pwned' log --oneline", "git push", "git log --oneline > out", "GIT_PAGER='touch pwned' git log --oneline", "git log --oneline; touch pwned",
-        "git log --oneline -p", "git  log --oneline", "git log --oneline && true", "git log --onelin", "git log --oneline &", "(git log --oneline)", "git log --oneline\ntouch pwned", "cd . && git log --oneline",
+        "git -c core.pager='touch pwned' log --oneline", "git push", "git add notes.txt > out", "GIT_PAGER='touch pwned' git add notes.txt", "git add notes.txt; touch pwned",
+        "git add notes.txt -f", "git  add notes.txt", "git add notes.txt && true", "git add notes.tx", "git add notes.txt &", "(git add notes.txt)", "git add notes.txt\ntouch pwned", "cd . && git add notes.txt",
     ]  # fmt: skip
 
     def answer(event: Event) -> Answer:

@@ -1,4 +1,4 @@
-"""Git reads run nothing of the repository, in whatever mode (S6)."""
+"""Git reads run nothing of the repository, in whatever mode."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tui_agent.shell.git_reads import git_read
 from tui_agent.shell.interpreter import run_script
 from tui_agent.shell.safe_arguments import NotSafe
 from tui_agent.shell.safe_commands import safe_script
+from tui_agent.shell.terminal import ShellSession
 
 
 def secret(path: Path) -> bool:
@@ -224,3 +225,26 @@ def test_a_token_in_an_address_asks(repository: Path) -> None:
     git(repository, "remote", "set-url", "origin", "https://token@example.org/a.git")
     for command in ("git remote -v", "git remote get-url origin", "git config --get remote.origin.url"):
         assert safe_script(command, repository, [repository], secret, git=True) is None
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize(
+    "setting", ["core.fsmonitor", "diff.external", "diff.evil.command", "diff.evil.textconv", "filter.evil.clean"]
+)
+async def test_reads_in_the_sessions_shell_run_nothing(repository: Path, tmp_path: Path, setting: str) -> None:
+    mark, evil = tmp_path / "ran", tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    evil.chmod(0o755)
+    git(repository, "config", setting, str(evil))
+    terminal = ShellSession(folder=repository)
+    try:
+        for command in ("git status > out", "git diff > out 2>&1; true", "x() { git log -p; }; x", "git show | cat"):
+            outcome = await terminal.run(command)
+            assert outcome.exit_code == 0 and not mark.exists(), (command, outcome.output)
+        assert (await terminal.run("git diff a.txt")).output.endswith("+two")
+        outcome = await terminal.run(
+            "git -c user.name=A -c user.email=a@b commit -qam second; git log --oneline | wc -l"
+        )
+        assert outcome.output.splitlines()[-1].strip() == "2"
+    finally:
+        await terminal.close()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform import supervisor
 from tui_agent.platform.output import Capture
 from tui_agent.platform.proc import Stage
-from tui_agent.shell.execution import Execution, Sink
+from tui_agent.shell.execution import ScriptExecution, Sink
 from tui_agent.shell.interpreter import run_script
 from tui_agent.shell.safe_commands import safe_script
 
@@ -104,7 +103,7 @@ async def test_the_environment_is_minimal(work: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("GREP_OPTIONS", "-v")
     capture = Capture()
     stage = Stage(program="/usr/bin/env", argv=("env",))
-    await Execution(capture, time.monotonic() + 30, None).execute([stage], work, {}, None, Sink())
+    await ScriptExecution(capture, 1e9, None).execute([stage], work, {}, None, Sink())
     output = bytes(capture.rings.head).decode()
     names = {line.split("=")[0] for line in output.splitlines()}
     assert names <= {"PATH", "TERM", "TZ", "LANG"} | {name for name in names if name.startswith("LC_")}

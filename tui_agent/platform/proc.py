@@ -85,6 +85,21 @@ class Stage(FrozenValue, frozen=True, kw_only=True):
     """Whether its output goes where error messages go."""
 
 
+def _request(
+    stages: Sequence[Stage], cwd: Path, environment: Mapping[str, str], keep: bool, sandbox_spec: SandboxSpec
+) -> bytes:
+    """Return what the supervisor is asked for."""
+    return marshal.dumps(
+        (
+            [(os.fsencode(s.program), list(map(os.fsencode, s.argv)), _target(s, 1), _target(s, 2)) for s in stages],
+            os.fsencode(cwd),
+            {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+            keep,
+            *sandbox_spec.encode(),
+        )
+    )
+
+
 def _target(stage: Stage, descriptor: int) -> int:
     """Return where a descriptor of a stage leads: 0 for /dev/null, 1 for its output, 2 for its error messages."""
     if descriptor == 1:
@@ -150,18 +165,7 @@ class Child:
         if confinement is not None:
             environment = {**environment, **confinement.environment}
             stages, sandbox_spec = confinement.confine(stages, cwd, writable)
-        request = marshal.dumps(
-            (
-                [
-                    (os.fsencode(s.program), list(map(os.fsencode, s.argv)), _target(s, 1), _target(s, 2))
-                    for s in stages
-                ],
-                os.fsencode(cwd),
-                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
-                keep,
-                *sandbox_spec.encode(),
-            )
-        )
+        request = _request(stages, cwd, environment, keep, sandbox_spec)
         try:
             child._open(stdin, stderr)
             assert child._control is not None

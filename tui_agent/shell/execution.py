@@ -42,7 +42,7 @@ class Sink(NamedTuple):
         return Sink(targets[redirects.stdout], targets[redirects.stderr])
 
 
-class Execution:
+class ScriptExecution:
     """Starts programs until `deadline`, in seconds of the monotonic clock; their output ends in `capture`."""
 
     def __init__(self, capture: Capture, deadline: float, confinement: Confinement | None) -> None:

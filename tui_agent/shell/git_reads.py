@@ -1,4 +1,4 @@
-"""Read-only git commands, run by a git that runs nothing of the repository (S6, W11).
+"""Read-only git commands, run by a git that runs nothing of the repository (A1, W11).
 
 The settings of a repository can name programs. `platform/git.py` overrides these settings; here only arguments on an
 allow-list pass, so that none switches one on, writes, or reads a file outside the workspace. What shows content is

@@ -25,7 +25,7 @@ from tui_agent.platform.proc import Confinement, Stage, finished_process, signal
 from tui_agent.shell.argument_lists import ArgumentLists, Prepared, own_environment
 from tui_agent.shell.builtins import BUILTINS, run_builtin
 from tui_agent.shell.conditions import Condition, Term, Token
-from tui_agent.shell.execution import Buffer, Execution, Sink
+from tui_agent.shell.execution import Buffer, ScriptExecution, Sink
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe, Unknown, require
 from tui_agent.shell.script import (
@@ -36,17 +36,17 @@ from tui_agent.shell.script import (
     Group,
     If,
     Part,
-    Pipeline,
     Quoted,
     ReadLoop,
     Redirects,
     Script,
+    ScriptPipeline,
+    ScriptWord,
     Simple,
     Substitution,
     Test,
     Text,
     Variable,
-    Word,
 )
 
 MAX_ROUNDS = 1000
@@ -102,7 +102,7 @@ async def run_script(
     counts as in a shell: 127 or 126.
     """
     capture = capture or Capture()
-    execution = Execution(capture, time.monotonic() + timeout, confinement)
+    execution = ScriptExecution(capture, time.monotonic() + timeout, confinement)
     interpreter = Interpreter(safe, execution)
     timed_out, notes = False, []
     try:
@@ -128,7 +128,7 @@ Data = bytes | Unknown | None
 class Interpreter:
     """Runs one script; without an `execution` it only checks it."""
 
-    def __init__(self, safe: SafeScript, execution: Execution | None, *, asks_git: bool = True) -> None:
+    def __init__(self, safe: SafeScript, execution: ScriptExecution | None, *, asks_git: bool = True) -> None:
         self._readable = safe.readable
         self._execution = execution
         self._lists = ArgumentLists(safe.readable, git=safe.git, asks_git=asks_git)
@@ -165,7 +165,7 @@ class Interpreter:
 
     # --- pipelines ---
 
-    async def _pipeline(self, pipeline: Pipeline, data: Data, sink: Sink) -> None:
+    async def _pipeline(self, pipeline: ScriptPipeline, data: Data, sink: Sink) -> None:
         self._count()
         items = [(command, await self._argv(command)) for command in pipeline.commands]
         before = self.cwd, dict(self.variables)
@@ -367,7 +367,7 @@ class Interpreter:
     async def _test(self, command: Test) -> None:
         tokens: list[Token] = []
         for token in command.tokens:
-            if isinstance(token, Word):
+            if isinstance(token, ScriptWord):
                 text = await self._text(token)
                 has_pattern = any(isinstance(part, Text) and not part.quoted for part in token.parts)
                 is_pattern = has_pattern and any(character in text for character in "*?[")
@@ -390,7 +390,7 @@ class Interpreter:
         require(bool(argv) and not isinstance(argv[0], Unknown) and not command.words[0].source.startswith("$"))
         return argv
 
-    async def _fields(self, words: Sequence[Word]) -> list[str]:
+    async def _fields(self, words: Sequence[ScriptWord]) -> list[str]:
         """Expand words as a shell does: braces, variables, substitutions, and file name patterns."""
         fields: list[str] = []
         for word in words:
@@ -429,7 +429,7 @@ class Interpreter:
         require(not field.has_quoted_pattern)
         return await self.in_thread(self._readable.expand, self.cwd, text)
 
-    async def _text(self, word: Word) -> str:
+    async def _text(self, word: ScriptWord) -> str:
         """Return a word as one text: without splitting, and without file names."""
         return _join([await self._value(part) for part in word.parts])
 

@@ -25,3 +25,22 @@ trap() {
     esac
 }
 builtin trap '{ __tui_agent_keep $? && :; } 2> /dev/null' EXIT
+# A git command that only reads runs no program that the settings of the repository name.
+git() {
+    local setting
+    local -a options=(@GIT@) words=("$1")
+    case $1 in
+        diff | log | show) words+=(--no-ext-diff --no-textconv) ;;
+        blame | grep) words+=(--no-textconv) ;;
+        status | shortlog | describe | ls-files) ;;
+        *)
+            builtin command git "$@"
+            return
+            ;;
+    esac
+    while IFS= builtin read -r setting; do
+        options+=(-c "$setting=")
+    done < <(builtin command git "${options[@]}" config --name-only --get-regexp \
+        '^filter\..*\.(clean|smudge|process)$' 2> /dev/null)
+    builtin command git "${options[@]}" "${words[@]}" "${@:2}"
+}

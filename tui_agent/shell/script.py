@@ -45,7 +45,7 @@ class Quoted(NamedTuple):
 Part: TypeAlias = "Text | Variable | Substitution | Choice | Quoted"
 
 
-class Word(NamedTuple):
+class ScriptWord(NamedTuple):
     """A word: its parts, joined."""
 
     parts: tuple[Part, ...]
@@ -67,15 +67,15 @@ class Redirects(NamedTuple):
 
     stdout: Literal["out", "err", "null"] = "out"
     stderr: Literal["out", "err", "null"] = "err"
-    file: Word | None = None
-    text: Word | None = None
+    file: ScriptWord | None = None
+    text: ScriptWord | None = None
     """Of a here-string."""
 
 
 class Simple(NamedTuple):
     """A program with its arguments."""
 
-    words: tuple[Word, ...]
+    words: tuple[ScriptWord, ...]
     redirects: Redirects
 
 
@@ -83,7 +83,7 @@ class Assignment(NamedTuple):
     """`NAME=VALUE` as a command of its own."""
 
     name: str
-    value: Word
+    value: ScriptWord
 
 
 class Group(NamedTuple):
@@ -98,7 +98,7 @@ class For(NamedTuple):
     """`for NAME in WORDS; do …; done`."""
 
     name: str
-    words: tuple[Word, ...]
+    words: tuple[ScriptWord, ...]
     body: Script
     redirects: Redirects
 
@@ -126,28 +126,28 @@ class If(NamedTuple):
 class Test(NamedTuple):
     """`[[ … ]]`: words, and the operators `&&`, `||`, `!`, `(`, `)` as plain texts."""
 
-    tokens: tuple[Word | str, ...]
+    tokens: tuple[ScriptWord | str, ...]
     redirects: Redirects
 
 
 Command: TypeAlias = "Simple | Assignment | Group | For | ReadLoop | If | Test"
 
 
-class Pipeline(NamedTuple):
+class ScriptPipeline(NamedTuple):
     """Commands joined by pipes."""
 
     commands: tuple[Command, ...]
     is_negated: bool = False
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """A pipeline, and the operator that joins it to the step before."""
 
     operator: ListOperator
-    pipeline: Pipeline
+    pipeline: ScriptPipeline
 
 
-Script: TypeAlias = tuple[Step, ...]
+Script: TypeAlias = tuple[ScriptStep, ...]
 
 
 def simple_commands(script: Script) -> list[Simple]:
@@ -160,7 +160,7 @@ def simple_commands(script: Script) -> list[Simple]:
 
 
 def _collect(command: Command, found: list[Simple]) -> None:
-    words: list[Word] = []
+    words: list[ScriptWord] = []
     match command:
         case Simple():
             found.append(command)
@@ -178,7 +178,7 @@ def _collect(command: Command, found: list[Simple]) -> None:
             for condition, body in command.branches:
                 found += [*simple_commands(condition or ()), *simple_commands(body)]
         case Test():
-            words += [token for token in command.tokens if isinstance(token, Word)]
+            words += [token for token in command.tokens if isinstance(token, ScriptWord)]
     if not isinstance(command, Assignment):
         words += [word for word in (command.redirects.file, command.redirects.text) if word]
     for word in words:

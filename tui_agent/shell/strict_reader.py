@@ -18,18 +18,18 @@ from tui_agent.shell.script import (
     If,
     ListOperator,
     Part,
-    Pipeline,
     Quoted,
     ReadLoop,
     Redirects,
     Script,
+    ScriptPipeline,
+    ScriptStep,
+    ScriptWord,
     Simple,
-    Step,
     Substitution,
     Test,
     Text,
     Variable,
-    Word,
 )
 
 MAX_BRACES = 100
@@ -70,7 +70,7 @@ _PARAMETER = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _ARITHMETIC = re.compile(r"\$\(\(([0-9 +*/%-]{1,60})\)\)")
-_DOUBLE_QUOTED = re.compile(r"""(?:[^"$`\\]|\\[$`"\\]|\\\n|\\(?![$`"\\\n]))+""")
+_DOUBLE_QUOTED = re.compile(r"""(?:[^"$`\\\n]|\\[$`"\\]|\\\n|\\(?![$`"\\\n]))+""")
 _REDIRECT = re.compile(
     r"""(?P<both>&>) [ ]* /dev/null (?=[\s|;&)]|$)
       | (?P<null>[12]?>) [ ]* /dev/null (?=[\s|;&)]|$)
@@ -150,7 +150,7 @@ class _Reader:
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise NotPlain("nested too deeply")
-        steps: list[Step] = []
+        steps: list[ScriptStep] = []
         operator: ListOperator = ""
         while True:
             self._take(_LINES)
@@ -159,7 +159,7 @@ class _Reader:
                 if operator in ("&&", "||"):
                     raise NotPlain("nothing after the operator")
                 break
-            steps.append(Step(operator, self._pipeline()))
+            steps.append(ScriptStep(operator, self._pipeline()))
             self._take(_BLANKS)
             if self._skip("&&"):
                 operator = "&&"
@@ -177,7 +177,7 @@ class _Reader:
         self._depth -= 1
         return tuple(steps)
 
-    def _pipeline(self) -> Pipeline:
+    def _pipeline(self) -> ScriptPipeline:
         is_negated = self._keyword() == "!"
         if is_negated:
             self._expect_keyword("!")
@@ -193,7 +193,7 @@ class _Reader:
                 break
             self._take(_LINES)
             commands.append(self._command())
-        return Pipeline(tuple(commands), is_negated)
+        return ScriptPipeline(tuple(commands), is_negated)
 
     # --- commands ---
 
@@ -237,7 +237,7 @@ class _Reader:
         return script
 
     def _simple(self) -> Simple:
-        words: list[Word] = []
+        words: list[ScriptWord] = []
         redirects = Redirects()
         while True:
             self._take(_BLANKS)
@@ -305,7 +305,7 @@ class _Reader:
         name = self._take(_NAME)
         self._take(_BLANKS)
         self._expect_keyword("in")
-        words: list[Word] = []
+        words: list[ScriptWord] = []
         while self._take(_BLANKS) and self.position < len(self.text) and self.text[self.position] not in ";\n":
             words.append(self._word())
         if not name or not words:
@@ -352,7 +352,7 @@ class _Reader:
 
     def _test(self) -> Test:
         self._expect_keyword("[[")
-        tokens: list[Word | str] = []
+        tokens: list[ScriptWord | str] = []
         while True:
             self._take(_BLANKS)
             if self._keyword() == "]]":
@@ -367,7 +367,7 @@ class _Reader:
 
     # --- words ---
 
-    def _word(self, *, assigned: bool = False) -> Word:
+    def _word(self, *, assigned: bool = False) -> ScriptWord:
         start = self.position
         parts: list[Part] = []
         while self.position < len(self.text) and self.text[self.position] not in " \n|;&<>()":
@@ -381,7 +381,7 @@ class _Reader:
             raise NotPlain("another descriptor")
         if self.text[self.position : self.position + 1] == "(":
             raise NotPlain("a function, or a pattern of bash")
-        return Word(tuple(parts), source)
+        return ScriptWord(tuple(parts), source)
 
     def _part(self, *, is_first: bool, assigned: bool) -> Part | None:
         if self._skip("\\\n"):
@@ -392,6 +392,8 @@ class _Reader:
                 if end < 0:
                     raise NotPlain("an open quote")
                 text = self.text[self.position + 1 : end]
+                if "\n" in text:
+                    raise NotPlain("a line end in quotes")
                 self.position = end + 1
                 return Text(text, True)
             case '"':

@@ -22,6 +22,7 @@ from tui_agent.platform import supervisor
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
+from tui_agent.platform.git import hardening_options
 from tui_agent.platform.output import Capture, RingBuffer, present
 from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
 from tui_agent.shell.targets import names
@@ -75,7 +76,9 @@ class CommandJob:
         return Path(self._shell).name == "bash"
 
     def _fill(self, text: str) -> str:
-        return text.replace("@END@", self._end_mark).replace("@STATE@", shlex.quote(str(self._state)))
+        options = shlex.join(hardening_options())
+        filled = text.replace("@END@", self._end_mark).replace("@STATE@", shlex.quote(str(self._state)))
+        return filled.replace("@GIT@", options)
 
     def argv(self, command: str) -> tuple[str, ...]:
         """Return the argument list of the shell. bash gets exactly the text of the command."""
