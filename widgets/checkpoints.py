@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
+from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile, is_beyond_undo
 from tui_agent.common.domain import Diff
 from tui_agent.text import one_line
 from widgets.dialog_keys import Keys
@@ -55,8 +55,12 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
         if hidden := len(row.files) - len(files):
             lines.append(line((f"       … {hidden} more files", styles.muted)))
         for command in row.commands:
-            text = f"can't be undone: what `{one_line(command.command, 60)}` changed"
-            lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)
+            if is_beyond_undo(command):
+                text = f"not covered by undo: what `{one_line(command.command, 60)}` changed"
+                lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)
+            elif selected:
+                text = f"ran `{one_line(command.command, 60)}`; undo reverts the files above, nothing else it did"
+                lines += hanging([("       $ ", styles.muted)], [(text, styles.muted)], width, styles.text)
         return lines
 
     def row_keys(self, row: Checkpoint) -> list[tuple[str, str]]:
@@ -71,13 +75,14 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
 
 def _file_line(file: CheckpointFile, width: int, styles: TextStyles) -> Line:
     counts = f"  +{file.added} -{file.removed}"
+    by = "  by a command" if file.command else ""
     state = "  undone" if file.undone else "  can't be undone" if file.cannot_undo else ""
-    name = one_line(file.display, max(8, width - 9 - len(counts) - len(state)))
+    name = one_line(file.display, max(8, width - 9 - len(counts) - len(by) - len(state)))
     return line(
         ("       ", styles.text),
-        ("A " if file.kind == "create" else "M ", styles.muted),
+        ({"create": "A ", "delete": "D "}.get(file.kind, "M "), styles.muted),
         (name, styles.muted if file.undone else styles.text),
-        (counts, styles.muted),
+        (counts + by, styles.muted),
         (state, styles.warn if file.cannot_undo and not file.undone else styles.muted),
     )
 

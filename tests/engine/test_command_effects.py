@@ -8,9 +8,11 @@ import pytest
 
 from tests.doubles.mock import FeedbackResponder, MockServer, call, scenario, step
 from tests.engine.kit import SessionDriver, run_session
-from tui_agent.checkpoints import survey
+from tui_agent.checkpoints.snapshot import WorkspaceSnapshots, changes_between
+from tui_agent.checkpoints.store import BlobStore
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.engine.checks.project_checks import check_results, failed_check, is_inspection, is_test_run
+from tui_agent.engine.host.command_watch import ignored_folders
 from tui_agent.engine.loop.completion import claims_change
 from tui_agent.events import RunEnded
 
@@ -106,13 +108,13 @@ def test_claims_of_a_change() -> None:
 def test_rewriting_the_same_content_is_no_change(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("x = 1\n")
-    before = survey.take_survey([tmp_path])
-    known = survey.read_contents(before, "sed -i s/y/z/ a.py")
+    snapshots = WorkspaceSnapshots(BlobStore(tmp_path / "session"), ignored_folders)
+    before = snapshots.take([tmp_path])
     file.unlink()
     file.write_text("x = 1\n")
-    assert not survey.compare(before, survey.take_survey([tmp_path]), known).any
+    assert not changes_between(before, snapshots.take([tmp_path])).changed
     file.write_text("x = 2\n")
-    assert survey.compare(before, survey.take_survey([tmp_path]), known).changed == (str(file),)
+    assert changes_between(before, snapshots.take([tmp_path])).changed == (str(file),)
 
 
 async def run(workspace: Path, request: str, *steps: Any, **files: str) -> RunEnded:

@@ -235,7 +235,8 @@ SHELL = scenario(
 )
 
 
-async def test_what_a_command_changed_is_said_to_be_beyond_undo(workspace: Path) -> None:
+async def test_what_a_command_changed_is_undone_and_the_rest_is_named(workspace: Path) -> None:
+    original = tree(workspace)
     flags = {"approval_mode": "auto", "mode": "direct"}
     async with serve(SHELL, strict=True) as server:
         async with run_session(server, workspace, flags=flags) as session:
@@ -245,12 +246,19 @@ async def test_what_a_command_changed_is_said_to_be_beyond_undo(workspace: Path)
             assert not (workspace / "a.txt").exists()
             (told,) = watch.of(CommandChangedFiles)
             assert (told.created, told.changed, told.deleted) == (("d/e.txt",), ("b.sh",), ("a.txt",))
-            assert session.checkpoints.listed()[0].commands == (told,)
-            with pytest.raises(CannotUndo, match="Nothing to undo"):
-                await session.checkpoints.undo()
+            files = {
+                file.display: (file.kind, file.added, file.removed) for file in session.checkpoints.listed()[0].files
+            }
+            assert files == {"d/e.txt": ("create", 1, 0), "b.sh": ("modify", 1, 0), "a.txt": ("delete", 0, 2)}
+            after = tree(workspace)
+            report = await session.checkpoints.undo()
+            assert report.commands == (told.command,) and not report.left
+            assert tree(workspace) == original
+            await session.checkpoints.redo()
+            assert tree(workspace) == after
             log = (session.folder / "chat_history.log").read_text("utf-8")
-            assert "Undo can't revert what this command did:" in log
             assert "deleted a.txt" in log
+            assert "Undo can't revert what commands did outside the files of the workspace" in log
 
 
 async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -15,12 +16,13 @@ MAX_RUNS = 1_000
 MAX_REDOS = 50
 MAX_COMMANDS = 50
 """Commands per run that are retained."""
+FileKind: TypeAlias = Literal["absent", "file", "folder", "link", "other"]
 MAX_TITLE_LENGTH = 120
 """Characters of the message used as a checkpoint's title."""
 
 
 class Step(msgspec.Struct):
-    """An edit of a file. The fields are saved in the session's state."""
+    """A change of a file, by an edit or a command. The fields are saved in the session's state."""
 
     number: int
     run: str
@@ -28,7 +30,7 @@ class Step(msgspec.Struct):
     display: str
     before: events.FileState
     after: str
-    """sha256 of the written bytes."""
+    """sha256 of the content afterwards; empty if there is none."""
     folders: tuple[str, ...] = ()
     cannot_undo: str = msgspec.field(default="", name="unkept")
     """Why it can't be undone; empty if it can."""
@@ -38,6 +40,17 @@ class Step(msgspec.Struct):
     added: int = 0
     removed: int = 0
     undone: bool = False
+    command: str = ""
+    """The command that changed it; empty for an edit."""
+    kind: FileKind = "file"
+    """Kind of what is there afterwards."""
+    mode: int = 0
+    """Permission bits afterwards; 0: they do not matter, since edits never change them."""
+
+    @property
+    def result(self) -> events.FileState:
+        """The state afterwards."""
+        return events.FileState(kind=self.kind, sha256=self.after, mode=self.mode)
 
 
 class Run(msgspec.Struct):
@@ -47,7 +60,7 @@ class Run(msgspec.Struct):
     title: str = ""
     kept: bool = False
     commands: list[events.CommandChangedFiles] = []
-    """Commands that changed files, which can't be undone."""
+    """Commands that ran, except those that can only read; without `files`, which are steps."""
 
 
 class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +69,15 @@ class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     display: str
     kind: str
-    """`create` or `modify`."""
+    """`create`, `modify` or `delete`."""
     added: int
     removed: int
     edits: int
     undone: bool
     cannot_undo: str = ""
     """Why it can't be undone; empty if it can."""
+    command: str = ""
+    """The command that changed it, if one did."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +87,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     files: tuple[CheckpointFile, ...]
     commands: tuple[events.CommandChangedFiles, ...] = ()
+    """The commands that ran, except those that can only read."""
     kept: bool = False
 
     @property
@@ -112,7 +128,19 @@ class Ledger(msgspec.Struct):
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         """Return the checkpoints of all runs that changed files, oldest first."""
         checkpoints = (self._checkpoint(run) for run in self.runs)
-        return tuple(item for item in checkpoints if item.files or item.commands)
+        return tuple(item for item in checkpoints if item.files or any(map(was_noticed, item.commands)))
+
+    def commands_of(self, runs: Iterable[str]) -> tuple[str, ...]:
+        """Return the commands that ran in these runs, except those that can only read."""
+        wanted = set(runs)
+        ran = (item.command for run in self.runs if run.id in wanted for item in run.commands)
+        return tuple(dict.fromkeys(ran))
+
+    def uncovered_commands(self, runs: Iterable[str]) -> tuple[str, ...]:
+        """Return the commands in these runs that changed files beyond undo."""
+        wanted = set(runs)
+        items = (item for run in self.runs if run.id in wanted for item in run.commands)
+        return tuple(dict.fromkeys(item.command for item in items if is_beyond_undo(item)))
 
     def _checkpoint(self, run: Run) -> Checkpoint:
         files = tuple(map(_checkpoint_file, group_by_path(step for step in self.steps if step.run == run.id)))
@@ -147,9 +175,7 @@ class Ledger(msgspec.Struct):
             case events.ToolFinished(call_id=call):
                 self._fold_tool_end(call)
             case events.CommandChangedFiles():
-                commands = self._run(run).commands
-                commands.append(event)
-                del commands[:-MAX_COMMANDS]
+                self._fold_command(event, run)
             case events.CheckpointsKept(runs=runs):
                 for item in self.runs:
                     item.kept = item.kept or item.id in runs
@@ -183,6 +209,33 @@ class Ledger(msgspec.Struct):
             call=event.call,
         )
         self.steps.append(step)
+        del self.steps[:-MAX_STEPS]
+
+    def _fold_command(self, event: events.CommandChangedFiles, run: str) -> None:
+        commands = self._run(run).commands
+        commands.append(msgspec.structs.replace(event, files=()))
+        del commands[:-MAX_COMMANDS]
+        if event.files:
+            self.redos.clear()
+        for file in event.files:
+            self.count += 1
+            step = Step(
+                number=self.count,
+                run=run,
+                path=file.path,
+                display=file.display,
+                before=file.before,
+                after=file.after.sha256,
+                folders=file.folders,
+                cannot_undo=file.unkept,
+                confirmed=True,
+                added=file.added,
+                removed=file.removed,
+                command=event.command,
+                kind=file.after.kind,
+                mode=file.after.mode,
+            )
+            self.steps.append(step)
         del self.steps[:-MAX_STEPS]
 
     def _fold_change(self, path: str, after: str, added: int, removed: int) -> None:
@@ -222,6 +275,16 @@ class Ledger(msgspec.Struct):
             self.redos.append(msgspec.structs.replace(last, items=remaining))
 
 
+def was_noticed(command: events.CommandChangedFiles) -> bool:
+    """Return whether a command changed files, or may have done so where it could not be watched."""
+    return bool(command.created or command.changed or command.deleted or command.more or command.unwatched)
+
+
+def is_beyond_undo(command: events.CommandChangedFiles) -> bool:
+    """Return whether a command changed files that undo can't revert."""
+    return bool(command.beyond) or (not command.covered and was_noticed(command))
+
+
 def group_by_path(steps: Iterable[Step]) -> Iterator[list[Step]]:
     """Group the edits by file, in order of the first edit."""
     groups: dict[str, list[Step]] = {}
@@ -234,10 +297,11 @@ def _checkpoint_file(steps: list[Step]) -> CheckpointFile:
     return CheckpointFile(
         path=steps[0].path,
         display=steps[0].display,
-        kind="create" if steps[0].before.kind == "absent" else "modify",
+        kind="delete" if steps[-1].kind == "absent" else "create" if steps[0].before.kind == "absent" else "modify",
         added=sum(step.added for step in steps),
         removed=sum(step.removed for step in steps),
         edits=len(steps),
         undone=all(step.undone for step in steps),
         cannot_undo=steps[0].cannot_undo,
+        command=next((step.command for step in reversed(steps) if step.command), ""),
     )

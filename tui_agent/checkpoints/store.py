@@ -1,4 +1,7 @@
-"""Contents stored by hash in a session's folder, `blobs/ab/<sha256>`: written once, verified when read."""
+"""Contents stored by hash in a session's folder, verified when read.
+
+Those of edits are files, `blobs/ab/<sha256>`; those saved before commands, which are many, are in a pack.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from tui_agent.checkpoints.packs import Pack
 from tui_agent.common.errors import CodedError
 from tui_agent.platform.append import sync_folder
 from tui_agent.platform.file_faults import FileChangedError, FileFault
@@ -47,13 +51,17 @@ class BlobStore:
         self._durable: set[Path] = set()
         """Folders that were synced."""
         self._lock = threading.RLock()
+        self._pack = Pack(self.folder, calls=calls)
+        self.prunings = 0
+        """How often contents were deleted."""
 
     @property
     def size(self) -> int:
         """Total size in bytes."""
-        if self._size is None:
-            self._size = sum(self._sizes().values())
-        return self._size
+        with self._lock:
+            if self._size is None:
+                self._size = sum(self._sizes().values())
+            return self._size + self._pack.size
 
     def path_of(self, sha256: str) -> Path:
         """Return the path of a content, stored or not."""
@@ -61,7 +69,8 @@ class BlobStore:
 
     def has(self, sha256: str) -> bool:
         """True if the content is stored; it is not verified."""
-        return self.path_of(sha256).is_file()
+        with self._lock:
+            return sha256 in self._pack or self.path_of(sha256).is_file()
 
     def refusal(self, size: int) -> str:
         """Return why a content of `size` bytes can't be stored, as a sentence, or an empty string."""
@@ -78,13 +87,14 @@ class BlobStore:
         """
         sha256 = sha256_of(data)
         with self._lock:
-            if is_stored := self.has(sha256):
+            is_stored = self.path_of(sha256).is_file()
+            if self.has(sha256):
                 with contextlib.suppress(StoreError):
                     self.get(sha256)
                     return sha256
             elif capped and (reason := self.refusal(len(data))):
                 raise StoreError(reason, "too_large" if len(data) > self.file_cap else "full")
-            size = self.size
+            size = self.size - self._pack.size
             try:
                 if is_stored:  # damaged
                     atomic_write(self.path_of(sha256), data, calls=self._calls)
@@ -94,6 +104,14 @@ class BlobStore:
                 raise StoreError(f"its content could not be kept: {error}", "failed") from error
             self._size = size if is_stored else size + len(data)
         return sha256
+
+    def put_all(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Store many contents with their hashes, durably, with one sync for all. Raises StoreError."""
+        with self._lock:
+            try:
+                self._pack.add((sha256, data) for sha256, data in contents if not self.has(sha256))
+            except OSError as error:
+                raise StoreError(f"its content could not be kept: {error}", "failed") from error
 
     def _write_new(self, sha256: str, data: bytes) -> None:
         """Write a content durably, creating its folders."""
@@ -110,6 +128,8 @@ class BlobStore:
 
     def get(self, sha256: str) -> bytes:
         """Return a verified content. Raises StoreError `missing` or `damaged`."""
+        if (packed := self._packed(sha256)) is not None:
+            return packed
         try:
             file = read_file(self.path_of(sha256), follow=False)
         except FileFault as fault:
@@ -122,6 +142,16 @@ class BlobStore:
             )
         return file.data
 
+    def _packed(self, sha256: str) -> bytes | None:
+        """Return a content of the pack; None if it is not there, or damaged and there is another copy."""
+        with self._lock, contextlib.suppress(OSError):
+            data = self._pack.read(sha256)
+            if data is None or sha256_of(data) == sha256:
+                return data
+            if self.path_of(sha256).is_file():
+                return None
+        raise StoreError(f"the saved content {sha256[:12]}… is damaged on disk", "damaged")
+
     def prune(self, keep: Collection[str]) -> int:
         """Delete all contents except `keep`, ignoring errors, and return the number of bytes freed."""
         freed = 0
@@ -131,7 +161,10 @@ class BlobStore:
                     with contextlib.suppress(OSError):
                         os.unlink(self.path_of(sha256))
                         freed += size
+            with contextlib.suppress(OSError):
+                freed += self._pack.keep_only(keep)
             self._size = None
+            self.prunings += 1
         return freed
 
     def _sizes(self) -> dict[str, int]:

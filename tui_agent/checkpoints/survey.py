@@ -1,7 +1,7 @@
 """Detecting files below the roots that a command changed, by their metadata, with limits.
 
-Only files named by the command are read; nothing inside `.git` or a cache is examined. What can't be watched is
-reported.
+No file is read. Of `.git` only what makes git run programs is examined, of caches and installed packages nothing. What
+can't be watched is reported.
 """
 
 from __future__ import annotations
@@ -9,28 +9,29 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TypeAlias
 
 import msgspec
 
-MAX_FILES = 20_000
+MAX_FILES = 40_000
 """Files per survey."""
-TIME_LIMIT = 0.5
+TIME_LIMIT = 1.0
 """Time limit of a survey in seconds."""
 MAX_REPORTED = 100
 """Paths reported per kind of change."""
-SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox"))
+SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox"))
 SKIPPED_FOLDERS |= {".mypy_cache", ".pytest_cache", ".ruff_cache"}
 """Folders that are skipped; a change inside is only detected by the folder's own timestamp."""
 
 INCOMPLETE = "the whole workspace: it is too large, or the home folder"
 """Reported as unwatched if a survey is incomplete."""
-MAX_COMPARED, MAX_COMPARED_SIZE = 200, 200_000
-"""Files named by a command that are compared by content, and their maximum size."""
+CLOCK_STEP = 20_000_000
+"""Nanoseconds by which the times of a file system may lag behind the clock."""
+MAX_GIT_ENTRIES = 500
+"""Entries of one git folder that are examined."""
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 
@@ -42,6 +43,12 @@ class Survey(msgspec.Struct):
     """Path → size, change time, inode, mode."""
     skipped: dict[str, int]
     """Skipped folders with their change time."""
+    folders: set[str] = msgspec.field(default_factory=set)
+    """All folders, skipped ones included."""
+    git: dict[str, Stamp] = msgspec.field(default_factory=dict)
+    """As `stamps`, of files in git's folders that make git run programs: settings, hooks, attributes."""
+    since: int = 0
+    """When it began, in nanoseconds since the epoch."""
     complete: bool = True
     """False if a limit was reached."""
     unreadable: tuple[str, ...] = ()
@@ -66,7 +73,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 def take_survey(roots: Iterable[Path], *, files: int = MAX_FILES, seconds: float = TIME_LIMIT) -> Survey:
     """Survey everything below `roots`, breadth first. Blocks up to `seconds`; never raises."""
-    survey = Survey({}, {})
+    survey = Survey({}, {}, since=time_ns())
     deadline = monotonic() + seconds
     pending = [str(root) for root in roots]
     home = os.path.expanduser("~")
@@ -95,69 +102,91 @@ def _record_entries(entries: Iterable[os.DirEntry[str]], survey: Survey) -> list
             status = entry.stat(follow_symlinks=False)
         except OSError:
             continue  # gone at this moment
-        if stat.S_ISDIR(status.st_mode):
-            if entry.name in SKIPPED_FOLDERS:
-                survey.skipped[entry.path] = status.st_mtime_ns
-            else:
-                subfolders.append(entry.path)
-        else:
-            survey.stamps[entry.path] = (
-                status.st_size,
-                max(status.st_mtime_ns, status.st_ctime_ns),
-                status.st_ino,
-                status.st_mode,
-            )
+        if not stat.S_ISDIR(status.st_mode):
+            survey.stamps[entry.path] = stamp_of(status)
+            continue
+        survey.folders.add(entry.path)
+        if entry.name not in SKIPPED_FOLDERS:
+            subfolders.append(entry.path)
+            continue
+        survey.skipped[entry.path] = status.st_mtime_ns
+        if entry.name == ".git":
+            survey.git.update(_git_stamps(entry.path))
     return subfolders
 
 
-def read_contents(survey: Survey, command: str) -> dict[str, bytes]:
-    """Read the files that a command names, since it may rewrite them unchanged. Blocks briefly."""
-    any_file = "*" in command
-    paths = (path for path in survey.stamps if any_file or os.path.basename(path) in command)
-    contents: dict[str, bytes] = {}
-    for path in islice(paths, MAX_COMPARED):
-        if survey.stamps[path][0] <= MAX_COMPARED_SIZE and stat.S_ISREG(survey.stamps[path][3]):
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                contents[path] = file.read(MAX_COMPARED_SIZE + 1)
-    return contents
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return what changes whenever a file does: neither its size nor its times can hide that."""
+    return (status.st_size, max(status.st_mtime_ns, status.st_ctime_ns), status.st_ino, status.st_mode)
 
 
-def compare(before: Survey, after: Survey, contents: Mapping[str, bytes] | None = None) -> Changes:
-    """Return the changes between two surveys. `contents` are those of files before, see `read_contents`."""
-    old, new = before.stamps, after.stamps
-    contents = contents or {}
+_GIT_NAMES = frozenset(("config", "config.worktree", "commondir", "gitdir", "attributes"))
+"""Files of a git folder, or of one in it, that decide what git runs."""
+_GIT_FOLDERS = frozenset(("hooks", "info", "modules", "worktrees"))
+
+
+def _git_stamps(git: str) -> Iterator[tuple[str, Stamp]]:
+    pending, remaining = [git], MAX_GIT_ENTRIES
+    for folder in pending:
+        in_modules = os.path.basename(folder) in ("modules", "worktrees") or "/.git/modules/" in f"{folder}/"
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    remaining -= 1
+                    if remaining < 0:
+                        return
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name in _GIT_FOLDERS or (in_modules and entry.name not in ("objects", "refs", "logs")):
+                            pending.append(entry.path)
+                    elif entry.name in _GIT_NAMES or (folder.endswith("/hooks") and not entry.name.endswith(".sample")):
+                        with contextlib.suppress(OSError):
+                            yield entry.path, stamp_of(entry.stat(follow_symlinks=False))
+        except OSError:
+            continue
+
+
+class Differences(msgspec.Struct, frozen=True):
+    """The files that differ between two surveys, sorted. Paths are absolute."""
+
+    created: tuple[str, ...]
+    changed: tuple[str, ...]
+    deleted: tuple[str, ...]
+    unwatched: tuple[str, ...] = ()
+    """What could not be watched, in words."""
+
+
+def differences(before: Survey, after: Survey, is_same: Callable[[str], bool] = lambda path: False) -> Differences:
+    """Return what differs; `is_same(path)` is asked about files whose metadata differ."""
+    old, new = before.stamps | before.git, after.stamps | after.git
     unwatched: list[str] = []
-    if before.complete and after.complete:
-        created = [path for path in new if path not in old]
-        deleted = [path for path in old if path not in new]
-    else:
+    created = [path for path in new if path not in old]
+    deleted = [path for path in old if path not in new]
+    if not (before.complete and after.complete):
         unwatched.append(INCOMPLETE)
-        created, deleted = [], [path for path in old if path not in new and not os.path.lexists(path)]
-    changed = [
-        path
-        for path, stamp in new.items()
-        if old.get(path, stamp) != stamp
-        and not (path in contents and _is_unchanged(path, contents[path], old[path], stamp))
-    ]
+        created = [path for path in created if new[path][1] >= before.since - CLOCK_STEP]
+        deleted = [path for path in deleted if not os.path.lexists(path)]
+    changed = [path for path, stamp in new.items() if old.get(path, stamp) != stamp and not is_same(path)]
     skipped = [path for path, time in after.skipped.items() if before.skipped.get(path) != time]
     unwatched += [f"{path} (something in it changed)" for path in skipped]
     unwatched += [f"{path} (it can't be listed)" for path in dict.fromkeys((*before.unreadable, *after.unreadable))]
-    lists = [sorted(paths) for paths in (created, changed, deleted)]
+    created, changed, deleted = (sorted(paths) for paths in (created, changed, deleted))
+    return Differences(tuple(created), tuple(changed), tuple(deleted), tuple(unwatched))
+
+
+def compare(before: Survey, after: Survey, is_same: Callable[[str], bool] = lambda path: False) -> Changes:
+    """Return the differences of two surveys in the workspace proper, shortened for a report."""
+    return report(differences(before, after, is_same))
+
+
+def report(found: Differences) -> Changes:
+    """Shorten differences for a report; git's own files are left out."""
+    lists = [
+        [path for path in paths if "/.git/" not in path] for paths in (found.created, found.changed, found.deleted)
+    ]
     return Changes(
         created=tuple(lists[0][:MAX_REPORTED]),
         changed=tuple(lists[1][:MAX_REPORTED]),
         deleted=tuple(lists[2][:MAX_REPORTED]),
         more=sum(max(0, len(paths) - MAX_REPORTED) for paths in lists),
-        unwatched=tuple(unwatched[:MAX_REPORTED]),
+        unwatched=found.unwatched[:MAX_REPORTED],
     )
-
-
-def _is_unchanged(path: str, content: bytes, before: Stamp, now: Stamp) -> bool:
-    """True if a file still has its size, mode and content."""
-    if (before[0], before[3]) != (now[0], now[3]):
-        return False
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_COMPARED_SIZE + 1) == content
-    except OSError:
-        return False

@@ -83,6 +83,8 @@ class UndoTask(msgspec.Struct, frozen=True, kw_only=True):
     base: str = ""
     """sha256 after the last edit."""
     folders: tuple[str, ...] = ()
+    set_mode: bool = False
+    """The permissions are restored, too."""
     conflict: str = ""
     """Why the user must decide, as a sentence; empty if they need not."""
     unavailable: str = ""
@@ -96,9 +98,10 @@ class UndoTask(msgspec.Struct, frozen=True, kw_only=True):
         choices: list[Choice] = ["leave"]
         if self.merged is not None:
             choices.append("merge")
-        if self.now.kind in ("file", "absent"):
+        replaceable = ("file", "absent", "link") if self.target.kind == "link" else ("file", "absent")
+        if self.now.kind in replaceable and not self.unavailable:
             choices.append("overwrite")
-        if self.target.kind == "file":
+        if self.target.kind == "file" and not self.unavailable:
             choices.append("aside")
         return tuple(choices)
 
@@ -129,7 +132,7 @@ class Undo:
         for item in items:
             if item.outcome or item.aside:
                 completed.append(item)
-            elif disk.same_content(self._read_state(item.path), item.after):
+            elif _is_reached(self._read_state(item.path), item.after, set_mode=item.set_mode):
                 completed.append(msgspec.structs.replace(item, outcome="restored"))
             else:
                 remaining.append(self._restore_task(item, item.before, item.after))
@@ -144,6 +147,7 @@ class Undo:
             target=target,
             base=expected.sha256,
             folders=item.folders,
+            set_mode=item.set_mode,
         )
         return self._with_conflict(task, expected, "it has changed since")
 
@@ -163,26 +167,27 @@ class Undo:
             target=first.before,
             base=last.after,
             folders=first.folders,
+            set_mode=bool(last.mode),
             unavailable=first.cannot_undo,
         )
         reason = ""
-        if any(step.after != following.before.sha256 for step, following in pairwise(steps)):
+        if any(not disk.same_content(step.result, following.before) for step, following in pairwise(steps)):
             reason = "it was changed between the agent's edits"
-        task = self._with_conflict(task, FileState(kind="file", sha256=last.after), "it has changed since", reason)
+        task = self._with_conflict(task, last.result, "it has changed since", reason)
         if task.conflict and now.kind == "file" and not task.unavailable:
             task = msgspec.structs.replace(task, merged=self._without_edits(steps, now))
         return task
 
     def _with_conflict(self, task: UndoTask, expected: FileState, reason: str, intermediate: str = "") -> UndoTask:
         """Add conflict and missing content to the task."""
-        if disk.same_content(task.now, task.target):
+        if _is_reached(task.now, task.target, set_mode=task.set_mode):
             return msgspec.structs.replace(task, unavailable="")
-        if task.target.kind == "file" and not task.unavailable:
+        if task.target.kind in ("file", "link") and task.target.sha256 and not task.unavailable:
             try:
                 self.store.get(task.target.sha256)
             except StoreError as error:
                 task = msgspec.structs.replace(task, unavailable=str(error))
-        if disk.same_content(task.now, expected):
+        if _is_reached(task.now, expected, set_mode=task.set_mode):
             return msgspec.structs.replace(task, conflict=intermediate)
         reasons = {
             "absent": "it has been deleted or renamed",
@@ -200,7 +205,7 @@ class Undo:
 
     def _without_edits(self, steps: Sequence[Step], now: FileState) -> bytes | None:
         """Return the file without the edits, removed last to first, or None if they can't be separated."""
-        if steps[0].before.kind != "file":
+        if steps[0].before.kind != "file" or any(step.kind != "file" for step in steps):
             return None
         try:
             text = disk.read_content(Path(steps[0].path), now, calls=self._calls)
@@ -227,13 +232,15 @@ class Undo:
             after=task.target,
             folders=task.folders,
             steps=task.steps,
+            set_mode=task.set_mode,
         )
-        if disk.same_content(task.now, task.target):
+        if _is_reached(task.now, task.target, set_mode=task.set_mode):
             return msgspec.structs.replace(item, outcome="already")
         if task.conflict and choice not in task.choices:
             choice = "leave"
         if task.conflict and choice == "leave":
-            return msgspec.structs.replace(item, outcome="left", why=task.conflict)
+            others = tuple(other for other in task.choices if other != "leave")
+            return msgspec.structs.replace(item, outcome="left", why=task.conflict, choices=others)
         try:
             if task.conflict and choice == "merge" and task.merged is not None:
                 after = FileState(
@@ -249,9 +256,11 @@ class Undo:
                 return msgspec.structs.replace(item, aside=True)
             if task.now.kind == "file":
                 self.store.put(disk.read_content(Path(task.path), task.now, calls=self._calls), capped=False)
+            elif task.now.kind == "link":
+                self.store.put(os.fsencode(os.readlink(task.path)), capped=False)
         except FileChangedError:
             return msgspec.structs.replace(item, outcome="left", why="it changed during the undo")
-        except (StoreError, FileFault) as error:
+        except (StoreError, FileFault, OSError) as error:
             return msgspec.structs.replace(item, outcome="failed", why=str(error))
         return item
 
@@ -261,10 +270,11 @@ class Undo:
         if item.outcome:
             return item
         try:
-            data = self.store.get(item.after.sha256) if item.after.kind == "file" else b""
+            data = self.store.get(item.after.sha256) if item.after.kind in ("file", "link") else b""
             if item.aside:
                 return self._write_copy(item, data)
-            disk.apply_state(Path(item.path), item.before, item.after, data, item.folders, calls=self._calls)
+            path, mode = Path(item.path), item.set_mode
+            disk.apply_state(path, item.before, item.after, data, item.folders, set_mode=mode, calls=self._calls)
         except FileChangedError:
             return msgspec.structs.replace(item, outcome="left", why="it changed during the undo")
         except (StoreError, FileFault) as error:
@@ -296,3 +306,9 @@ def _executed(steps: Sequence[Step], now: FileState) -> list[Step]:
         for step, state in zip(steps, next_states, strict=True)
         if step.confirmed or state.sha256 == step.after or not disk.same_content(state, step.before)
     ]
+
+
+def _is_reached(now: FileState, target: FileState, *, set_mode: bool) -> bool:
+    """Return whether content and, if they matter, permissions are those of `target`."""
+    modes = (now.mode, target.mode) if set_mode and now.kind == "file" else (0, 0)
+    return disk.same_content(now, target) and (modes[0] == modes[1] or not target.mode)

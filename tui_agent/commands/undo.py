@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tui_agent import settings
-from tui_agent.checkpoints.ledger import Checkpoint, Ledger
+from tui_agent.checkpoints.ledger import Checkpoint, Ledger, is_beyond_undo
 from tui_agent.checkpoints.store import BlobStore
 from tui_agent.commands.output import exit_code_of, print_line
 from tui_agent.common import paths
@@ -18,21 +18,29 @@ from tui_agent.common.domain import Diff
 from tui_agent.engine.core.state import open_stream
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.undo import CannotUndo, Checkpoints, UndoReport
+from tui_agent.events.narration import commands_text
 from tui_agent.platform.locks import InUse
 from tui_agent.safety.secrets import values_to_mask
 from tui_agent.storage.catalog import latest_for
 from tui_agent.storage.folder import JOURNAL, SessionError, SessionFolder, find_session
 from tui_agent.storage.journal import read_records
-from tui_agent.text import SecretMask, clean, one_line
+from tui_agent.text import SecretMask, clean, one_line, pluralize
 
 FAILED = 1
 _OUTCOMES = {
-    "restored": "back",
+    "restored": "restored",
     "already": "already up to date",
     "left": "left unchanged",
     "aside": "earlier content saved next to it",
     "failed": "not done",
     "": "not tried",
+}
+
+
+_CHOICES = {
+    "merge": "revert the agent's change, keep the rest",
+    "overwrite": "restore the earlier content; `tui-agent undo --redo` brings back the current one",
+    "aside": "write the earlier content next to the file",
 }
 
 
@@ -91,14 +99,18 @@ def _print_checkpoint(checkpoint: Checkpoint) -> None:
     kept = "  (kept)" if checkpoint.kept else ""
     print_line(f"\n{checkpoint.run}  {_one_masked_line(checkpoint.title)}{kept}")
     for file in checkpoint.files:
-        sign = "A" if file.kind == "create" else "M"
+        sign = {"create": "A", "delete": "D"}.get(file.kind, "M")
         state = "  undone" if file.undone else f"  can't be undone: {file.cannot_undo}" if file.cannot_undo else ""
-        print_line(f"  {sign} {one_line(clean(file.display))}  +{file.added} -{file.removed}{state}")
+        by = f"  by `{_one_masked_line(file.command)[:60]}`" if file.command else ""
+        print_line(f"  {sign} {one_line(clean(file.display))}  +{file.added} -{file.removed}{by}{state}")
     for command in checkpoint.commands:
+        if not is_beyond_undo(command):
+            print_line(f"  $ ran `{_one_masked_line(command.command)}`")
+            continue
         names = [*command.created, *command.changed, *command.deleted]
         listed = ", ".join(names[:5]) + (" …" if len(names) > 5 or command.more else "")
         changed = one_line(clean(listed))
-        print_line(f"  ! can't be undone: `{_one_masked_line(command.command)}` changed {changed}")
+        print_line(f"  ! not covered by undo: `{_one_masked_line(command.command)}` changed {changed}")
 
 
 def _print_diff(diff: Diff) -> None:
@@ -118,8 +130,15 @@ def _print_report(report: UndoReport) -> int:
         print_line(f"{one_line(clean(item.display))}  {_OUTCOMES[item.outcome]}{one_line(clean(reason), 300)}")
     if not report.items:
         print_line("Nothing to do.")
-    if any(item.outcome == "left" for item in report.items):
-        print_line("The remaining files have changed since. Use --conflicts merge, overwrite or aside.")
+    left = [item for item in report.items if item.outcome == "left"]
+    if left:
+        choices = [choice for choice in ("merge", "overwrite", "aside") if any(choice in item.choices for item in left)]
+        advice = f"Use --conflicts {' or '.join(choices)}" if choices else "Restore them by hand, or with git"
+        print_line(f"{pluralize(len(left), 'file')} changed since and stayed as they are. {advice}.")
+        for choice in choices:
+            print_line(f"  {choice}: {_CHOICES[choice]}")
+    for sentence in filter(None, commands_text(report.commands, report.uncovered).split("\n")):
+        print_line(_mask().mask(clean(sentence)))
     return FAILED if report.left else 0
 
 

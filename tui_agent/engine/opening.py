@@ -19,6 +19,7 @@ from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.state import SessionStream, open_stream
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.deps import SessionDeps
+from tui_agent.engine.host.command_guard import CommandGuard
 from tui_agent.engine.host.environment import GrantStore, SessionBranch, ToolEnvironment
 from tui_agent.engine.host.snapshots import Snapshots
 from tui_agent.engine.loop.raw_replies import RawReplies
@@ -286,6 +287,7 @@ class _Opening(msgspec.Struct):
             grants=GrantStore(stream, workspace, (*await asyncio.to_thread(load_grants, workspace), *state.grants)),
             sandbox=sandbox,
             snapshots=Snapshots(stream, store),
+            guard=CommandGuard(stream, store, roots, self.folder.path, saves=chosen.snapshot_commands),
             rules=project.nested,
             propose=memory.propose,
             branch=SessionBranch(roots.folders, lambda: state.title, stream) if chosen.git_branch else None,

@@ -21,6 +21,7 @@ from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.history import History
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.events.narration import commands_text
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.text import clean
@@ -43,6 +44,10 @@ class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     items: tuple[events.RestoredFile, ...] = ()
+    commands: tuple[str, ...] = ()
+    """Commands that ran: only their changes of files were reverted."""
+    uncovered: tuple[str, ...] = ()
+    """Commands whose changes of files undo does not cover, or not all."""
     stopped: bool = False
     """A file failed; `items` says which ones were restored."""
     text: str = ""
@@ -115,17 +120,24 @@ class Checkpoints:
         Files with external changes are decided by `choice`, or by asking. Raises CannotUndo and JournalBroken.
         """
         with self._exclusive():
-            run = run or self.ledger.latest()
+            requested, run = run, run or self.ledger.latest()
             if not run:
-                raise CannotUndo("Nothing to undo.")
+                raise CannotUndo(f"Nothing to undo.{self._only_commands()}")
             steps = [step for step in self.ledger.active() if step.run == run]
             if files:
                 steps = [step for step in steps if step.path in files or step.display in files]
             if not steps:
                 where = f" in {', '.join(files)}" if files else ""
-                raise CannotUndo(f"Nothing to undo in {run}{where}.")
+                raise CannotUndo(f"Nothing to undo in {run}{where}.{self._only_commands(run)}")
             tasks = await asyncio.to_thread(self._undo.plan, steps)
-            return await self._execute("undo", tasks, choice, (run,))
+            since = () if requested else self.ledger.runs_from(run)
+            return await self._execute("undo", tasks, choice, (run,), commands_of=(run, *since))
+
+    def _only_commands(self, run: str = "") -> str:
+        """Return which commands ran that undo can't revert, as a sentence."""
+        runs = (run,) if run else [item.id for item in self.ledger.runs[-1:]]
+        commands = self.ledger.commands_of(runs)
+        return f" {commands_text(commands, ())}" if commands else ""
 
     async def redo(self, *, choice: Choice | None = None) -> UndoReport:
         """Redo the last undo or rewind if there was no edit since. Raises CannotUndo and JournalBroken."""
@@ -235,8 +247,15 @@ class Checkpoints:
         undo_id: str = "",
         *,
         rolled_back: bool = False,
+        commands_of: Sequence[str] = (),
     ) -> UndoReport:
-        """Restore the files of `tasks` and of `decided`; `undo_id` continues an interrupted undo."""
+        """Restore the files of `tasks` and of `decided`; `undo_id` continues an interrupted undo.
+
+        `commands_of`: the runs whose commands are named as not reverted (default: `runs`).
+        """
+        reverts = kind != "redo" and not rolled_back
+        commands = self.ledger.commands_of(commands_of or runs) if reverts else ()
+        uncovered = self.ledger.uncovered_commands(commands_of or runs) if reverts else ()
         items = list(decided)
         for task in tasks:
             chosen = await self._choose(task, choice) if task.conflict else "leave"
@@ -257,11 +276,14 @@ class Checkpoints:
             done = tuple(work.result())
             stopped = any(item.outcome in ("failed", "") for item in done)
             outcome: UndoOutcome = "rolled_back" if rolled_back else "stopped" if stopped else "done"
-            self._stream.emit(events.UndoFinished(id=undo_id, kind=kind, outcome=outcome, items=done, runs=runs))
+            finished = events.UndoFinished(
+                id=undo_id, kind=kind, outcome=outcome, items=done, runs=runs, commands=commands, uncovered=uncovered
+            )
+            self._stream.emit(finished)
         self._inform_model(kind, done)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
-        return UndoReport(kind=kind, items=done, stopped=stopped)
+        return UndoReport(kind=kind, items=done, commands=commands, uncovered=uncovered, stopped=stopped)
 
     async def _choose(self, task: UndoTask, choice: Choice | None) -> Choice:
         """Decide about a file with external changes: `choice` if it applies, else ask; leave it when unattended."""

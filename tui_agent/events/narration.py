@@ -27,6 +27,10 @@ OPENING = "What would you like to build?"
 """The opening question of a session whose first event has none."""
 MAX_NAMES = 8
 """Files named in one line."""
+MAX_COMMAND = 80
+"""Characters of a command that are quoted."""
+MAX_DETAILS = 100
+"""Files that are named with the reason why undo does not cover them."""
 
 
 class Narration(NamedTuple):
@@ -392,6 +396,7 @@ def _undone(event: e.UndoFinished) -> Narration:
     details = "\n".join(f"{item.display}: {_undo_outcome(item)}" for item in others)
     if len(restored) > MAX_NAMES:
         details = "\n".join(filter(None, [*restored, details]))
+    details = "\n".join(filter(None, [details, commands_text(event.commands, event.uncovered)]))
     return Narration(f"{text}.", details, "!" if others else "✓", "warning" if others else "info", shows_details=True)
 
 
@@ -403,14 +408,46 @@ def _undo_outcome(item: e.RestoredFile) -> str:
     return f"not done: {item.why}" if item.why else "not tried"
 
 
-def _command_changed(event: e.CommandChangedFiles) -> Narration:
+def commands_text(commands: Sequence[str], uncovered: Sequence[str]) -> str:
+    """Return what undo could not revert of these commands, in sentences; empty without commands."""
+    parts: list[str] = []
+    if commands:
+        scope = "outside the files of the workspace (git, network, databases, processes)"
+        parts.append(f"Undo can't revert what commands did {scope}: {_commands(commands)}.")
+    if uncovered:
+        parts.append(f"Files that undo does not cover were changed by: {_commands(uncovered)}.")
+    return "\n".join(parts)
+
+
+def _commands(commands: Sequence[str]) -> str:
+    return _names([f"`{' '.join(command.split())[:MAX_COMMAND]}`" for command in commands])
+
+
+def _command_changed(event: e.CommandChangedFiles) -> Narration | None:
     groups = (("created", event.created), ("changed", event.changed), ("deleted", event.deleted))
     parts = [f"{verb} {_names(names)}" for verb, names in groups if names]
     parts += [f"{event.more} more"] if event.more else []
     parts += [f"not watched: {', '.join(event.unwatched)}"] if event.unwatched else []
     names = [*event.created, *event.changed, *event.deleted]
-    text = f"Undo can't revert what this command did: {'; '.join(parts)}."
-    return Narration(text, "\n".join(names) if len(names) > MAX_NAMES else "")
+    details = names if len(names) > MAX_NAMES else []
+    if not event.covered:
+        text = f"Undo can't revert what this command did: {'; '.join(parts)}."
+        return Narration(text, "\n".join(details))
+    unkept = [f"{file.display}: {file.unkept}" for file in event.files if file.unkept]
+    if unkept or event.beyond:
+        parts.append(f"undo does not cover {pluralize(len(unkept) + event.beyond, 'file')}")
+    if not parts:
+        return None
+    return Narration(f"The command's changes: {'; '.join(parts)}.", "\n".join([*details, *unkept[:MAX_DETAILS]]))
+
+
+def _left_out(event: e.FilesLeftOut) -> Narration:
+    verbs = {"create": "created", "modify": "changed", "delete": "deleted"}
+    names = _names([f"{file.display} ({verbs[file.kind]})" for file in event.files])
+    details = "\n".join(f"{file.display}: {file.moved_to}" for file in event.files if file.moved_to)
+    command = " ".join(event.command.split())[:MAX_COMMAND]
+    text = f"Left out unless you approve: protected files that `{command}` made: {names}."
+    return Narration(text, details, "!", "warning")
 
 
 def _rewound(event: e.ConversationRewound) -> Narration:
@@ -473,6 +510,7 @@ _NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.UndoFinished: _undone,
     e.CheckpointsKept: lambda event: f"Kept the file changes of {pluralize(len(event.runs), 'run')}.",
     e.CommandChangedFiles: _command_changed,
+    e.FilesLeftOut: _left_out,
     e.ConversationRewound: _rewound,
     e.UnknownEvent: lambda event: f"Event unknown to this version: {event.name}",
 }

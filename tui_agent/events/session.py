@@ -402,12 +402,16 @@ class RestoredFile(FrozenValue, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     steps: tuple[int, ...] = ()
     """The edits that are undone or redone: numbers of `file.snapshotted` records, from 1."""
+    set_mode: bool = False
+    """The permissions are restored, too: a command may have changed them."""
     aside: bool = False
     """The file stays as it is, and the earlier content is written next to it."""
     outcome: RestoreOutcome | Literal[""] = ""
     """Empty until it is done."""
     why: str = ""
     """Why it was not done; for `aside`, the path of the earlier content."""
+    choices: tuple[str, ...] = ()
+    """What else can be done with a file that was left because of a conflict."""
 
 
 class UndoStarted(Event, frozen=True, kw_only=True):
@@ -430,6 +434,10 @@ class UndoFinished(Event, frozen=True, kw_only=True):
     """`stopped`: some files failed. `rolled_back`: an interrupted undo was reversed."""
     items: tuple[RestoredFile, ...]
     runs: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    """Commands that ran in these runs: only their changes of files were reverted."""
+    uncovered: tuple[str, ...] = ()
+    """Commands whose changes of files undo does not cover, or not all."""
 
 
 class CheckpointsKept(Event, frozen=True, kw_only=True):
@@ -439,8 +447,24 @@ class CheckpointsKept(Event, frozen=True, kw_only=True):
     runs: tuple[str, ...]
 
 
+class CommandFile(FrozenValue, frozen=True, kw_only=True):
+    """A file that a command created, changed or deleted, with what undo needs."""
+
+    path: str
+    """Absolute."""
+    display: str
+    before: FileState
+    after: FileState
+    folders: tuple[str, ...] = ()
+    """Folders created with it, outermost first."""
+    unkept: str = ""
+    """Why its earlier content was not saved: it can't be undone."""
+    added: int = 0
+    removed: int = 0
+
+
 class CommandChangedFiles(Event, frozen=True, kw_only=True):
-    """A command changed files, which undo can't revert. The record's `node` is the call."""
+    """A command changed files. The record's `node` is the call; many files are spread over several events."""
 
     type: ClassVar[str] = "command.changed"
     command: str
@@ -451,6 +475,35 @@ class CommandChangedFiles(Event, frozen=True, kw_only=True):
     """Number of files beyond the listed ones."""
     unwatched: tuple[str, ...] = ()
     """Descriptions of what could not be watched."""
+    covered: bool = False
+    """Undo covers the changes: they are in `files`, here or in the following events of the call."""
+    beyond: int = 0
+    """Number of files that are in no event, as there are too many."""
+    files: tuple[CommandFile, ...] = ()
+
+
+class LeftOutFile(FrozenValue, frozen=True, kw_only=True):
+    """A protected file or folder as a command left it, moved out of the workspace."""
+
+    path: str
+    """Absolute."""
+    display: str
+    kind: Literal["create", "modify", "delete"]
+    moved_to: str = ""
+    """Where the command's version lies now; empty for a deleted one."""
+    before: FileState
+    """What is at the path again."""
+    restored: bool = True
+    """False if the earlier content could not be written back."""
+    why: str = ""
+
+
+class FilesLeftOut(Event, frozen=True, kw_only=True):
+    """Protected files that a command made are about to be moved aside, until the user decides. Durable before that."""
+
+    type: ClassVar[str] = "files.left_out"
+    command: str
+    files: tuple[LeftOutFile, ...]
 
 
 class ConversationRewound(Event, frozen=True, kw_only=True):

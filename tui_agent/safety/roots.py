@@ -178,7 +178,7 @@ class Roots:
     def _is_git_data(self, path: str) -> bool:
         """Return whether the path is in a repository's data: behind a `.git` link or file, or in a bare repository."""
         parents = list(map(str, Path(path).parents))
-        if any(map(_is_bare_repository, (path, *parents))):
+        if any(map(is_bare_repository, (path, *parents))):
             return True
         folders = dict.fromkeys((*parents, *map(str, self.folders)))
         return any(_is_within(Path(path), data) for folder in folders for data in _git_data(folder))
@@ -262,7 +262,7 @@ def _is_within(path: Path, folder: Path) -> bool:
     return path.parts[: len(folder.parts)] == folder.parts
 
 
-def _is_bare_repository(folder: str) -> bool:
+def is_bare_repository(folder: str) -> bool:
     """Return whether git would use the folder as a bare repository, whose settings can run programs."""
     return os.path.isfile(f"{folder}/HEAD") and os.path.isdir(f"{folder}/objects") and os.path.isdir(f"{folder}/refs")
 

@@ -204,6 +204,9 @@ class Settings(SettingsGroup):
     calibrate: bool = Field(
         True, description="Measure the best strategy when a local model is first used, until your first message."
     )
+    snapshot_commands: bool = Field(
+        True, description="Save the workspace before commands that may write, so that undo reverts what they change."
+    )
     git_branch: bool = Field(False, description="Create a git branch before a session's first change.")
 
     # --- screen

@@ -45,6 +45,7 @@ from tui_agent.tools.base import ToolError
 if TYPE_CHECKING:
     from tui_agent.engine.context.project import NestedRules
     from tui_agent.engine.core.stream import StatefulStream
+    from tui_agent.engine.host.command_guard import CommandGuard
     from tui_agent.engine.host.snapshots import Snapshots
     from tui_agent.platform.output import Capture
     from tui_agent.platform.proc import Confinement
@@ -88,13 +89,10 @@ class SandboxPolicy:
         )
 
     async def with_notes(self, outcome: CommandOutcome, confined: ConfinedCommand | None) -> CommandOutcome:
-        """Add notes about denials by the sandbox and about created protected files."""
+        """Add a note about denials by the sandbox."""
         if confined is None:
             return outcome
         notes = [outcome.note] if outcome.note else []
-        if created := await asyncio.to_thread(confined.appeared):
-            names = ", ".join(self._roots.display(Path(path)) for path in created)
-            notes.append(f"The command made what only the user may make: {names}. Tell them.")
         if outcome.exit_code and _DENIED.search(outcome.output):
             network = "" if self.settings.sandbox_network else " and network access"
             notes.append(
@@ -287,6 +285,8 @@ class ToolEnvironment:
     sandbox: Sandbox
     snapshots: Snapshots | None
     """Saves file contents before edits, for undo."""
+    guard: CommandGuard | None = None
+    """Saves the workspace before commands, and keeps what they make of protected files out of it."""
     rules: NestedRules | None
     """Agent rules of folders below the roots (H1)."""
     propose: Callable[[PlanChange], str] | None

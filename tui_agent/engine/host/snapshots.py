@@ -5,21 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.common.domain import EditAction
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.events import CommandChangedFiles, FileSnapshotted, FileState
-from tui_agent.text import make_visible
+from tui_agent.events import FileSnapshotted, FileState
 
 if TYPE_CHECKING:
     from tui_agent.checkpoints.store import BlobStore
-    from tui_agent.safety.roots import Roots
-
-INTERRUPTED_SURVEY = 0.2
-"""Seconds for the survey after an interrupted command."""
 
 
 class SnapshotError(Exception):
@@ -32,48 +26,6 @@ class Snapshots:
     def __init__(self, stream: SessionStream, store: BlobStore) -> None:
         self._stream = stream
         self._store = store
-        self._reported_unwatched = False
-
-    @contextlib.asynccontextmanager
-    async def watching(
-        self, command: str, roots: Roots, on_changes: Callable[[CommandChangedFiles], None], *, run: str, call: str
-    ) -> AsyncIterator[None]:
-        """Pass to `on_changes`, and journal, which files under the roots the block changed; these can't be undone."""
-        from tui_agent.checkpoints import survey
-
-        def survey_before() -> tuple[survey.Survey, dict[str, bytes]]:
-            result = survey.take_survey(roots.folders)
-            return result, survey.read_contents(result, command)
-
-        def survey_after(seconds: float) -> survey.Changes:
-            return survey.compare(before, survey.take_survey(roots.folders, seconds=seconds), contents)
-
-        before, contents = await asyncio.to_thread(survey_before)
-        seconds = survey.TIME_LIMIT
-        try:
-            yield
-        except asyncio.CancelledError:
-            seconds = INTERRUPTED_SURVEY
-            raise
-        finally:
-            changes = await asyncio.shield(asyncio.create_task(asyncio.to_thread(survey_after, seconds)))
-            is_incomplete = not before.complete and not self._reported_unwatched
-
-            def display_names(paths: tuple[str, ...]) -> tuple[str, ...]:
-                return tuple(roots.display(Path(path)) for path in paths)
-
-            event = CommandChangedFiles(
-                command=command,
-                created=display_names(changes.created),
-                changed=display_names(changes.changed),
-                deleted=display_names(changes.deleted),
-                more=changes.more,
-                unwatched=tuple(make_visible(text) for text in changes.unwatched),
-            )
-            on_changes(event)
-            if changes.any or is_incomplete:
-                self._reported_unwatched = self._reported_unwatched or is_incomplete
-                self._stream.emit(event, run=run, node=call)
 
     async def obstacle(self, action: EditAction) -> str:
         """Return why the file's content can't be saved, as a clause; empty if it can."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from tui_agent.common.domain import (
     FileChange,
     Mode,
     ReadAction,
+    RunAction,
     Severity,
     Target,
     ToolResult,
@@ -30,6 +31,7 @@ from tui_agent.common.workplan import PlanChange
 from tui_agent.engine.core.approvals import approval_events, granted
 from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.text_buffer import TextBuffer
+from tui_agent.engine.host.command_watch import INTERRUPTED
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.host.snapshots import SnapshotError
 from tui_agent.events import ApprovalExecuted, CommandChangedFiles, DiagnosticsReported, Event, FileChanged, ToolOutput
@@ -37,13 +39,19 @@ from tui_agent.platform.file_faults import FileChangedError, FileFault
 from tui_agent.platform.files import read_file, replace_file, sha256_of
 from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.safety.roots import PathError
-from tui_agent.text import Cleaner, pluralize
+from tui_agent.text import Cleaner, one_line, pluralize
 from tui_agent.tools.base import Code, EditResult, SubagentTask, ToolError, ToolRefused
 from tui_agent.tools.code_output import format_diagnostics
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tools.partial_edits import can_choose, chosen_bytes
 from tui_agent.tools.search_workspace import find_ripgrep
 
+if TYPE_CHECKING:
+    from tui_agent.engine.host.command_guard import CommandGuard, GuardedCommand
+    from tui_agent.engine.host.left_out import Exhibit
+
+LEFT_OUT = "Not in the workspace, as only the user may make them and they did not approve"
+"""Begins a note for the model about protected files that a command made."""
 WATCH_INTERVAL = 0.4
 """Seconds between checks of a file while the user decides about its edit."""
 CHANGED = "changed on disk"
@@ -208,9 +216,9 @@ class CallContext:
             del asking[key]
 
     async def _permission(
-        self, action: Action, cannot_undo: str, answered: Callable[[Answer], None] = lambda answer: None
+        self, action: Action, cannot_undo: str, answered: Callable[[Answer], None] = lambda answer: None, why: str = ""
     ) -> Approval:
-        """As `approve`; calls `answered` with the user's answer if they are asked."""
+        """As `approve`; calls `answered` with the user's answer. `why` is shown instead of the rule."""
         environment = self._environment
         verdict = await environment.verdict(action, cannot_undo)
         if verdict.decision == "run":
@@ -219,7 +227,7 @@ class CallContext:
         if verdict.decision == "refuse":
             self._settle(action, Answer(verdict="reject", by=verdict.rule))
             raise ToolRefused(f"Not allowed: {verdict.rule}")
-        ask, settle = approval_events(action, verdict.rule, verdict.grants)
+        ask, settle = approval_events(action, why or verdict.rule, verdict.grants)
         request, watchers = "", list[asyncio.Task[None]]()
 
         def ask_and_watch(request_id: str) -> Event:
@@ -366,7 +374,7 @@ class CallContext:
 
     async def run(self, command: str, cwd: str, timeout: int) -> CommandOutcome:
         """See ToolContext."""
-        environment, snapshots = self._environment, self._environment.snapshots
+        environment = self._environment
         action = await environment.judge(command, Path(cwd) if cwd else environment.shell_cwd())
         approval = _require_complete(await self.approve(action))
         await environment.stream.durable()
@@ -376,16 +384,46 @@ class CallContext:
         self._executed(approval, action)
         file = environment.output_file()
         self._file = str(file)
-        async with contextlib.AsyncExitStack() as stack:
-            if not action.safe and snapshots is not None:
-                survey = snapshots.watching(
-                    action.command, environment.roots, self._note_effects, run=self._run, call=self._node
-                )
-                await stack.enter_async_context(survey)
+        if action.safe or environment.guard is None:
             return await environment.run_command(action, timeout, self.output, file)
+        return await self._run_guarded(environment.guard, action, approval, timeout, file)
 
-    def _note_effects(self, effects: CommandChangedFiles) -> None:
-        self.effects = effects
+    async def _run_guarded(
+        self, guard: CommandGuard, action: RunAction, approval: Approval, timeout: float, file: Path
+    ) -> CommandOutcome:
+        """Run a command that may write, and ask the user about protected files that it made (A2)."""
+        environment = self._environment
+        confined = environment.sandbox_policy.applies_to(action, environment.approval_mode)
+        approved = approval.answer.by in ("user", SAME_QUESTION) and not confined
+        with self.clock.paused():
+            guarded = await guard.begin(action.command, run=self._run, call=self._node)
+        seconds: float | None = INTERRUPTED
+        try:
+            outcome = await environment.run_command(action, timeout, self.output, file)
+            seconds = None
+        finally:
+            ending = guard.end(guarded, approved=approved, seconds=seconds)
+            self.effects, exhibits = await complete_shielded(ending)
+        kept: list[str] = []
+        left_out: list[str] = []
+        for shown in exhibits:
+            names = ", ".join(item.display for item in shown.items)
+            (kept if await self._decide_about(shown, guarded, guard) else left_out).append(names)
+        notes = [outcome.note] if outcome.note else []
+        notes += [f"The user approved these protected files: {', '.join(kept)}."] if kept else []
+        notes += [f"{LEFT_OUT}: {', '.join(left_out)}. Tell them."] if left_out else []
+        return replace(outcome, note="\n".join(notes))
+
+    async def _decide_about(self, shown: Exhibit, guarded: GuardedCommand, guard: CommandGuard) -> bool:
+        """Ask whether to keep protected files that a command made; return whether they are in the workspace again."""
+        why = f"`{one_line(guarded.command, 100)}` made this protected file. It is left out unless you approve it"
+        try:
+            approval = await self._permission(shown.action, "", why=why)
+        except (ToolRefused, ToolError):
+            await guard.leave_out(shown, guarded)
+            return False
+        self._executed(approval, shown.action)
+        return not await complete_shielded(guard.keep(shown, guarded))
 
     def _executed(self, approval: Approval, action: Action, partly: bool = False) -> None:
         event = ApprovalExecuted(id=approval.id, digest=action_digest(action), action=action if partly else None)

@@ -1,0 +1,292 @@
+"""Protected files that a command made: moved out of the workspace until the user has decided about them (S5, R-16).
+
+`<session>/left-out` holds them. While a command runs, a note in the data folder says what is protected, so that the
+next start can do the same for a command that ran when the program was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tui_agent.checkpoints import disk
+from tui_agent.checkpoints.store import BlobStore, StoreError
+from tui_agent.common import paths
+from tui_agent.common.domain import EditAction
+from tui_agent.engine.host.protected_changes import ABSENT_STATE, ProtectedChange
+from tui_agent.events import CommandFile, FileState, LeftOutFile
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import atomic_write, read_file, sha256_of
+from tui_agent.platform.safe_open import open_folder
+from tui_agent.tools.diffs import diff_bytes
+
+FOLDER = "left-out"
+"""Name of the folders of the files, and of the notes."""
+MAX_SHOWN_FILES = 100
+"""Files of a folder whose content is shown."""
+MAX_SHOWN_SIZE = 256 * 1024
+"""Bytes of one file, and of a folder's files, that are shown."""
+
+
+# --- moving --------------------------------------------------------------------------------------
+
+
+def plan_items(changes: Iterable[ProtectedChange], folder: Path, display: dict[str, str]) -> tuple[LeftOutFile, ...]:
+    """Return where each changed path will go: into `folder`, which is new."""
+    items: list[LeftOutFile] = []
+    for number, change in enumerate(changes, 1):
+        target = folder / str(number) / os.path.basename(change.path)
+        items.append(
+            LeftOutFile(
+                path=change.path,
+                display=display[change.path],
+                kind=change.kind,
+                moved_to="" if change.kind == "delete" else str(target),
+                before=change.before,
+            )
+        )
+    return tuple(items)
+
+
+def move_out(item: LeftOutFile, store: BlobStore) -> LeftOutFile:
+    """Move the command's version away and write the earlier content back. Never raises for disk errors.
+
+    Does nothing that was done already, so that it can be repeated after a crash.
+    """
+    path = Path(item.path)
+    try:
+        data = store.get(item.before.sha256) if item.before.kind in ("file", "link") else b""
+        if item.moved_to and not os.path.lexists(item.moved_to):
+            _move(path, Path(item.moved_to))
+        if item.before.kind in ("file", "link") and not os.path.lexists(path):
+            disk.apply_state(path, ABSENT_STATE, item.before, data)
+    except (StoreError, FileFault, OSError, ValueError) as error:
+        return msgspec.structs.replace(item, restored=False, why=str(error))
+    return item
+
+
+def _move(path: Path, target: Path) -> None:
+    """Move a path without following links, also to another file system. Raises OSError."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_folder(path.parent) as folder:
+        try:
+            status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        with contextlib.suppress(OSError):
+            os.rename(path.name, target, src_dir_fd=folder)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            shutil.copytree(path, target, symlinks=True)
+            shutil.rmtree(path.name, dir_fd=folder)
+            return
+        if stat.S_ISLNK(status.st_mode) or stat.S_ISREG(status.st_mode):
+            shutil.copy2(path, target, follow_symlinks=False)
+        os.unlink(path.name, dir_fd=folder)
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+class Exhibit(msgspec.Struct, frozen=True):
+    """What a command made of one or several protected files, as the user is asked about it."""
+
+    items: tuple[LeftOutFile, ...]
+    action: EditAction
+    digest: str
+    """Of the shown content: what is put back must have it."""
+
+
+def exhibit(items: Sequence[LeftOutFile], store: BlobStore) -> Exhibit:
+    """Show the content of left-out files as one edit."""
+    digest = content_digest(items)
+    if len(items) == 1 and items[0].before.kind in ("absent", "file"):
+        item = items[0]
+        before = _content(store, item.before)
+        after = _file_content(item)
+        if not item.moved_to or after is not None:
+            diff = diff_bytes(item.display, before, after)
+            action = EditAction(
+                path=item.path,
+                display=item.display,
+                diff=diff,
+                before=item.before.sha256 or None,
+                after=sha256_of(after or b""),
+                protected=True,
+            )
+            return Exhibit(tuple(items), action, digest)
+    text = "".join(_as_text(item) for item in items)
+    display = items[0].display if len(items) == 1 else f"{len(items)} protected files"
+    diff = diff_bytes(display, None, text.encode("utf-8", "replace"))
+    is_new = len(items) == 1 and items[0].kind == "create"
+    path = items[0].path if is_new else f"{items[0].moved_to or items[0].path}.approval"
+    return Exhibit(
+        tuple(items),
+        EditAction(path=path, display=display, diff=diff, before=None, after=digest, protected=True),
+        digest,
+    )
+
+
+def _content(store: BlobStore, state: FileState) -> bytes | None:
+    with contextlib.suppress(StoreError):
+        return store.get(state.sha256) if state.kind == "file" else None
+    return None
+
+
+def _file_content(item: LeftOutFile) -> bytes | None:
+    """Return a small regular file as bytes, else None."""
+    with contextlib.suppress(FileFault):
+        return read_file(Path(item.moved_to), MAX_SHOWN_SIZE, follow=False).data if item.moved_to else None
+    return None
+
+
+def _as_text(item: LeftOutFile) -> str:
+    if not item.moved_to:
+        return f"── {item.display}: deleted\n"
+    top = Path(item.moved_to)
+    parts: list[str] = []
+    size = 0
+    for number, path in enumerate(_files_below(top)):
+        name = item.display if path == top else f"{item.display}/{os.path.relpath(path, top)}"
+        if number >= MAX_SHOWN_FILES or size > MAX_SHOWN_SIZE:
+            parts.append("── … more files\n")
+            break
+        text = _describe(path, MAX_SHOWN_SIZE - size)
+        size += len(text)
+        parts.append(f"── {name}\n{text}\n")
+    return "".join(parts) or f"── {item.display}: an empty folder\n"
+
+
+def _describe(path: Path, limit: int) -> str:
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            return f"(a symbolic link to {os.readlink(path)})"
+        if not stat.S_ISREG(status.st_mode):
+            return "(a pipe, socket or device)"
+        data = read_file(path, limit, follow=False).data
+        return f"(binary, {len(data):,} bytes)" if b"\0" in data else data.decode("utf-8", "replace")
+    except (OSError, FileFault) as error:
+        return f"({error})"
+
+
+def _files_below(path: Path) -> list[Path]:
+    """Return the path itself if it is no folder, else the files in it, sorted."""
+    if path.is_symlink() or not path.is_dir():
+        return [path]
+    return sorted(
+        Path(folder, name)
+        for folder, folders, names in os.walk(path)
+        for name in (*names, *(name for name in folders if os.path.islink(os.path.join(folder, name))))
+    )
+
+
+def content_digest(items: Iterable[LeftOutFile]) -> str:
+    """Return the hash of names, kinds, permissions and contents of left-out files."""
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(repr((item.path, item.kind, item.before.sha256)).encode("utf-8", "surrogateescape"))
+        for path in _files_below(Path(item.moved_to)) if item.moved_to else ():
+            with contextlib.suppress(OSError, FileFault):
+                state = disk.read_state(path)
+                digest.update(
+                    repr((str(path), state.kind, state.sha256, state.mode)).encode("utf-8", "surrogateescape")
+                )
+    return digest.hexdigest()
+
+
+# --- putting back --------------------------------------------------------------------------------
+
+
+def put_back(shown: Exhibit) -> tuple[tuple[CommandFile, ...], tuple[str, ...]]:
+    """Write what the user approved to the workspace; return the changed files, and what could not be written."""
+    if content_digest(shown.items) != shown.digest:
+        return (), tuple(f"{item.display}: it changed after you had seen it" for item in shown.items)
+    done: list[CommandFile] = []
+    problems: list[str] = []
+    for item in shown.items:
+        try:
+            done += _put_back(item)
+        except (FileFault, OSError, ValueError) as error:
+            problems.append(f"{item.display}: {error}")
+    return tuple(done), tuple(problems)
+
+
+def _put_back(item: LeftOutFile) -> list[CommandFile]:
+    path, source = Path(item.path), Path(item.moved_to)
+    if not item.moved_to:
+        after, data = ABSENT_STATE, b""
+    elif source.is_dir() and not source.is_symlink():
+        if os.path.lexists(path):
+            raise FileExistsError("it exists again")
+        with open_folder(path.parent, create=True):  # a fresh copy: the command may still hold the old one open
+            shutil.copytree(source, path, symlinks=True)
+        shutil.rmtree(source)
+        return []
+    else:
+        after = disk.read_state(source)
+        data = os.fsencode(os.readlink(source)) if after.kind == "link" else read_file(source, follow=False).data
+    folders = disk.missing_folders(path)
+    disk.apply_state(path, item.before, after, data, set_mode=True)
+    if item.moved_to:
+        source.unlink()
+    return [CommandFile(path=item.path, display=item.display, before=item.before, after=after, folders=folders)]
+
+
+# --- notes for the next start --------------------------------------------------------------------
+
+
+class CommandNote(msgspec.Struct):
+    """What the next start must know while a command runs, or files are left out."""
+
+    session: str
+    """Folder of the session."""
+    command: str = ""
+    """The command that runs; empty if none does."""
+    protected: dict[str, FileState] = {}
+    """The protected files of the workspace before it."""
+    files: list[LeftOutFile] = []
+    """Files that are left out, undecided."""
+
+
+def notes_folder(workspace: Path) -> Path:
+    """Return the folder of the notes about a workspace."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:16]
+    return paths.data_dir() / FOLDER / name
+
+
+def save_note(workspace: Path, session: Path, note: CommandNote) -> None:
+    """Write or, if it says nothing, delete a session's note, durably. Raises FileFault, OSError."""
+    file = notes_folder(workspace) / f"{session.name}.json"
+    if not note.command and not note.files:
+        with contextlib.suppress(FileNotFoundError):
+            file.unlink()
+        return
+    paths.ensure_private_dir(file.parent)
+    atomic_write(file, msgspec.json.encode(_encodable(note)))
+
+
+def _encodable(note: CommandNote) -> object:
+    # File names may contain lone surrogates, which UTF-8 can't encode.
+    import json
+
+    return msgspec.Raw(json.dumps(msgspec.to_builtins(note)).encode())
+
+
+def read_notes(workspace: Path) -> list[tuple[Path, CommandNote]]:
+    """Return the notes about a workspace with their files. Damaged ones are skipped."""
+    import json
+
+    notes: list[tuple[Path, CommandNote]] = []
+    with contextlib.suppress(OSError):
+        for file in sorted(notes_folder(workspace).glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, msgspec.ValidationError):
+                notes.append((file, msgspec.convert(json.loads(file.read_bytes()), CommandNote)))
+    return notes
