@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from itertools import takewhile
 from pathlib import Path
@@ -90,6 +91,12 @@ def agents_file() -> Path:
 def workspace_settings_file(folder: Path) -> Path:
     """The settings of a workspace; ignored unless it is trusted (G1, A8)."""
     return folder / ".tui-agent.yaml"
+
+
+def command_notes_dir(workspace: Path) -> Path:
+    """What the next start must know of commands that ran in a workspace; exists only if there is something."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:16]
+    return data_dir() / "left-out" / name
 
 
 def ensure_private_dir(path: Path) -> Path:

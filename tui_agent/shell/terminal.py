@@ -11,7 +11,7 @@ import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -302,6 +302,11 @@ class ShellSession:
         """Return what runs in the background."""
         jobs = (background.job() for background in self._background.values())
         return tuple(job for job in jobs if job is not None)
+
+    async def jobs_ended(self, jobs: Collection[int]) -> None:
+        """Wait until no process of these background jobs is left."""
+        for background in [background for background in self._background.values() if background.number in jobs]:
+            await background.child.gone()
 
     async def close(self) -> None:
         """Kill everything that runs, including background jobs. No command can be run afterwards."""

@@ -32,6 +32,8 @@ from tui_agent.tools.wording import printable_name
 AGENTS_FILE = "AGENTS.md"
 AGENTS_CAP = 16_000
 """Maximum characters of an AGENTS.md file."""
+NOT_OURS = frozenset(("node_modules", ".venv", "venv", "site-packages", ".git"))
+"""Folders of installed packages and of git: rules in them are not the project's."""
 NESTED_CAP = 8_000
 """Maximum characters of an AGENTS.md file of a folder below the roots."""
 
@@ -162,6 +164,8 @@ class NestedRules:
             trusted = max(containing, key=lambda trusted: len(trusted.folder.parts))
             folder = trusted.folder
             for part in path.relative_to(trusted.folder).parts[:-1]:
+                if part in NOT_OURS:
+                    break
                 folder = folder / part
                 if str(folder / AGENTS_FILE) not in touched_paths:
                     rule_folders[folder] = trusted

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.host.command_watch import CommandWatch
 from tui_agent.events import CommandChangedFiles, FilesLeftOut, LeftOutFile, Notice
 from tui_agent.platform.file_faults import FileFault
-from tui_agent.text import one_line, pluralize
+from tui_agent.text import one_line
 
 if TYPE_CHECKING:
     from tui_agent.checkpoints.snapshot import Snapshot
@@ -43,6 +43,19 @@ class GuardedCommand(msgspec.Struct):
     led_to: tuple[str, ...]
     run: str
     call: str
+    approved: bool
+    """The user has seen the command: only what this program obeys is moved out."""
+    count: int
+    """Number of file changes in the journal when it began."""
+
+
+class EndedCommand(NamedTuple):
+    """What a command did."""
+
+    changes: CommandChangedFiles
+    after: Snapshot
+    exhibits: list[Exhibit]
+    """Protected files that were moved out, as the user is to be asked about them."""
 
 
 class CommandGuard:
@@ -60,24 +73,25 @@ class CommandGuard:
         self._running: list[GuardedCommand] = []
 
     def _is_protected(self, path: str) -> bool:
+        return path in self._protected_names()
+
+    def _protected_names(self) -> ProtectedNames:
         if self._names is None:
             from tui_agent.engine.host.protected_changes import ProtectedNames
 
             self._names = ProtectedNames(self._roots)
-        return path in self._names
+        return self._names
 
-    async def begin(self, command: str, *, run: str, call: str) -> GuardedCommand:
-        """Save the workspace before a command."""
+    async def begin(self, command: str, *, approved: bool, run: str, call: str) -> GuardedCommand:
+        """Save the workspace before a command; `approved` if the user has seen it."""
         before = await self._watch.snapshot()
-        guarded = await asyncio.to_thread(self._describe, command, before, run, call)
+        names = self._protected_names()
+        led_to = await asyncio.to_thread(names.led_to, before)
+        count = self._stream.state.ledger.count
+        guarded = GuardedCommand(command, before, led_to, run, call, approved, count)
         self._running.append(guarded)
         await asyncio.to_thread(self._save_note)
         return guarded
-
-    def _describe(self, command: str, before: Snapshot, run: str, call: str) -> GuardedCommand:
-        self._is_protected("/")
-        assert self._names is not None
-        return GuardedCommand(command, before, self._names.led_to(before), run, call)
 
     def _save_note(self) -> None:
         from tui_agent.engine.host.left_out import CommandNote, save_note
@@ -85,45 +99,66 @@ class CommandGuard:
         note = CommandNote(session=str(self._session), files=list(self._pending.values()))
         if self._running:
             guarded = self._running[0]
-            note.command, led_to = guarded.command, guarded.led_to
+            note.command, note.approved, led_to = guarded.command, guarded.approved, guarded.led_to
             note.protected = {
                 path: known.state
                 for path, known in guarded.before.files.items()
-                if self._is_protected(path) or path.startswith(led_to or "\0")
+                if self._is_protected(path) or path.startswith(led_to)
             }
         try:
             save_note(self._roots.folders[0], self._session, note)
         except (OSError, FileFault, ValueError) as error:
             log.warning("the note about commands can't be written: %s", error)
 
-    async def end(
-        self, guarded: GuardedCommand, *, approved: bool, seconds: float | None = None
-    ) -> tuple[CommandChangedFiles, list[Exhibit]]:
-        """Journal what the command changed; move out what it made of protected files, and return what to ask about.
-
-        `approved`: the user has seen the command, so only what this program obeys is moved out.
-        """
+    async def end(self, guarded: GuardedCommand, *, seconds: float | None = None) -> EndedCommand:
+        """Journal what the command changed, and move out what it made of protected files, as soon as it has ended."""
         after = await self._watch.snapshot(seconds=seconds, after=True)
         found, changes = await asyncio.to_thread(self._find, guarded, after)
-        command, run, call = guarded.command, guarded.run, guarded.call
-        suspect, seen = _divide(changes, command) if approved else (list(changes), [])
-        suspect = [change for change in suspect if not change.unknown]
-        self._report_kept([*seen, *(change for change in changes if change.unknown)], guarded)
-        items = await self._move_out(suspect, guarded)
-        without = {item.path for item in items if item.restored}
-        event = await self._watch.journal(command, guarded.before, after, found, without=without, run=run, call=call)
-        self._running.remove(guarded)
-        self._pending.update((item.path, item) for item in items if item.restored)
+        items = await self._settle(guarded, changes)
+        without = {item.path for item in items}
+        event = await self._watch.journal(
+            guarded.command, guarded.before, after, found, without=without, run=guarded.run, call=guarded.call
+        )
+        await self._forget(guarded)
+        return EndedCommand(event, after, await asyncio.to_thread(self._exhibits, items))
+
+    def follow_job(self, guarded: GuardedCommand, after: Snapshot) -> GuardedCommand:
+        """Return the command as one that goes on in the background, since the snapshot taken at its end."""
+        job = msgspec.structs.replace(guarded, before=after, count=self._stream.state.ledger.count)
+        self._running.append(job)
+        return job
+
+    async def end_job(self, job: GuardedCommand) -> list[Exhibit]:
+        """Move out what a background job made of protected files, and return what to ask about."""
+        after = await self._watch.snapshot(after=True)
+        _, changes = await asyncio.to_thread(self._find, job, after)
+        ledger = self._stream.state.ledger
+        edited = {step.path for step in ledger.steps if step.number > job.count}
+        items = await self._settle(job, [change for change in changes if change.path not in edited])
+        await self._forget(job)
+        return await asyncio.to_thread(self._exhibits, items)
+
+    async def _settle(self, guarded: GuardedCommand, changes: Sequence[ProtectedChange]) -> list[LeftOutFile]:
+        """Move out the changes that need the user's word, report the others, and return what was moved out."""
+        from tui_agent.engine.host.left_out import divide
+
+        suspect, seen = divide(changes, guarded.command) if guarded.approved else (list(changes), [])
+        self._report_kept([*seen, *(change for change in suspect if change.unknown)], guarded)
+        moved = await self._move_out([change for change in suspect if not change.unknown], guarded)
+        items = [item for item in moved if item.restored]
+        self._pending.update((item.path, item) for item in items)
+        return items
+
+    async def _forget(self, guarded: GuardedCommand) -> None:
+        self._running = [other for other in self._running if other is not guarded]
         await asyncio.to_thread(self._save_note)
-        return event, await asyncio.to_thread(self._exhibits, [item for item in items if item.restored])
 
     def _find(self, guarded: GuardedCommand, after: Snapshot) -> tuple[Differences, tuple[ProtectedChange, ...]]:
         from tui_agent.checkpoints.snapshot import changes_between
         from tui_agent.engine.host.protected_changes import find_changes
 
-        assert self._names is not None
         found = changes_between(guarded.before, after)
-        return found, find_changes(guarded.before, after, found, self._names, guarded.led_to)
+        return found, find_changes(guarded.before, after, found, self._protected_names(), guarded.led_to)
 
     def _report_kept(self, changes: Sequence[ProtectedChange], guarded: GuardedCommand) -> None:
         if not changes:
@@ -138,7 +173,7 @@ class CommandGuard:
     async def _move_out(self, changes: Sequence[ProtectedChange], guarded: GuardedCommand) -> tuple[LeftOutFile, ...]:
         if not changes:
             return ()
-        from tui_agent.engine.host.left_out import FOLDER, move_out, plan_items
+        from tui_agent.engine.host.left_out import DONE, FOLDER, move_out, plan_items
 
         folder = self._session / FOLDER / re.sub(r"\W", "-", guarded.call or "command") / os.urandom(4).hex()
         display = {change.path: self._roots.display(Path(change.path)) for change in changes}
@@ -152,7 +187,7 @@ class CommandGuard:
         moved = await asyncio.to_thread(move_all)
         for item in moved:
             if not item.restored:
-                text = f"{item.display}, which a command {_DONE[item.kind]}, could not be moved aside: {item.why}"
+                text = f"{item.display}, which a command {DONE[item.kind]}, could not be moved aside: {item.why}"
                 self._stream.emit(Notice(level="error", text=text, code="command.protected"), run=guarded.run)
         return moved
 
@@ -184,9 +219,19 @@ class CommandGuard:
 
     async def leave_out(self, shown: Exhibit, guarded: GuardedCommand) -> None:
         """Say where the files are that the user did not want."""
+        from tui_agent.engine.host.left_out import left_out_text
+
         text = left_out_text(shown.items)
         self._stream.emit(Notice(level="warning", text=text, code="command.left_out"), run=guarded.run)
         await self._decided(shown)
+
+    async def close(self, end_processes: Callable[[], Awaitable[None]]) -> None:
+        """End what runs in the background, and move out what it made of protected files; nobody is asked anymore."""
+        jobs = self._running
+        await end_processes()
+        for job in jobs:
+            for shown in await self.end_job(job):
+                await self.leave_out(shown, job)
 
     async def _decided(self, shown: Exhibit) -> None:
         for item in shown.items:
@@ -195,26 +240,8 @@ class CommandGuard:
 
     def undecided(self) -> str:
         """Return which files are left out without a decision of the user, as a sentence; empty if none are."""
-        return left_out_text(tuple(self._pending.values())) if self._pending else ""
+        if not self._pending:
+            return ""
+        from tui_agent.engine.host.left_out import left_out_text
 
-
-_DONE = {"create": "created", "modify": "changed", "delete": "deleted"}
-
-
-def left_out_text(items: Sequence[LeftOutFile]) -> str:
-    """Return where left-out files are, for the user."""
-    places = [
-        f"{item.display} ({_DONE[item.kind]})" + (f" is in {item.moved_to}" if item.moved_to else "") for item in items
-    ]
-    return f"Left out, as a command made {pluralize(len(items), 'protected file')}: {'; '.join(places)}."
-
-
-def _divide(changes: Sequence[ProtectedChange], command: str) -> tuple[list[ProtectedChange], list[ProtectedChange]]:
-    """Divide changes by a command that the user saw: those that need their word all the same, and the others.
-
-    What this program obeys needs it unless the command names the file.
-    """
-    from tui_agent.engine.host.protected_changes import is_obeyed
-
-    suspect = [change for change in changes if is_obeyed(change.path) and os.path.basename(change.path) not in command]
-    return suspect, [change for change in changes if change not in suspect]
+        return left_out_text(tuple(self._pending.values()))

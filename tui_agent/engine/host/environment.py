@@ -9,10 +9,10 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,6 +30,7 @@ from tui_agent.common.domain import (
 from tui_agent.common.workplan import PlanChange
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.history import RULES
+from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.engine.core.stream import EventSink
 from tui_agent.engine.host.code_intelligence import CodeIntelligence
 from tui_agent.events import GrantRevoked, Notice, ProgramMessageAdded
@@ -303,6 +304,7 @@ class ToolEnvironment:
     """Number of file writes."""
     _seen: dict[Path, str] = field(default_factory=dict)
     _terminal: ShellSession | None = None
+    _job_tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.sandbox_policy = SandboxPolicy(self.settings, self.roots, self.sandbox)
@@ -495,11 +497,32 @@ class ToolEnvironment:
         cwd = self._terminal.cwd if self._terminal is not None else self.workspace
         return cwd if cwd.is_dir() else self.workspace
 
+    def job_ids(self) -> frozenset[int]:
+        """Return the ids of what runs in the background."""
+        return frozenset(job.id for job in self._terminal.jobs()) if self._terminal is not None else frozenset()
+
+    async def jobs_ended(self, jobs: Collection[int]) -> None:
+        """Wait until no process of these background jobs is left."""
+        if self._terminal is not None:
+            await self._terminal.jobs_ended(jobs)
+
+    def follow_job(self, following: Coroutine[Any, Any, None]) -> None:
+        """Run `following`, which waits for a background job, until the session is closed."""
+        task = asyncio.create_task(following)
+        self._job_tasks.add(task)
+        task.add_done_callback(self._job_tasks.discard)
+
     async def close(self) -> None:
         """End the shell with all its processes, and the language servers."""
         try:
-            if self._terminal is not None:
-                await self._terminal.close()
-                self._terminal = None
+            await end_tasks(*self._job_tasks)
+            if self.guard is not None:
+                await self.guard.close(self._close_terminal)
+            await self._close_terminal()
         finally:
             await self.code.close()
+
+    async def _close_terminal(self) -> None:
+        if self._terminal is not None:
+            await self._terminal.close()
+            self._terminal = None

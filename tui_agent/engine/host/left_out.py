@@ -20,15 +20,19 @@ from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common import paths
 from tui_agent.common.domain import EditAction
-from tui_agent.engine.host.protected_changes import ABSENT_STATE, ProtectedChange
+from tui_agent.engine.host.protected_changes import ABSENT_STATE, ProtectedChange, ProtectedNames, is_obeyed
 from tui_agent.events import CommandFile, FileState, LeftOutFile
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, read_file, sha256_of
+from tui_agent.platform.locks import FileLock, InUse
 from tui_agent.platform.safe_open import open_folder
+from tui_agent.safety.roots import Roots
+from tui_agent.storage.folder import LOCK
+from tui_agent.text import pluralize
 from tui_agent.tools.diffs import diff_bytes
 
 FOLDER = "left-out"
-"""Name of the folders of the files, and of the notes."""
+"""Name of the folder of the files in a session's folder."""
 MAX_SHOWN_FILES = 100
 """Files of a folder whose content is shown."""
 MAX_SHOWN_SIZE = 256 * 1024
@@ -48,7 +52,7 @@ def plan_items(changes: Iterable[ProtectedChange], folder: Path, display: dict[s
                 path=change.path,
                 display=display[change.path],
                 kind=change.kind,
-                moved_to="" if change.kind == "delete" else str(target),
+                moved_to=str(target) if os.path.lexists(change.path) else "",
                 before=change.before,
             )
         )
@@ -90,6 +94,26 @@ def _move(path: Path, target: Path) -> None:
         if stat.S_ISLNK(status.st_mode) or stat.S_ISREG(status.st_mode):
             shutil.copy2(path, target, follow_symlinks=False)
         os.unlink(path.name, dir_fd=folder)
+
+
+DONE = {"create": "created", "modify": "changed", "delete": "deleted"}
+
+
+def left_out_text(items: Sequence[LeftOutFile]) -> str:
+    """Return where left-out files are, for the user."""
+    places = [
+        f"{item.display} ({DONE[item.kind]})" + (f" is in {item.moved_to}" if item.moved_to else "") for item in items
+    ]
+    return f"Left out, as a command made {pluralize(len(items), 'protected file')}: {'; '.join(places)}."
+
+
+def divide(changes: Sequence[ProtectedChange], command: str) -> tuple[list[ProtectedChange], list[ProtectedChange]]:
+    """Divide changes by a command that the user saw: those that need their word all the same, and the others.
+
+    What this program obeys needs it unless the command names the file.
+    """
+    suspect = [change for change in changes if is_obeyed(change.path) and os.path.basename(change.path) not in command]
+    return suspect, [change for change in changes if change not in suspect]
 
 
 # --- asking --------------------------------------------------------------------------------------
@@ -250,24 +274,21 @@ class CommandNote(msgspec.Struct):
     """Folder of the session."""
     command: str = ""
     """The command that runs; empty if none does."""
+    approved: bool = False
+    """The user has seen the command."""
     protected: dict[str, FileState] = {}
     """The protected files of the workspace before it."""
     files: list[LeftOutFile] = []
     """Files that are left out, undecided."""
 
 
-def notes_folder(workspace: Path) -> Path:
-    """Return the folder of the notes about a workspace."""
-    name = hashlib.sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:16]
-    return paths.data_dir() / FOLDER / name
-
-
 def save_note(workspace: Path, session: Path, note: CommandNote) -> None:
     """Write or, if it says nothing, delete a session's note, durably. Raises FileFault, OSError."""
-    file = notes_folder(workspace) / f"{session.name}.json"
+    file = paths.command_notes_dir(workspace) / f"{session.name}.json"
     if not note.command and not note.files:
-        with contextlib.suppress(FileNotFoundError):
-            file.unlink()
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+            file.parent.rmdir()  # unless another session has a note
         return
     paths.ensure_private_dir(file.parent)
     atomic_write(file, msgspec.json.encode(_encodable(note)))
@@ -286,7 +307,90 @@ def read_notes(workspace: Path) -> list[tuple[Path, CommandNote]]:
 
     notes: list[tuple[Path, CommandNote]] = []
     with contextlib.suppress(OSError):
-        for file in sorted(notes_folder(workspace).glob("*.json")):
+        for file in sorted(paths.command_notes_dir(workspace).glob("*.json")):
             with contextlib.suppress(OSError, ValueError, msgspec.ValidationError):
                 notes.append((file, msgspec.convert(json.loads(file.read_bytes()), CommandNote)))
     return notes
+
+
+def recover(roots: Roots, *, attended: bool) -> tuple[str, ...]:
+    """Move out what commands made of protected files while the program was killed; return what to tell the user.
+
+    Notes about files that are left out are kept until an `attended` start has told of them. Does file IO; never raises.
+    """
+    texts: list[str] = []
+    for file, note in read_notes(roots.folders[0]):
+        session = Path(note.session)
+        try:
+            lock = FileLock(session / LOCK) if session.is_dir() else None
+        except InUse:
+            continue
+        except OSError:
+            lock = None
+        try:
+            note.files = [item for item in note.files if not item.moved_to or os.path.lexists(item.moved_to)]
+            if note.command:
+                _recover_command(roots, session, note)
+            if note.files:
+                texts.append(left_out_text(note.files))
+            if note.command or attended:
+                note.command, note.protected = "", {}
+                note.files = [] if attended else note.files
+                save_note(roots.folders[0], session, note)
+        except (OSError, FileFault, StoreError, ValueError) as error:
+            texts.append(f"What a command made of protected files could not be checked ({file.name}): {error}")
+        finally:
+            if lock is not None:
+                lock.release()
+    return tuple(texts)
+
+
+def _recover_command(roots: Roots, session: Path, note: CommandNote) -> None:
+    """Move out what the interrupted command of a note made, and add it to the note."""
+    store = BlobStore(session)
+    changes = _changes_since(roots, note, store)
+    if note.approved:
+        changes, _ = divide(changes, note.command)
+    display = {change.path: roots.display(Path(change.path)) for change in changes}
+    items = plan_items(changes, session / FOLDER / f"recovered-{os.urandom(4).hex()}", display)
+    if items:
+        session.mkdir(mode=0o700, exist_ok=True)
+        save_note(roots.folders[0], session, msgspec.structs.replace(note, files=[*note.files, *items]))
+    note.files += [item for item in (move_out(item, store) for item in items) if item.restored]
+
+
+def _changes_since(roots: Roots, note: CommandNote, store: BlobStore) -> list[ProtectedChange]:
+    """Compare the protected files with those of a note."""
+    from tui_agent.checkpoints.snapshot import WorkspaceSnapshots
+
+    names = ProtectedNames(roots)
+    snapshots = WorkspaceSnapshots(store, lambda _: lambda _: False, names.__contains__, saves=False)
+    now = snapshots.take(roots.folders)
+    known_folders = {os.path.dirname(path) for path in note.protected}
+    changes: dict[str, ProtectedChange] = {}
+    for path, known in now.files.items():
+        before = note.protected.get(path)
+        if before is None and path in names:
+            top = _top_folder(path, names, known_folders, roots)
+            changes.setdefault(top, ProtectedChange(top, "create", ABSENT_STATE))
+        elif before is not None and before.sha256 and known.state.sha256 and before != known.state:
+            changes[path] = ProtectedChange(path, "modify", before)
+    for path, before in note.protected.items():
+        if (
+            before.sha256
+            and path not in now.files
+            and not os.path.lexists(path)
+            and os.path.isdir(os.path.dirname(path))
+        ):
+            changes[path] = ProtectedChange(path, "delete", before)
+    return list(changes.values())
+
+
+def _top_folder(path: str, names: ProtectedNames, known: set[str], roots: Roots) -> str:
+    """Return the topmost protected folder around a new file that held nothing protected before, or else the file."""
+    top, folder = path, os.path.dirname(path)
+    while any(folder.startswith(f"{root}/") for root in roots.folders):
+        if names.has_folder(folder) and not any(f"{other}/".startswith(f"{folder}/") for other in known):
+            top = folder
+        folder = os.path.dirname(folder)
+    return top

@@ -396,23 +396,35 @@ class CallContext:
         confined = environment.sandbox_policy.applies_to(action, environment.approval_mode)
         approved = approval.answer.by in ("user", SAME_QUESTION) and not confined
         with self.clock.paused():
-            guarded = await guard.begin(action.command, run=self._run, call=self._node)
+            guarded = await guard.begin(action.command, approved=approved, run=self._run, call=self._node)
+        jobs = environment.job_ids()
         seconds: float | None = INTERRUPTED
         try:
             outcome = await environment.run_command(action, timeout, self.output, file)
             seconds = None
         finally:
-            ending = guard.end(guarded, approved=approved, seconds=seconds)
-            self.effects, exhibits = await complete_shielded(ending)
+            ended = await complete_shielded(guard.end(guarded, seconds=seconds))
+            self.effects = ended.changes
+            if new := environment.job_ids() - jobs:
+                environment.follow_job(self._follow_job(new, guard.follow_job(guarded, ended.after), guard))
+        notes = [outcome.note] if outcome.note else []
+        notes += await self._decide_all(ended.exhibits, guarded, guard)
+        return replace(outcome, note="\n".join(notes))
+
+    async def _follow_job(self, jobs: frozenset[int], guarded: GuardedCommand, guard: CommandGuard) -> None:
+        """Wait until processes that a command left behind have ended, and ask about protected files that they made."""
+        await self._environment.jobs_ended(jobs)
+        await self._decide_all(await complete_shielded(guard.end_job(guarded)), guarded, guard)
+
+    async def _decide_all(self, exhibits: Sequence[Exhibit], guarded: GuardedCommand, guard: CommandGuard) -> list[str]:
+        """Ask about all of a command's protected files; return notes for the model."""
         kept: list[str] = []
         left_out: list[str] = []
         for shown in exhibits:
             names = ", ".join(item.display for item in shown.items)
             (kept if await self._decide_about(shown, guarded, guard) else left_out).append(names)
-        notes = [outcome.note] if outcome.note else []
-        notes += [f"The user approved these protected files: {', '.join(kept)}."] if kept else []
-        notes += [f"{LEFT_OUT}: {', '.join(left_out)}. Tell them."] if left_out else []
-        return replace(outcome, note="\n".join(notes))
+        notes = [f"The user approved these protected files: {', '.join(kept)}."] if kept else []
+        return [*notes, *([f"{LEFT_OUT}: {', '.join(left_out)}. Tell them."] if left_out else [])]
 
     async def _decide_about(self, shown: Exhibit, guarded: GuardedCommand, guard: CommandGuard) -> bool:
         """Ask whether to keep protected files that a command made; return whether they are in the workspace again."""
