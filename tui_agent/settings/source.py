@@ -126,12 +126,18 @@ class _Merger:
     def tighten(
         self, tree: SettingsTree | None, problems: list[SettingsProblem], pinned: frozenset[str] = frozenset()
     ) -> None:
-        """Merge the values of a workspace that tighten settings, and report the others; `pinned` fields stay."""
-        self.problems += problems
+        """Merge the values of a workspace that tighten settings, and report the others; `pinned` fields stay.
+
+        An error in its file never prevents a start. What an unreadable one says is unknown, so approval is asked for.
+        """
         if tree is None:
-            return
+            self.problems += [_ignored(problem) for problem in problems]
+            if not problems:
+                return
+            tree = SettingsTree(file=problems[0].file, values={"approval_mode": "ask"})
+            problems = []
         valid, problems_found = check_settings(tree)
-        self.problems += problems_found
+        self.problems += [_ignored(problem) for problem in (*problems, *problems_found)]
         defaults: Any = Settings()
         for key_path, requested in iter_set_values(valid):
             field = ".".join(key_path)
@@ -143,7 +149,7 @@ class _Merger:
                 continue
             current = self.values.get(key_path, reduce(getattr, key_path, defaults))
             value, refusal = rule(current, requested)
-            if refusal:
+            if refusal and tree.lines:
                 self._report_ignored(tree, key_path, refusal)
             if value != current:
                 self._set(key_path, value, tree)
@@ -155,6 +161,13 @@ class _Merger:
 
     def _report_ignored(self, tree: SettingsTree, key_path: KeyPath, reason: str) -> None:
         self.problems.append(tree.problem(key_path, f"ignored: {reason}", ignored=True))
+
+
+def _ignored(problem: SettingsProblem) -> SettingsProblem:
+    """Return an error of a workspace's file as one that does not prevent a start."""
+    if problem.ignored:
+        return problem
+    return msgspec.structs.replace(problem, message=f"ignored: {problem.message}", ignored=True)
 
 
 def _tree_from_texts(file: str, texts: Mapping[str, Any]) -> SettingsTree:

@@ -23,7 +23,7 @@ KeyPath = tuple[str, ...]
 
 
 class SettingsProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """An error in one place, or, with `ignored`, a value that a workspace must not set."""
+    """An error in one place, or, with `ignored`, what was not used of a workspace's settings."""
 
     file: str
     """A file, `environment` or `command line`."""
@@ -33,7 +33,7 @@ class SettingsProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Dotted name of the setting, as written."""
     message: str
     ignored: bool = False
-    """True for a workspace value that would loosen a setting: it is valid, but not used."""
+    """True for an error in a workspace's settings, and for a value that would loosen a setting."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}, line {self.line}"
