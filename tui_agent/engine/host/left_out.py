@@ -248,6 +248,8 @@ def _put_back(item: LeftOutFile) -> list[CommandFile]:
     if not item.moved_to:
         after, data = ABSENT_STATE, b""
     elif source.is_dir() and not source.is_symlink():
+        if item.before.kind in ("file", "link"):
+            disk.apply_state(path, item.before, ABSENT_STATE, b"")
         if os.path.lexists(path):
             raise FileExistsError("it exists again")
         with open_folder(path.parent, create=True):  # a fresh copy: the command may still hold the old one open

@@ -23,7 +23,7 @@ CLOCK_STEP = 20_000_000
 Kind: TypeAlias = Literal["create", "modify", "delete"]
 MAX_CONFIG_SIZE = 64 * 1024
 """Bytes of git settings that are read for paths that they name."""
-_GIT_PATHS = re.compile(r"^\s*(?:hooksPath|path|attributesFile)\s*=\s*\"?([^\"\n]+?)\"?\s*$", re.MULTILINE | re.I)
+_GIT_PATHS = re.compile(r"^\s*(hooksPath|path|attributesFile)\s*=\s*\"?([^\"\n]+?)\"?\s*$", re.MULTILINE | re.I)
 
 
 class ProtectedChange(msgspec.Struct, frozen=True):
@@ -75,8 +75,8 @@ def _named_paths(config: str) -> Iterator[str]:
     except OSError:
         return
     git = os.path.dirname(config)
-    for name in _GIT_PATHS.findall(text):
-        base = os.path.dirname(git) if "hooks" in name else git
+    for key, name in _GIT_PATHS.findall(text):
+        base = os.path.dirname(git) if key.lower() == "hookspath" else git
         yield os.path.realpath(os.path.join(base, name))
 
 
