@@ -69,6 +69,42 @@ def test_newer_work_is_left_unless_asked_otherwise(workspace: Path, capsys: pyte
     assert (workspace / "a.txt").read_text() == "1\nTWO\nmine\n"
 
 
+def test_advice_names_only_what_works(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workspace / "a.txt").write_text("mine\n")
+    for choice in ("merge", "overwrite"):
+        assert main(["undo", "-C", str(workspace), "--conflicts", choice]) == (1 if choice == "merge" else 0)
+        output = capsys.readouterr().out
+        assert ("--conflicts overwrite or aside" in output) is (choice == "merge")
+        assert "--conflicts merge" not in output
+    assert (workspace / "a.txt").read_text() == "one\nTWO\n"
+
+
+SHELL = scenario("shell", step("", call("run_terminal_command", command="rm a.txt; mkdir -p d; echo x > d/e")), "done")
+
+
+def test_commands_are_reverted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    flags = {"approval_mode": "auto", "sandbox": "off"}
+
+    async def job() -> None:
+        async with serve(SHELL, strict=True) as server, run_session(server, tmp_path, flags=flags) as session:
+            watch = SessionDriver(session)
+            await session.send("shell")
+            await watch.ended()
+
+    asyncio.run(job())
+    assert main(["undo", "--list", "-C", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "D a.txt  +0 -1  by `rm a.txt" in output and "A d/e  +1 -0  by `rm a.txt" in output
+    assert main(["undo", "--diff", "-C", str(tmp_path)]) == 0
+    assert "-one" in capsys.readouterr().out
+    assert main(["undo", "-C", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "a.txt  restored" in output
+    assert "Undo can't revert what commands did outside the files of the workspace" in output and "`rm a.txt" in output
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
 def test_what_was_kept_is_passed_over(workspace: Path) -> None:
     options = ["-C", str(workspace)]
     assert main(["undo", "--keep", "--run", "2", *options]) == 0

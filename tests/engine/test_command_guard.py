@@ -1,4 +1,4 @@
-"""Protected files that commands make, and undo of what commands change (S5, R-16, K1)."""
+"""Protected files that commands make, and undo of what commands change (A2, K1)."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ async def test_a_kill_leaves_no_protected_file_of_a_command(tmp_path: Path, ende
             assert (workspace / "CLAUDE.md").read_text("utf-8") == "good\n"
 
 
-async def _records(session):  # type: ignore[no-untyped-def]  # records up to now
+async def _records(session):
     async for record in session.follow():
         yield record
         if record.seq >= session.last:

@@ -30,8 +30,12 @@ LISTED = (
             file("src/exporter/table.py", added=24, removed=7),
             file("tests/test_table.py", kind="create", undone=True),
             file("data/large.bin", cannot_undo="it has 200,000,000 bytes"),
+            file("docs/old.md", kind="delete", added=0, removed=12, command="git rm docs/old.md"),
         ),
-        commands=(CommandChangedFiles(command="make clean all", changed=("build/out.o",)),),
+        commands=(
+            CommandChangedFiles(command="make clean all", changed=("build/out.o",)),
+            CommandChangedFiles(command="git rm docs/old.md", deleted=("docs/old.md",), covered=True),
+        ),
     ),
     Checkpoint(run="run-3", title="tidy up", files=tuple(file(f"src/module_{at}.py") for at in range(9))),
 )

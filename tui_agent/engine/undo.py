@@ -103,11 +103,13 @@ class Checkpoints:
             raise CannotUndo(f"{run} did nothing to {path}.")
         first, last = steps[0], steps[-1]
         try:
-            before = self._store.get(first.before.sha256) if first.before.kind == "file" else None
-            try:
-                after = self._store.get(last.after)
-            except StoreError:
-                after = read_file(Path(last.path), follow=False).data
+            before = self._store.get(first.before.sha256) if first.before.kind in ("file", "link") else None
+            after: bytes | None = None
+            if last.kind != "absent":
+                try:
+                    after = self._store.get(last.after)
+                except StoreError:
+                    after = read_file(Path(last.path), follow=False).data
         except (StoreError, FileFault) as error:
             raise CannotUndo(f"{first.display} can't be compared: {error}") from error
         return diff_bytes(first.display, before, after)

@@ -16,7 +16,7 @@ ptrace, mount, set-user-id     yes          yes                     yes
 
 Everything can be read except folders of keys, which appear empty. Existing protected paths are read-only (up to
 `MAX_PROTECTED`), and missing folders of `PLACED` exist as empty ones in each root while the command runs. Missing
-protected *files* can't be denied; `ConfinedCommand.appeared` lists those that were created.
+protected *files* can't be denied; `engine/host/command_guard.py` finds those that were created.
 
 TMPDIR is in the scratch folder; under bubblewrap also /tmp is that folder, elsewhere /tmp is read-only.
 """
@@ -197,7 +197,6 @@ class ConfinedCommand:
         self._cache = {} if cache is None else cache
         """Name, and whether it is a folder → whether it is protected, as nearly all patterns depend only on names."""
         self._existing_protected = self._find_protected() if writes and sandbox.is_complete else []
-        self._initial = self._top_protected() if writes else set()
         self.environment: Mapping[str, str] = {}
         self._temporary = ""
         if scratch and writes:
@@ -222,10 +221,6 @@ class ConfinedCommand:
         if self._sandbox.kind == "bwrap":
             return [self._wrap(stage, spec, cwd) for stage in stages], SandboxSpec(placed=spec.placed)
         return stages, spec
-
-    def appeared(self) -> tuple[str, ...]:
-        """Return protected entries of the roots that were created since."""
-        return tuple(sorted(self._top_protected() - self._initial)) if self._writable_roots else ()
 
     def _wrap(self, stage: Stage, spec: SandboxSpec, cwd: Path) -> Stage:
         argv = ["bwrap", *_BWRAP_OPTIONS]
@@ -283,14 +278,6 @@ class ConfinedCommand:
         if key not in self._cache:
             self._cache[key] = self._protects(tested)
         return self._cache[key]
-
-    def _top_protected(self) -> set[str]:
-        return {
-            path
-            for root in self._writable_roots
-            for name, path, is_folder in _entries(root)
-            if path not in self._placeable and self._is_protected(name, path, is_folder)
-        }
 
 
 def _entries(folder: str) -> list[tuple[str, str, bool]]:

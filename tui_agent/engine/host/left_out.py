@@ -1,4 +1,4 @@
-"""Protected files that a command made: moved out of the workspace until the user has decided about them (S5, R-16).
+"""Protected files that a command made: moved out of the workspace until the user has decided about them (A2).
 
 `<session>/left-out` holds them. While a command runs, a note in the data folder says what is protected, so that the
 next start can do the same for a command that ran when the program was killed.

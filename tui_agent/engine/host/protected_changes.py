@@ -1,4 +1,4 @@
-"""Which protected files a command created, changed or deleted, by comparing two snapshots (R-16, A2)."""
+"""Which protected files a command created, changed or deleted, by comparing two snapshots (A2)."""
 
 from __future__ import annotations
 
