@@ -54,7 +54,7 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
         lines += [_file_line(file, width, styles) for file in files]
         if hidden := len(row.files) - len(files):
             lines.append(line((f"       … {hidden} more files", styles.muted)))
-        for command in row.commands:
+        for command in {command.command: command for command in sorted(row.commands, key=is_beyond_undo)}.values():
             if is_beyond_undo(command):
                 text = f"not covered by undo: what `{one_line(command.command, 60)}` changed"
                 lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)

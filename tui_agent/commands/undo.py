@@ -103,7 +103,7 @@ def _print_checkpoint(checkpoint: Checkpoint) -> None:
         state = "  undone" if file.undone else f"  can't be undone: {file.cannot_undo}" if file.cannot_undo else ""
         by = f"  by `{_one_masked_line(file.command)[:60]}`" if file.command else ""
         print_line(f"  {sign} {one_line(clean(file.display))}  +{file.added} -{file.removed}{by}{state}")
-    for command in checkpoint.commands:
+    for command in {command.command: command for command in sorted(checkpoint.commands, key=is_beyond_undo)}.values():
         if not is_beyond_undo(command):
             print_line(f"  $ ran `{_one_masked_line(command.command)}`")
             continue

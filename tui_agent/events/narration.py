@@ -397,6 +397,7 @@ def _undone(event: e.UndoFinished) -> Narration:
     if len(restored) > MAX_NAMES:
         details = "\n".join(filter(None, [*restored, details]))
     details = "\n".join(filter(None, [details, commands_text(event.commands, event.uncovered)]))
+    text += f". Not undone: what else was done by {_commands(event.commands)}" if event.commands else ""
     return Narration(f"{text}.", details, "!" if others else "✓", "warning" if others else "info", shows_details=True)
 
 

@@ -204,6 +204,9 @@ class CommandGuard:
         from tui_agent.engine.host.left_out import put_back
 
         files, problems = await asyncio.to_thread(put_back, shown)
+        if len(files) == 1:
+            diff = shown.action.diff
+            files = (msgspec.structs.replace(files[0], added=diff.added, removed=diff.removed),)
         if files:
             created = tuple(file.display for file in files if file.before.kind == "absent")
             deleted = tuple(file.display for file in files if file.after.kind == "absent")

@@ -117,7 +117,7 @@ class CommandWatch:
             changed=names(changes.changed),
             deleted=names(changes.deleted),
             more=changes.more,
-            unwatched=tuple(make_visible(text) for text in changes.unwatched),
+            unwatched=tuple(make_visible(text) for text in changes.unwatched if not is_left_out(text.split(" (")[0])),
             covered=self._saves,
             beyond=len(paths) - len(covered) if self._saves else 0,
         )

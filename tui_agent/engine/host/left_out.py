@@ -182,7 +182,8 @@ def _as_text(item: LeftOutFile) -> str:
         if number >= MAX_SHOWN_FILES or size > MAX_SHOWN_SIZE:
             parts.append("── … more files\n")
             break
-        text = _describe(path, MAX_SHOWN_SIZE - size)
+        is_sample = path.name.endswith(".sample") and path.parent.name == "hooks"
+        text = "(an example, which git does not run)" if is_sample else _describe(path, MAX_SHOWN_SIZE - size)
         size += len(text)
         parts.append(f"── {name}\n{text}\n")
     return "".join(parts) or f"── {item.display}: an empty folder\n"
