@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from tui_agent.text.cleaning import Cleaner, clean, make_visible, mark_invisible, one_line, pluralize, reveal
+from tui_agent.text.cleaning import Cleaner, clean, pluralize
 from tui_agent.text.masking import SecretMask, StreamMasker
+from tui_agent.text.visible import (
+    DisplayStream,
+    RevealingStream,
+    displayable,
+    make_visible,
+    mark_invisible,
+    one_line,
+    reveal,
+    visible_name,
+)
 
 __all__ = [
     "Cleaner",
+    "DisplayStream",
+    "RevealingStream",
     "SecretMask",
     "StreamMasker",
     "clean",
+    "displayable",
     "make_visible",
     "mark_invisible",
     "one_line",
     "pluralize",
     "reveal",
+    "visible_name",
 ]
