@@ -8,12 +8,13 @@ STRING_LIMIT = 4096
 """Maximum length of an unterminated control string (OSC, DCS, APC, PM, SOS) that is removed."""
 
 _PARAMETERS, _INTERMEDIATES = 16384, 16
+_C0 = r"\x00-\x08\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f"
 
 # Sequences are removed completely: ECMA-48 §5.4 (CSI), §5.6 (control strings), ECMA-35 §13.2 (other escapes), each in
 # its 7-bit and 8-bit form. An unfinished one matches as far as it goes. A line feed ends a control string, so that a
 # stray introducer, common in mojibake, costs at most a line. Controls within a CSI sequence don't end it.
 _CSI = (
-    rf"(?:\x1b\[|\x9b)(?P<parameters>[0-?\x00-\x08\x0b\x0c\x0e-\x17\x19\x1c-\x1f\x7f]{{0,{_PARAMETERS}}})"
+    rf"(?:\x1b\[|\x9b)(?P<parameters>[0-?{_C0}]{{0,{_PARAMETERS}}})"
     rf"(?P<intermediates>[ -/]{{0,{_INTERMEDIATES}}})(?P<final>[@-~]?)"
 )
 _STRING = (

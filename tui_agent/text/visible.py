@@ -15,8 +15,10 @@ from tui_agent.text.characters import (
     hidden,
     imitating,
     imitating_letters,
+    kept_length,
     marked,
     reversed_run,
+    suspects,
 )
 from tui_agent.text.cleaning import clean, code_point
 from tui_agent.text.masking import SecretMask, StreamMasker
@@ -36,9 +38,7 @@ _CONTEXT = MAX_COMBINING + 3
 """Characters that decide whether the next one is kept; `://` is among them."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_GAP = re.compile(
-    rf"(?<=[^ \n]) {{{LONG_GAP},}}|(?:(?<=\n)|\A) {{{LONG_INDENT},}}|(?<=[^\t\n])\t{{{LONG_TABS},}}"
-)
+_GAP = re.compile(rf"(?<=[^ \n]) {{{LONG_GAP},}}|(?:(?<=\n)|\A) {{{LONG_INDENT},}}|(?<=[^\t\n])\t{{{LONG_TABS},}}")
 
 
 def displayable(text: str) -> str:
@@ -73,7 +73,7 @@ def _make_visible(text: str, *, words: bool, quotes: bool) -> str:
     text = _CONTROL.sub(_code_point, text)
     if not text.isascii() or "://" in text:
         text = _reveal(text, 0, "exact")
-        if quotes and not text.isascii():
+        if quotes and imitating("quotes").search(text):
             text = _mark_quotes(text)
         if words and not text.isascii():
             text = _WORD.sub(_mark_lookalikes, text)
@@ -124,7 +124,7 @@ class RevealingStream:
 
     def feed(self, text: str) -> str:
         """Return the displayable text that `text` adds."""
-        if text.isascii() and not self._held and "/" not in text and not self._context.endswith("/"):
+        if not self._held and not self._context.endswith("/") and "/" not in text and _is_plain(text, "text"):
             self._remember(text)  # the usual token
             return text
         return self._advance(self._held + text, final=False)
@@ -152,6 +152,9 @@ class RevealingStream:
         if not text:
             return
         self._started = True
+        if text.isascii() and self._context.isascii():
+            self._context = (self._context + text)[-_CONTEXT:]
+            return
         line = (self._context + text).rsplit("\n", 1)[-1]
         letter = "" if line.isascii() else _first_right_to_left(line)
         self._context = letter + line[-_CONTEXT:] if letter else line[-_CONTEXT:]
@@ -202,29 +205,43 @@ def _count(number: int, noun: str) -> str:
     return f"⟨{number} {noun}{'' if number == 1 else 's'}⟩" if number else ""
 
 
+def _is_plain(text: str, column: Column) -> bool:
+    """Whether nothing of the text is shown differently."""
+    return "://" not in text and (text.isascii() or not suspects(column).search(text))
+
+
 def _reveal(text: str, start: int, column: Column) -> str:
     """Mark the characters of `text[start:]`; what is before decides about them."""
+    if _is_plain(text, column):
+        return text[start:]
     line_starts: dict[int, int] = {}
-
-    def show(match: re.Match[str]) -> str:
-        if match["authority"] is not None:
-            return _show_authority(match)
-        if match["kept"] is not None:
-            return match[0]
-        if match["combining"] is not None:
-            return f"⟨{len(match[0])} more combining marks⟩"
-        run = match[0]
-        if column == "text" and any(character in run for character in _BIDI_MARKS):
-            return "".join(_pieces(match, line_starts))
-        return _mark_run(run)
-
-    if not start:
-        return hidden(column).sub(show, text)
     out, at = [], start
     for match in hidden(column).finditer(text, start):
-        out += text[at : match.start()], show(match)
+        out.append(text[at : match.start()])
         at = match.end()
+        if match["authority"] is not None:
+            out.append(_show_authority(match))
+        elif match["combining"] is not None:
+            out.append(f"⟨{len(match[0])} more combining marks⟩")
+        else:
+            out.append(_show_run(match, column, line_starts))
     return "".join((*out, text[at:]))
+
+
+def _show_run(match: re.Match[str], column: Column, line_starts: dict[int, int]) -> str:
+    """Mark the characters of a run, except those in legitimate use."""
+    out: list[str] = []
+    text, at = match.string, match.start()
+    begin = at
+    while at < match.end():
+        length = kept_length(text, at, column)
+        if not length and column == "text" and text[at] in _BIDI_MARKS and _is_right_to_left(text, at, line_starts):
+            length = 1
+        if length:
+            out += _mark_run(text[begin:at]), text[at : at + length]
+            begin = at + length
+        at += length or 1
+    return "".join((*out, _mark_run(text[begin:at])))
 
 
 def _mark_run(run: str) -> str:
@@ -233,17 +250,13 @@ def _mark_run(run: str) -> str:
     return "".join(map(code_point, run[:_SHOWN_MARKS])) + f"⟨{len(run) - _SHOWN_MARKS:,} more invisible characters⟩"
 
 
-def _pieces(match: re.Match[str], line_starts: dict[int, int]) -> list[str]:
-    """Return a run with its bidirectional marks kept if its line has a right-to-left letter before them."""
-    text, at = match.string, match.start()
+def _is_right_to_left(text: str, at: int, line_starts: dict[int, int]) -> bool:
+    """Whether the line has a right-to-left letter before a mark, which is not repeated."""
     start = text.rfind("\n", 0, at) + 1
     if start not in line_starts:
         letter = _right_to_left().search(text, start)
         line_starts[start] = letter.start() if letter else len(text)
-    if line_starts[start] > at:
-        return [_mark_run(match[0])]
-    kept = re.split(f"([{_BIDI_MARKS}])(?![{_BIDI_MARKS}])", match[0])  # the last of several is enough
-    return [piece if number % 2 else _mark_run(piece) for number, piece in enumerate(kept)]
+    return line_starts[start] < at and text[at - 1] not in _BIDI_MARKS
 
 
 @cache
@@ -262,7 +275,6 @@ _WORD = re.compile(r"\S*[^\x00-\x7f]\S*")
 _LABEL = re.compile(r"\w+")
 _LATIN = re.compile("[A-Za-z]")
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|[^'"]+|['"]""")
-_COMMAND_START = re.compile(r"(?:\A|[\n;|&(])[ \t]*\Z")
 _EAST_ASIAN_LETTER = re.compile("[\u3001-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC")
 _NAMED_HOST = re.compile(r"[\w-]+\.[a-z]{2,}", re.IGNORECASE)
@@ -331,11 +343,13 @@ def _mark_quotes(text: str) -> str:
 
 def _mark_lookalikes(match: re.Match[str]) -> str:
     word = imitating("disguised").sub(_code_point, match[0])
-    word = "".join(code_point(c) if unicodedata.category(c) == "Cn" else c for c in word)
+    if not word.isprintable():
+        word = "".join(code_point(c) if unicodedata.category(c) == "Cn" else c for c in word)
     if imitating("dashes").match(word) and word[1:2].isalnum():
         word = code_point(word[0]) + word[1:]
     is_sign = imitating("signs").fullmatch(word) is not None
-    begins = word[0] in "-/" or _COMMAND_START.search(match.string, 0, match.start()) is not None
+    before = match.string[max(0, match.start() - LONG_GAP) : match.start()].rstrip(" \t")
+    begins = word[0] in "-/" or before[-1:] in ("", "\n", ";", "|", "&", "(")
     if not is_sign and not (begins or _LATIN.search(match[0])):
         return word
     if is_sign or not _EAST_ASIAN_LETTER.search(word):
