@@ -26,7 +26,7 @@ from tui_agent.common.domain import (
 )
 from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
 from tui_agent.events.narration import trust_texts
-from tui_agent.text import make_visible
+from tui_agent.text import clean, make_visible, strip_invisible
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, key_lines, key_spans
 from widgets.diff_lines import MIN_SPLIT_COLUMNS
@@ -34,7 +34,7 @@ from widgets.diff_view import DiffView
 from widgets.inputs import EditField, LineInput
 from widgets.line_view import LinesView
 from widgets.request_view import RequestModal, hidden_hint, option_lines
-from widgets.styled_text import NOT_TYPABLE, Line, Span, TextStyles, chop, fit, hanging, justified_line, line, wrap
+from widgets.styled_text import Line, Span, TextStyles, chop, fit, hanging, justified_line, line, wrap
 from widgets.textual_private import keys_waiting
 
 VOID = (
@@ -340,9 +340,7 @@ MAX_EDITABLE_CHARACTERS = 200_000
 
 def editable(text: str) -> bool:
     """Return whether a field can show the text exactly: no invisible characters, not too long."""
-    return len(text) <= MAX_EDITABLE_CHARACTERS and not any(
-        ord(character) in NOT_TYPABLE or "\ud800" <= character <= "\udfff" for character in set(text)
-    )
+    return len(text) <= MAX_EDITABLE_CHARACTERS and strip_invisible(clean(text)) == text
 
 
 FIELD_KEYS = Keys("change")

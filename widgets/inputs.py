@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from tui_agent.keys.keymap import SESSION_ACTIONS
-from widgets.styled_text import NOT_TYPABLE
+from tui_agent.text import clean, strip_invisible
 from widgets.textual_private import field_bindings, replace_selection
 
 
@@ -158,4 +158,4 @@ class EditField(PlainTextArea):
         event.stop()
         event.prevent_default()
         if self.open:
-            replace_selection(self, event.text.replace("\r\n", "\n").translate(dict.fromkeys(NOT_TYPABLE)))
+            replace_selection(self, strip_invisible(clean(event.text)))

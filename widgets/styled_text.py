@@ -20,30 +20,23 @@ from textual.css.model import RuleSet
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui_agent.text import reveal, strip_invisible
 from widgets.textual_private import class_style
 
 Span: TypeAlias = tuple[str, Style]
 
-CONTROL: Final[dict[int, str | None]] = {
-    **dict.fromkeys([*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029], None),
-    9: "    ",
-    10: "\n",
-    **{
-        code: f"<U+{code:04X}>"
-        for code in (0x061C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF)
-    },
-    **{code: f"<U+{code:04X}>" for code in range(0xE0000, 0xE0080)},
-}
-"""Translation table for segments: removes C0 (except line feed), DEL, C1 and line separators, expands tabs, and makes
-bidirectional controls and invisible characters visible."""
+CONTROL: Final[dict[int, str | None]] = {**dict.fromkeys([*range(32), *range(0x7F, 0xA0)], None), 9: "    ", 10: "\n"}
+"""Translation table for segments: removes C0 (except line feed), DEL and C1, and expands tabs."""
 
-NOT_TYPABLE = frozenset(code for code in CONTROL if code not in (9, 10))
-"""Characters an input must not contain, as they would be invisible there."""
+
+def visible(text: str) -> str:
+    """Return the text of a segment: without control characters, tabs expanded, invisible characters marked."""
+    return reveal(text, start=False).translate(CONTROL)
 
 
 def strip_untypable(text: str) -> str:
     """Return `text` for an input: tabs expanded, without control, bidirectional and invisible characters."""
-    return text.replace("\t", "    ").translate(dict.fromkeys(NOT_TYPABLE))
+    return strip_invisible(text).translate(CONTROL)
 
 
 WORD_OR_BLANKS = re.compile(r"[^\S\xa0]+|[\S\xa0]+")
@@ -161,7 +154,7 @@ class Line:
 
 def line(*spans: Span, fill: Style | None = None) -> Line:
     """Return a line of the given spans."""
-    return Line([Segment(text.translate(CONTROL), style) for text, style in spans if text], fill)
+    return Line([Segment(visible(text), style) for text, style in spans if text], fill)
 
 
 def width_of(spans: Iterable[Span]) -> int:
@@ -190,7 +183,7 @@ def _split_at_least_one(text: str, cells: int, must: bool) -> tuple[str, str]:
 
 def fit(text: str, cells: int) -> str:
     """Return `text` on one line of at most `cells`, shortened with an ellipsis."""
-    text = text.translate(CONTROL).replace("\n", " ")
+    text = visible(text).replace("\n", " ")
     if cell_len(text) <= cells:
         return text
     return split_cells(text, cells - 1)[0] + "…" if cells > 1 else "…"[:cells]
@@ -273,7 +266,7 @@ def wrap(spans: Sequence[Span], width: int) -> list[Line]:
     """Wrap spans at whitespace into lines of at most `width` cells; longer words are broken at any character."""
     breaker = _LineBreaker(width)
     for text, style in spans:
-        breaker.take(text.translate(CONTROL), style)
+        breaker.take(visible(text), style)
     breaker.end_line()
     return breaker.lines
 
@@ -285,7 +278,7 @@ def chop(spans: Sequence[Span], width: int, fill: Style | None = None) -> list[L
     segments: list[Segment] = []
     used = 0
     for raw, style in spans:
-        text = raw.translate(CONTROL).replace("\n", " ")
+        text = visible(raw).replace("\n", " ")
         while cell_len(text) > width - used:
             head, text = _split_at_least_one(text, width - used, must=not used)
             if head:

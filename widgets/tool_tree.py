@@ -50,7 +50,7 @@ def work_title(tools: Sequence[ToolItem]) -> str:
 
 def call_title(item: ToolItem, styles: TextStyles) -> list[Span]:
     """Paint verb and object of a call, or title and description of a sub-agent."""
-    title = one_line(item.title, 200)
+    title = one_line(item.title, 200, exact=item.call.name != SUBAGENT)
     if item.call.name == SUBAGENT:
         name, dash, description = title.partition(" — ")
         return [(name, styles.text), (dash + description, styles.muted)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from tui_agent.platform.pipes import detach_stdout, print_error
-from tui_agent.text import clean
+from tui_agent.text import displayable
 
 MAX_WIDTH = 100
 """Maximum line width in columns, and the width used when the output is not a terminal."""
@@ -81,7 +81,7 @@ class TextPage:
             self._out.flush()
 
     def _sanitize(self, text: str) -> str:
-        text = clean(text)
+        text = displayable(text)
         if self._symbols is _ASCII_SYMBOLS:
             for symbol, replacement in zip(_SYMBOLS.values(), _ASCII_SYMBOLS.values(), strict=True):
                 text = text.replace(symbol, replacement)
@@ -116,8 +116,8 @@ def format_bytes(size: float) -> str:
 
 
 def print_line(text: str, end: str = "\n") -> None:
-    """Print cleaned text to stdout and flush; characters that can't be encoded are replaced."""
-    sys.stdout.write((clean(text) + end).encode("utf-8", "replace").decode())
+    """Print displayable text to stdout and flush; characters that can't be encoded are replaced."""
+    sys.stdout.write((displayable(text) + end).encode("utf-8", "replace").decode())
     sys.stdout.flush()
 
 

@@ -21,7 +21,7 @@ from tui_agent.common.domain import (
 )
 from tui_agent.common.hunks import format_hunk
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, format_plan
-from tui_agent.text import pluralize
+from tui_agent.text import make_visible, pluralize
 
 OPENING = "What would you like to build?"
 """The opening question of a session whose first event has none."""
@@ -85,11 +85,11 @@ def action_text(action: Action) -> str:
             return f"{diff.kind} {action.display} (+{diff.added} -{diff.removed})"
         case RunAction():
             risk = f", severity {action.severity}" if action.severity else ""
-            return f"run `{action.command}` in {action.cwd}{risk}"
+            return f"run `{make_visible(action.command)}` in {make_visible(action.cwd)}{risk}"
         case TrustAction():
-            contents = f", which contains {', '.join(action.contents)}" if action.contents else ""
+            contents = f", which contains {', '.join(map(make_visible, action.contents))}" if action.contents else ""
             risks = f" ({' '.join(action.risks)})" if action.risks else ""
-            return f"trust the folder {action.folder}{contents}{risks}"
+            return f"trust the folder {make_visible(action.folder)}{contents}{risks}"
 
 
 def trust_texts(action: TrustAction) -> tuple[str, str]:

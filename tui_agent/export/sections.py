@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from tui_agent import events as e
+from tui_agent import text as text_module
 from tui_agent.common.domain import Diff, EditAction
 from tui_agent.events.narration import (
     answer_text,
@@ -19,7 +20,7 @@ from tui_agent.events.narration import (
     summary_text,
     verification_text,
 )
-from tui_agent.text import clean, make_visible, one_line, pluralize, reveal
+from tui_agent.text import make_visible, one_line, pluralize
 from tui_agent.view.items import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem, ToolItem
 
 MAX_OPEN_OUTPUT = 12
@@ -99,8 +100,8 @@ class ExportDocument(NamedTuple):
 
 
 def displayable(text: str) -> str:
-    """Clean text with invisible characters made visible."""
-    return reveal(clean(text)).strip("\n")
+    """Displayable text without blank lines around it."""
+    return text_module.displayable(text).strip("\n")
 
 
 def message_titles(view: SessionView) -> tuple[str, ...]:
@@ -171,7 +172,7 @@ def _section(item: object) -> ExportSection | None:
 
 
 def _subject_line(text: str) -> str:
-    return one_line(make_visible(text), 2_000)
+    return one_line(text, 2_000, exact=True)
 
 
 # --- replies and tools ----------------------------------------------------------------------
@@ -258,7 +259,7 @@ def _narration_parts(event: e.Event) -> tuple[SectionPart, ...]:
 
 def _diff_parts(diff: Diff) -> tuple[SectionPart, ...]:
     head = TextPart(f"{diff.kind} {make_visible(diff.path)} (+{diff.added} -{diff.removed})")
-    lines = [reveal(clean(line.rstrip("\r\n"))).replace("\n", "␍") for line in diff_text(diff).split("\n")]
+    lines = [make_visible(line.rstrip("\r\n"), lookalikes=False) for line in diff_text(diff).split("\n")]
     return (head, CodePart("\n".join(lines), "diff")) if any(lines) else (head,)
 
 

@@ -17,7 +17,7 @@ from tui_agent.events.narration import Narration, narrate
 from tui_agent.platform.debug_log import start_debug_log
 from tui_agent.platform.pipes import print_error
 from tui_agent.safety.secrets import values_to_mask
-from tui_agent.text import SecretMask, StreamMasker, clean, one_line
+from tui_agent.text import DisplayStream, SecretMask, clean, displayable, make_visible, one_line
 
 EXIT_CODES = {"done": 0, "failed": 1, "refused": 3, "unreachable": 4, "limit": 5, "interrupted": 130}
 """Outcome of a run → exit code of the process (X3)."""
@@ -30,7 +30,7 @@ LINE_MAX = 300
 
 
 class PlainText:
-    """Writes records as plain text, cleaned and with secrets masked.
+    """Writes records as plain text, displayable and with secrets masked.
 
     `speaker` precedes each reply. `hidden` are events that the caller prints itself.
     """
@@ -40,7 +40,7 @@ class PlainText:
     ) -> None:
         self._out = out
         self._mask = mask
-        self._masker = StreamMasker(mask)
+        self._reply = DisplayStream(mask)
         self._speaker = speaker
         self._hidden = hidden
         self._in_reply = False
@@ -54,7 +54,7 @@ class PlainText:
         event = record.event
         if isinstance(event, e.TextDelta):
             self._out.write("" if self._in_reply else self._speaker)
-            self._out.write(self._masker.feed(clean(event.text)))
+            self._out.write(self._reply.feed(clean(event.text)))
             self._in_reply = True
         else:
             if isinstance(event, e.ApprovalAnswered) and event.answer.verdict != "approve":
@@ -65,28 +65,28 @@ class PlainText:
             if isinstance(event, e.ReplyEnded) and not event.role:
                 self._last_reply = event.text
             if line is not None:
-                self._out.write(self._mask.mask(line) + "\n")
+                self._out.write(displayable(self._mask.mask(clean(line))) + "\n")
         self._out.flush()
 
     def end_line(self) -> None:
         """End an unfinished line of a reply."""
         if self._in_reply:
-            self._out.write(self._masker.flush() + "\n")
+            self._out.write(self._reply.flush() + "\n")
             self._out.flush()
             self._in_reply = False
 
     def _line(self, event: e.Event) -> str | None:
         match event:
             case e.SessionOpened(id=session, model=model, provider=provider, resumed=resumed):
-                label = f" · {provider} {one_line(clean(model), 100)}" if model else ""
+                label = f" · {provider} {one_line(model, 100)}" if model else ""
                 return f"tui-agent · session {session}{label}{' · resumed' if resumed else ''}"
             case e.ToolStarted(call=call, title=title, agent=agent):
                 recovered = " (recovered)" if call.recovered else ""
-                return f"{'  ' if agent else ''}[Tool: {one_line(clean(call.name), 60)} {clean(title)}{recovered}]"
+                return f"{'  ' if agent else ''}[Tool: {one_line(call.name, 60)} {make_visible(title)}{recovered}]"
             case e.ToolFinished(call_id=call_id, result=result):
                 if result.success or (result.code == "refused" and call_id == self._refused_node):
                     return None
-                return f"  ✗ {one_line(clean(result.error or 'failed'), LINE_MAX)}"
+                return f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
             case e.RunEnded():
                 return self._outcome_text(event)
         return narration_text(narrate(event))
@@ -94,9 +94,9 @@ class PlainText:
     def _outcome_text(self, event: e.RunEnded) -> str | None:
         text = event.facts if event.said else event.text
         if event.outcome == "done":
-            return None if text == self._last_reply else clean(text)
+            return None if text == self._last_reply else text
         repeated = f"{self._last_reply.strip()}\n\n"
-        return f"{event.outcome}: {clean(text.removeprefix(repeated))}"
+        return f"{event.outcome}: {text.removeprefix(repeated)}"
 
 
 def report_saving(failure: str | None) -> None:

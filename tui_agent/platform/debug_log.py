@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tui_agent.text import SecretMask, clean
+from tui_agent.text import SecretMask, clean, displayable
 
 MAX_SIZE = 2 << 20
 """Bytes of the file before it is rotated; one older file is kept."""
@@ -66,4 +66,4 @@ class _MaskingFormatter(logging.Formatter):
         self.mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        return self.mask.mask(clean(super().format(record)))
+        return displayable(self.mask.mask(clean(super().format(record))))

@@ -8,7 +8,7 @@ import os
 import sys
 import termios
 
-from tui_agent.text import clean, reveal
+from tui_agent.text import displayable
 
 CHUNK = 64 * 1024
 """Bytes that are read at once on the event loop."""
@@ -41,5 +41,5 @@ def detach_stdout() -> None:
 
 def print_error(text: str) -> None:
     """Print an error message to stderr, without control characters that text in it may contain."""
-    line = f"tui-agent: {reveal(clean(text))}\n"
+    line = f"tui-agent: {displayable(text)}\n"
     sys.stderr.write(line.encode("utf-8", "replace").decode())

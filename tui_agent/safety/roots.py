@@ -19,7 +19,7 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.platform.safe_open import follow_links
 from tui_agent.safety import globs
-from tui_agent.text import make_visible
+from tui_agent.text import visible_name
 from tui_agent.text.patterns import read_table
 
 safety_table = partial(read_table, __package__, "tables.toml")
@@ -160,7 +160,7 @@ class Roots:
             if len(self.folders) > 1:
                 name = self.names[self.folders.index(root)]
                 display = name if display == "." else f"{name}/{display}"
-        return make_visible(display.replace("\n", "␊").replace("\t", "␉"), lookalikes=False)
+        return visible_name(display, lookalikes=False)
 
     def _flags(self, path: str) -> tuple[bool, bool, bool]:
         """Return whether an absolute path is protected, sensitive, or contains credentials, by the names in it."""

@@ -14,11 +14,9 @@ from tui_agent import events as e
 from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import EditAction, ToolCall, ToolResult
 from tui_agent.events.narration import OPENING, diff_text, duration_text, fault_text, narrate
-from tui_agent.text import SecretMask, StreamMasker, clean
+from tui_agent.text import DisplayStream, SecretMask, clean, make_visible, reveal
 from tui_agent.text.json_values import map_strings
 
-_LINE_ENDS = re.compile("[\u2028\u2029]")
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r"(?<=\n)\[")
 
 _HEAD_LINES, _TAIL_LINES = 64, 512
@@ -88,7 +86,7 @@ class ChatLog:
     def __init__(self, mask: SecretMask | None = None) -> None:
         self._mask = mask or SecretMask({})
         self._state = _State()
-        self._maskers: dict[str, StreamMasker] = {}
+        self._streams: dict[str, DisplayStream] = {}
         self._projections: dict[type[e.Event], Callable[[e.Record, Any], str]] = {
             e.SessionOpened: self._project_session_opened,
             e.ReplyStarted: self._project_reply_started,
@@ -108,7 +106,7 @@ class ChatLog:
         return self._projections.get(type(record.event), self._project_narrated)(record, record.event)
 
     def state(self) -> dict[str, Any]:
-        """Return the state as plain data, without text held back by maskers."""
+        """Return the state as plain data, without text held back by streams."""
         state: dict[str, Any] = msgspec.to_builtins(self._state)
         return state
 
@@ -140,7 +138,7 @@ class ChatLog:
     def _project_session_opened(self, record: e.Record, event: e.SessionOpened) -> str:
         self._state.replies.clear()  # what an earlier process left unfinished stays so
         self._state.live.clear()
-        self._maskers.clear()
+        self._streams.clear()
         question = "" if event.resumed else self._system(record, event.question or OPENING)
         return question + self._project_narrated(record, event)
 
@@ -178,7 +176,7 @@ class ChatLog:
         return f"{out}[{stamp}] {role}: "
 
     def _masked(self, text: str) -> str:
-        return self._mask.mask(_tidy(text))
+        return reveal(self._mask.mask(clean(text)))
 
     @staticmethod
     def _escape_brackets(text: str) -> str:
@@ -214,19 +212,19 @@ class ChatLog:
         reply = self._reply(record)
         out = self._reasoning_entry(record, reply)
         reply.streamed = reply.streamed or bool(event.text)
-        return out + self._agent_text(record, self._masker(record).feed(_tidy(event.text)))
+        return out + self._agent_text(record, self._stream(record).feed(clean(event.text)))
 
     def _agent_text(self, record: e.Record, text: str) -> str:
         return self._append(record, "AGENT", f"reply:{record.node}", text)
 
-    def _masker(self, record: e.Record) -> StreamMasker:
-        """Return the masker of a stream, since a secret may be split between deltas."""
-        return self._maskers.setdefault(record.node, StreamMasker(self._mask))
+    def _stream(self, record: e.Record) -> DisplayStream:
+        """Return the state of a stream, since a secret or an emoji may be split between deltas."""
+        return self._streams.setdefault(record.node, DisplayStream(self._mask))
 
     def _project_reply_ended(self, record: e.Record, event: e.ReplyEnded) -> str:
         reply = self._state.replies.pop(record.node, None) or _Reply()
-        masker = self._maskers.pop(record.node, None)
-        pending = self._agent_text(record, masker.flush()) if masker else ""
+        stream = self._streams.pop(record.node, None)
+        pending = self._agent_text(record, stream.flush()) if stream else ""
         if event.thought and not reply.has_reasoning:
             reply.reasoning_start = record.at
         out = pending + self._reasoning_entry(record, reply, event.thought_ms)
@@ -260,11 +258,11 @@ class ChatLog:
 
     def _call_text(self, call: ToolCall) -> str:
         arguments = call.arguments if call.raw is None else {"unreadable": call.raw}
-        masked = map_strings(arguments, lambda text: self._mask.mask(_SURROGATES.sub("\ufffd", text)))
+        masked = map_strings(arguments, lambda text: make_visible(self._mask.mask(text), lookalikes="\n" not in text))
         return f"{call.name}({msgspec.json.encode(masked).decode()})"
 
     def _project_tool_output(self, record: e.Record, event: e.ToolOutput) -> str:
-        return self._live(record, self._masker(record).feed(_tidy(event.text)))
+        return self._live(record, self._stream(record).feed(clean(event.text)))
 
     def _live(self, record: e.Record, text: str) -> str:
         if text:
@@ -272,8 +270,8 @@ class ChatLog:
         return self._append(record, "TOOL_RESULT", f"live:{record.node}", text)
 
     def _project_tool_finished(self, record: e.Record, event: e.ToolFinished) -> str:
-        masker = self._maskers.pop(record.node, None)
-        out = self._live(record, masker.flush()) if masker else ""
+        stream = self._streams.pop(record.node, None)
+        out = self._live(record, stream.flush()) if stream else ""
         live = self._state.live.pop(record.node, None)
         text = self._masked(event.text)
         if live is not None:
@@ -291,11 +289,6 @@ class ChatLog:
             return self._project_narrated(record, event)
         narration = narrate(event)
         return "" if narration is None else self._system(record, narration.text)
-
-
-def _tidy(text: str) -> str:
-    """Clean the text and unify line ends."""
-    return _LINE_ENDS.sub("\n", clean(text))
 
 
 def _checksum(text: str) -> int:

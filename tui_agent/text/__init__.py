@@ -12,6 +12,7 @@ from tui_agent.text.visible import (
     mark_invisible,
     one_line,
     reveal,
+    strip_invisible,
     visible_name,
 )
 
@@ -28,5 +29,6 @@ __all__ = [
     "one_line",
     "pluralize",
     "reveal",
+    "strip_invisible",
     "visible_name",
 ]

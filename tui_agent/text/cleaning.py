@@ -37,7 +37,8 @@ _SGR = re.compile(r"[0-9;:]{0,64}")
 def clean(text: str, *, colors: bool = False) -> str:
     """Remove all terminal control: C0 except tab and line feed, DEL, C1, and complete escape sequences.
 
-    Line ends become `\\n`, lone surrogates a mark such as `<U+D800>`. `colors` keeps well-formed SGR sequences (as `ESC [ … m`).
+    Line ends become `\\n`, lone surrogates a mark such as `<U+D800>`. `colors` keeps well-formed SGR sequences (as
+    `ESC [ … m`).
     """
     if not _needs_cleaning(text):
         return text

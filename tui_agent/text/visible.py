@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 
 from tui_agent.text.characters import (
@@ -59,6 +60,11 @@ def reveal(text: str, *, start: bool = True) -> str:
     return _reveal(text, 0, "text")
 
 
+def strip_invisible(text: str) -> str:
+    """Return clean text, such as one pasted into a field, without the characters that `reveal` marks."""
+    return text if text.isascii() else _reveal(text, 0, "text", show=lambda run: "")
+
+
 def make_visible(text: str, *, lookalikes: bool = True) -> str:
     """Mark everything invisible or misleading in a text that must be seen exactly. Nothing is removed.
 
@@ -82,9 +88,13 @@ def _make_visible(text: str, *, words: bool, quotes: bool) -> str:
     return _GAP.sub(lambda gap: _count(len(gap[0]), "tab" if gap[0][0] == "\t" else "space"), text)
 
 
-def visible_name(text: str) -> str:
-    """Return a file's name or path on one line with everything invisible marked, blanks at its ends included."""
-    text = _make_visible(text, words=True, quotes=False).replace("\n", code_point("\n")).replace("\t", code_point("\t"))
+def visible_name(text: str, *, lookalikes: bool = True) -> str:
+    """Return a file's name or path on one line with everything invisible marked, blanks at its ends included.
+
+    `lookalikes` as in `make_visible`.
+    """
+    text = _make_visible(text, words=lookalikes, quotes=False)
+    text = text.replace("\n", code_point("\n")).replace("\t", code_point("\t"))
     inner = text.strip(" ")
     if len(inner) == len(text):
         return text
@@ -102,9 +112,13 @@ def mark_invisible(text: str) -> str:
     return text if text.isascii() else marked("model").sub(_code_point, text)
 
 
-def one_line(text: str, limit: int = 80) -> str:
-    """Return `text` on one line of at most `limit` characters: displayable, blanks collapsed, cut with `…`."""
-    line = " ".join(displayable(text[: limit * 16]).split())
+def one_line(text: str, limit: int = 80, *, exact: bool = False) -> str:
+    """Return `text` on one line of at most `limit` characters: displayable, blanks collapsed, cut with `…`.
+
+    `exact` (for commands and paths) marks what `make_visible` marks.
+    """
+    beginning = text[: limit * 16]
+    line = " ".join((make_visible(beginning) if exact else displayable(beginning)).split())
     if len(line) > limit or len(text) > limit * 16:
         return line[: max(0, limit - 1)].rstrip() + "…"
     return line
@@ -205,13 +219,19 @@ def _count(number: int, noun: str) -> str:
     return f"⟨{number} {noun}{'' if number == 1 else 's'}⟩" if number else ""
 
 
+def _mark_run(run: str) -> str:
+    if len(run) <= _LONG_RUN:
+        return "".join(map(code_point, run))
+    return "".join(map(code_point, run[:_SHOWN_MARKS])) + f"⟨{len(run) - _SHOWN_MARKS:,} more invisible characters⟩"
+
+
 def _is_plain(text: str, column: Column) -> bool:
     """Whether nothing of the text is shown differently."""
     return "://" not in text and (text.isascii() or not suspects(column).search(text))
 
 
-def _reveal(text: str, start: int, column: Column) -> str:
-    """Mark the characters of `text[start:]`; what is before decides about them."""
+def _reveal(text: str, start: int, column: Column, show: Callable[[str], str] = _mark_run) -> str:
+    """Show the hidden characters of `text[start:]` with `show`; what is before decides which are."""
     if _is_plain(text, column):
         return text[start:]
     line_starts: dict[int, int] = {}
@@ -220,15 +240,15 @@ def _reveal(text: str, start: int, column: Column) -> str:
         out.append(text[at : match.start()])
         at = match.end()
         if match["authority"] is not None:
-            out.append(_show_authority(match))
+            out.append(match[0] if show is not _mark_run else _show_authority(match))
         elif match["combining"] is not None:
             out.append(f"⟨{len(match[0])} more combining marks⟩")
         else:
-            out.append(_show_run(match, column, line_starts))
+            out.append(_show_run(match, column, show, line_starts))
     return "".join((*out, text[at:]))
 
 
-def _show_run(match: re.Match[str], column: Column, line_starts: dict[int, int]) -> str:
+def _show_run(match: re.Match[str], column: Column, show: Callable[[str], str], line_starts: dict[int, int]) -> str:
     """Mark the characters of a run, except those in legitimate use."""
     out: list[str] = []
     text, at = match.string, match.start()
@@ -238,16 +258,10 @@ def _show_run(match: re.Match[str], column: Column, line_starts: dict[int, int])
         if not length and column == "text" and text[at] in _BIDI_MARKS and _is_right_to_left(text, at, line_starts):
             length = 1
         if length:
-            out += _mark_run(text[begin:at]), text[at : at + length]
+            out += show(text[begin:at]), text[at : at + length]
             begin = at + length
         at += length or 1
-    return "".join((*out, _mark_run(text[begin:at])))
-
-
-def _mark_run(run: str) -> str:
-    if len(run) <= _LONG_RUN:
-        return "".join(map(code_point, run))
-    return "".join(map(code_point, run[:_SHOWN_MARKS])) + f"⟨{len(run) - _SHOWN_MARKS:,} more invisible characters⟩"
+    return "".join((*out, show(text[begin:at])))
 
 
 def _is_right_to_left(text: str, at: int, line_starts: dict[int, int]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tui_agent.text import pluralize
+from tui_agent.text import pluralize, reveal
 
 TIMEOUT = 2.0
 """Seconds that a clipboard program may take."""
@@ -61,6 +61,8 @@ async def copy_to_clipboard(
     """
     environment = os.environ if environment is None else environment
     size = pluralize(len(text), "character")
+    if reveal(text) != text:
+        size += ", some of them invisible or imitating others,"
     fits = len(text.encode("utf-8", "replace")) <= TERMINAL_LIMIT
     if fits:
         to_terminal(text)

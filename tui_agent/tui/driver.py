@@ -40,8 +40,8 @@ WRITE_BYTES: Final = 4_096
 DRAIN_TIMEOUT: Final = 1.0
 """Seconds that the terminal has to take the last output."""
 
-NEVER_WRITTEN: Final = re.compile("[\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
-"""DEL, C1 controls, bidirectional controls and zero-width characters; a line keeps its width without them."""
+NEVER_WRITTEN: Final = re.compile("[\x7f-\x9f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
+"""DEL, C1 controls, and invisible characters that no text needs; a line keeps its width without them."""
 
 
 class TerminalOutput:

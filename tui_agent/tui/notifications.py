@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tui_agent import events as e
+from tui_agent.text import visible_name
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.driver import ScreenDriver
 from tui_agent.view.change import epoch_seconds
@@ -107,5 +108,5 @@ def _classify(event: e.Event) -> tuple[str, str]:
 
 def notification_text(workspace: str, text: str) -> str:
     """Return the notification: folder name and `text`, without control characters or text written by a model."""
-    name = "".join(character for character in Path(workspace).name if character.isprintable() and character != ";")
+    name = visible_name(Path(workspace).name).replace(";", "")
     return f"tui-agent · {name[: MAX_LENGTH - 60]} {text}"

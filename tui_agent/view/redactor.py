@@ -12,7 +12,7 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.common.domain import Hunk
-from tui_agent.text import SecretMask, StreamMasker
+from tui_agent.text import DisplayStream, SecretMask, StreamMasker
 
 T = TypeVar("T")
 
@@ -33,9 +33,11 @@ Delta = e.TextDelta | e.ReasoningDelta | e.ToolOutput
 class Redactor:
     """Masks records. The end of a growing text is held back while it may be the beginning of a secret."""
 
-    def __init__(self, mask: SecretMask | None = None) -> None:
+    def __init__(self, mask: SecretMask | None = None, *, reveals: bool = False) -> None:
+        """`reveals`: invisible characters of growing texts are marked, too."""
         self.mask = mask or SecretMask({})
-        self._growing: dict[tuple[str, type[Delta]], StreamMasker] = {}
+        self._stream = DisplayStream if reveals else StreamMasker
+        self._growing: dict[tuple[str, type[Delta]], DisplayStream | StreamMasker] = {}
 
     def records(self, record: e.Record) -> list[e.Record]:
         """Return the masked record, after the held-back ends of the texts that it ends."""
@@ -44,10 +46,10 @@ class Redactor:
             return [record]
         if isinstance(event, Delta):
             key = (record.node, type(event))
-            masker = self._growing.get(key)
-            if masker is None:
-                masker = self._growing[key] = StreamMasker(self.mask)
-            return [_with_event(record, msgspec.structs.replace(event, text=masker.feed(event.text)))]
+            stream = self._growing.get(key)
+            if stream is None:
+                stream = self._growing[key] = self._stream(self.mask)
+            return [_with_event(record, msgspec.structs.replace(event, text=stream.feed(event.text)))]
         held_back = self._flush(record) if self._growing else []
         masked = self.redact(event)
         return [*held_back, record if masked is event else _with_event(record, masked)]

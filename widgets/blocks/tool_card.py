@@ -8,7 +8,7 @@ from rich.style import Style
 
 from tui_agent.common.domain import Scope
 from tui_agent.keys.keymap import key_of
-from tui_agent.text import pluralize
+from tui_agent.text import one_line, pluralize
 from tui_agent.view.items import ToolItem
 from widgets import ansi
 from widgets.blocks.base import SHORT, TranscriptBlock, format_duration
@@ -17,6 +17,8 @@ from widgets.diff_lines import diff_rows, number_width, paint_row
 from widgets.styled_text import Line, Span, TextStyles, chop, fit, indent, line, width_of
 from widgets.words import WORDS
 
+MAX_TITLE = 400
+"""Characters of a title that are shown at most."""
 MAX_OUTPUT_LINES = 8
 """Lines of output shown while a call runs, or after a command."""
 MAX_DIFF_LINES = 14
@@ -55,7 +57,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
             ("  ", styles.text),
         ]
         room = width - width_of(name) - width_of(measure) - 2
-        title: Span = (fit(item.title, max(0, room)), styles.muted)
+        title: Span = (fit(one_line(item.title, MAX_TITLE, exact=True), max(0, room)), styles.muted)
         gap = max(1, width - width_of([*name, title]) - width_of(measure))
         return line(*name, title, (" " * gap, styles.text), *measure)
 

@@ -24,7 +24,7 @@ from tui_agent.events import CommandChangedFiles, ToolFinished, ToolStarted
 from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
-from tui_agent.text import clean, mark_invisible, one_line
+from tui_agent.text import clean, make_visible, mark_invisible, one_line
 from tui_agent.tools.base import Args, Tool, ToolError, ToolRefused
 from tui_agent.tools.registry import Registry
 
@@ -323,7 +323,8 @@ class ToolCalls:
         title, reads_only = call.name, True
         if not isinstance(parsed, ToolResult):
             tool, args = parsed
-            title, reads_only = one_line(clean(tool.title(args) or call.name), 200), tool.reads_only
+            title = one_line(make_visible(tool.title(args) or call.name, lookalikes=False), 200)
+            reads_only = tool.reads_only
         stream = self.environment.stream
         self._start(call, title, reads_only, parent)
         started, result, cached = time.monotonic(), INTERRUPTED, None

@@ -31,7 +31,7 @@ from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, gr
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
 from tui_agent.platform.pipes import detach_stdout, print_error
-from tui_agent.text import clean, make_visible, one_line
+from tui_agent.text import clean, displayable, make_visible, one_line
 
 T = TypeVar("T")
 PROMPT, CONTINUATION = "You: ", "   … "
@@ -240,7 +240,7 @@ class Repl:
     def _track(self, record: e.Record) -> None:
         match record.event:
             case e.UserMessageAdded(id=id, text=text) if id != self._sent_id:  # queued earlier, or sent elsewhere
-                self.print(f"{PROMPT}{clean(text)}")
+                self.print(f"{PROMPT}{text}")
             case e.ToolFinished(text=text):
                 self.last_output = text
             case e.ContextMeasured(used=used, limit=limit):
@@ -252,14 +252,14 @@ class Repl:
             case e.RunEnded(outcome=outcome):
                 self._exit_code = exit_code(outcome, refused=self._refused, changed=self._changed)
             case e.SessionOpened(resumed=True) if self.session.title:
-                self.print(f"Continuing “{clean(self.session.title)}”.")
+                self.print(f"Continuing “{self.session.title}”.")
 
     # --- for the commands ---
 
     def print(self, text: str, style: str = "") -> None:
-        """Print cleaned text with secrets masked."""
+        """Print displayable text with secrets masked."""
         self._lines.end_line()
-        self.terminal.print(self.session.mask.mask(text), style)
+        self.terminal.print(displayable(self.session.mask.mask(clean(text))), style)
 
     def context_usage(self, window: int | None) -> str:
         """How full the context window is, in words."""
@@ -379,7 +379,7 @@ def run_command(repl: Repl, text: str) -> None:
     try:
         command.run(repl, argument.strip())
     except CannotUndo as error:
-        repl.print(clean(str(error)))
+        repl.print(str(error))
 
 
 def _help(repl: Repl, _: str) -> None:
@@ -417,11 +417,11 @@ def _model(repl: Repl, name: str) -> None:
     if name:
         problem = repl.wait_for(models.choose(SESSION_ROLE, name))
         if problem:
-            repl.print(clean(problem))
+            repl.print(problem)
         return
     result = repl.wait_for(models.listed())
     if isinstance(result, Fault):
-        repl.print(clean(result.full_message))
+        repl.print(result.full_message)
     elif result is not None:
         names = "\n".join(f"  {one_line(clean(model.name), 100)}" for model in result)
         repl.print(f"{names or '  none'}\n/model NAME switches, from the next message")
@@ -436,7 +436,7 @@ def _plan(repl: Repl, decision: str) -> None:
         repl.print("use /plan accept or /plan discard; /plan alone shows the plan")
     else:
         text = repl.engine.call(lambda: memory.proposals() or memory.text())
-        repl.print(clean(text) or "this session has no plan")
+        repl.print(text or "this session has no plan")
 
 
 def _undo(repl: Repl, target: str) -> None:
@@ -483,7 +483,7 @@ def _diff(repl: Repl, run: str) -> None:
     for file in matching[-1].files:
         diff = repl.wait_for(repl.session.checkpoints.diff(matching[-1].run, file.path))
         if diff is not None:
-            repl.print(f"{clean(diff.path)}  +{diff.added} −{diff.removed}", "strong")
+            repl.print(f"{diff.path}  +{diff.added} −{diff.removed}", "strong")
             for text, style in diff_lines(diff):
                 repl.print(text, style)
 
@@ -520,7 +520,7 @@ def _trust(repl: Repl, argument: str) -> None:
 
 def _rename(repl: Repl, title: str) -> None:
     if title and repl.wait_for(repl.session.naming.rename(title)):
-        repl.print(f"This session is now called “{one_line(clean(title), 100)}”.")
+        repl.print(f"This session is now called “{one_line(title, 100)}”.")
     elif not title:
         repl.print("/rename needs a title")
 
@@ -535,13 +535,13 @@ def _export(repl: Repl, name: str) -> None:
         path = export_target(name, Path(), session.id, form)
         write_export(session.folder, form, session.mask, path)
     except ExportError as error:
-        repl.print(clean(str(error)))
+        repl.print(str(error))
     else:
-        repl.print(f"Written to {clean(str(path))}.")
+        repl.print(f"Written to {path}.")
 
 
 def _output(repl: Repl, _: str) -> None:
-    repl.print(clean(repl.last_output).rstrip("\n") or "no call has printed anything yet")
+    repl.print(repl.last_output.rstrip("\n") or "no call has printed anything yet")
 
 
 def _status(repl: Repl, _: str) -> None:
@@ -549,8 +549,8 @@ def _status(repl: Repl, _: str) -> None:
     current = repl.wait_for(session.models.current())
     model = current.get(SESSION_ROLE, ("", False))[0] if current else ""
     window = repl.wait_for(session.models.window()) if model else None
-    repl.print(f"session {session.id}  {one_line(clean(session.title), 80)}")
-    repl.print(f"model {one_line(clean(model), 100) or 'not known yet'} · {clean(session.models.endpoint)}")
+    repl.print(f"session {session.id}  {one_line(session.title, 80)}")
+    repl.print(f"model {one_line(model, 100) or 'not known yet'} · {session.models.endpoint}")
     repl.print(f"context {repl.context_usage(window)}")
 
 

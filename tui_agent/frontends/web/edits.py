@@ -17,7 +17,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Diff, EditAction, Hunk
 from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, PlanStep, Summary
-from tui_agent.text import SecretMask, clean, reveal
+from tui_agent.text import SecretMask, clean, displayable, reveal
 from tui_agent.view.redactor import Redactor
 
 TEXT_MAX = 60_000
@@ -222,7 +222,7 @@ def hunk_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) 
     text = new_side_text(action.diff.hunks[index])
     if len(text) > HUNK_INPUT_MAX:
         raise ValueError(f"this part has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} can be edited here")
-    if clean(text) != text or reveal(text) != text:
+    if clean(text) != text or reveal(text, start=False) != text:
         raise ValueError("this part contains characters that can't be edited here; approve or skip it as a whole")
     if exact:
         return text
@@ -282,7 +282,7 @@ _MARK = re.compile(r"⟨secret[^⟩\n]*⟩")
 
 def bounded_text(text: str) -> str:
     """`text` cut to the length that a page shows, with invisible characters made visible."""
-    return reveal(text[:TEXT_MAX] + _cut_notice(text) if len(text) > TEXT_MAX else text)
+    return displayable(text[:TEXT_MAX] + _cut_notice(text) if len(text) > TEXT_MAX else text)
 
 
 def _cut_notice(text: str) -> str:

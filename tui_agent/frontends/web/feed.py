@@ -19,7 +19,7 @@ from tui_agent.common.domain import Action, EditAction
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.storage.lines import encode_json
-from tui_agent.text import make_visible, reveal
+from tui_agent.text import make_visible
 from tui_agent.text.json_values import map_strings
 from tui_agent.view.redactor import Redactor
 
@@ -76,7 +76,7 @@ class Feed:
 
     def __init__(self, session: SessionApi) -> None:
         self._session = session
-        self._redactor = Redactor(session.mask)
+        self._redactor = Redactor(session.mask, reveals=True)
         self._entries: list[FeedEntry] = []
         self._size = 0
         self.cut = 0
@@ -179,9 +179,9 @@ class Feed:
             case e.TextDelta(text="") | e.ReasoningDelta(text="") | e.ToolOutput(text=""):
                 return None
             case e.TextDelta(text=text) if record.node not in self._role_replies:
-                return EventFrame("text", _encode({"content": reveal(text), **origin}))
+                return EventFrame("text", _encode({"content": text, **origin}))
             case e.ToolStarted(call=call, title=title, reads_only=reads_only, agent=agent):
-                details = {"title": title, "reads_only": reads_only, "agent": agent}
+                details = {"title": make_visible(title), "reads_only": reads_only, "agent": agent}
                 data = map_strings({"name": call.name, "input": call.arguments, **details}, bounded_text)
                 return EventFrame("tool", _encode({**data, **origin}))
         return EventFrame(event.type, _encode({"seq": record.seq, **origin, "data": self._data(event)}))
@@ -189,6 +189,8 @@ class Feed:
     def _data(self, event: e.Event) -> dict[str, Any]:
         data = e.to_data(event)
         match event:
+            case e.ReasoningDelta() | e.ToolOutput():
+                return data
             case e.ConversationRewound():
                 data.pop("history")
             case e.ContextAttached():
