@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -265,3 +266,35 @@ def test_a_tail_is_bounded() -> None:
     assert len(tail.text) == TAIL
     assert tail.lines == 2_000
     assert sum(map(len, tail._chunks)) < TAIL + 1_000
+
+
+def counting(view: SessionView) -> list[object]:
+    """What shows a running time."""
+    replies = [item for item in view.items if isinstance(item, ReplyItem)]
+    return [
+        *([view.status] if view.status.phase not in ("", "waiting") else []),
+        *(view.tree.nodes[index] for index in view.tree.running),
+        *(item for item in view.items if isinstance(item, ToolItem) and item.status == "running"),
+        *(reply for reply in replies if not reply.ended or reply.thinking_since or reply.started_at),
+        *(reply for reply in replies if reply.retry is not None and not reply.retry.is_over),
+    ]
+
+
+END_EVENTS = (e.ReplyEnded, e.ToolFinished, e.StageEnded, e.RunEnded)
+
+
+@pytest.mark.parametrize("scene", names())
+def test_nothing_counts_after_the_end_of_a_run(scene: str) -> None:
+    """Wherever a run ends, and whatever of it comes afterwards, such as the request for a title."""
+    records = [one for one in load(scene) if not isinstance(one.event, END_EVENTS)]
+    runs = [number for number, one in enumerate(records) if one.run]
+    for cut in runs[:: max(1, len(runs) // 12)]:
+        run, at = records[cut].run, records[cut].at
+        for outcome in ("done", "failed", "interrupted"):
+            view = view_of(records[: cut + 1])
+            ended = e.Record(seq=0, at=at, run=run, node="", parent="", event=e.RunEnded(outcome=outcome))
+            for number, one in enumerate([ended, *(one for one in records[cut + 1 :] if one.run == run)]):
+                fold_record(view, msgspec.structs.replace(one, seq=10_000 + number))
+                if isinstance(one.event, e.RunStarted):
+                    break
+                assert counting(view) == []

@@ -113,7 +113,7 @@ def test_rules_that_nobody_offers_can_not_be_given() -> None:
 
 def test_what_is_hidden_in_a_change_is_shown() -> None:
     out = ask(edit("a\x1b[2J\u202eb\rc"), "n")[1]
-    assert "+a␛[2J<U+202E>b␍c" in out
+    assert "+a<U+001B>[2J<U+202E>b<U+000D>c" in out
 
 
 def test_secrets_are_shown_only_when_the_user_wants_it() -> None:

@@ -256,7 +256,7 @@ def test_names_that_would_control_a_terminal_are_shown_escaped(work):
     (work / odd).write_text("x")
     target = Roots([work]).resolve(odd)
     assert target.path.read_text() == "x"
-    assert target.display == "a␛[31m␊<U+202E>b [red]"
+    assert target.display == "a<U+001B>[31m<U+000A><U+202E>b [red]"
     raw = os.fsdecode(b"bad\xff")
     (work / raw).write_text("y")
     assert Roots([work]).resolve(raw).path.read_text() == "y"

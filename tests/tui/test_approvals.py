@@ -230,7 +230,7 @@ async def test_a_command_is_shown_whole_and_with_what_hides_in_it() -> None:
             "⟨200 spaces⟩; rm -rf ~",
             "<U+202E>",
             "<U+200B>",
-            "␛[2J",
+            "<U+001B>[2J",
             "[@click=app.quit]x[/]",
             "PATH=/tmp/bin",
         ):

@@ -36,7 +36,7 @@ async def test_every_rule_is_listed_exactly() -> None:
         for part in (
             "python -m pytest -q  in /home/ada/exporter",
             "always        edits of src/*.py",
-            "reading /etc/hosts<U+202E>␛[2J",
+            "reading /etc/hosts<U+202E><U+001B>[2J",
             "make  in /w  with PATH=/tmp/bin:$PATH",
         ):
             assert part in text

@@ -56,4 +56,4 @@ def test_nothing_hides_beside_another_line() -> None:
         for pair in row_pairs([row.sign for row in some])
         for line in paint_pair(pair, some, 100, number_width(diff), INK, plain)
     )
-    assert "␛[2J" in text and "<U+202E>" in text
+    assert "<U+001B>[2J" in text and "<U+202E>" in text

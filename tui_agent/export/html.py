@@ -14,7 +14,7 @@ from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from tui_agent.export.prose import MAX_PARSED_LINE, code_spans, prose_blocks
-from tui_agent.export.sections import CodePart, ExportDocument, ExportSection, displayable
+from tui_agent.export.sections import CodePart, ExportDocument, ExportSection, trimmed_text
 
 SYMBOLS = {"ok": "✓", "bad": "✗", "warn": "!", "": "·"}
 HEADING_TAGS = {"user": "h2", "document": "h2", "agent": "h3", "step": "h3", "plan": "h3", "summary": "h3"}
@@ -46,7 +46,7 @@ def _template() -> tuple[Template, Markup, str]:
     environment.globals["prose"] = _prose
     environment.filters |= {
         "kind": lambda part: type(part).__name__,
-        "displayable": displayable,
+        "trimmed_text": trimmed_text,
         "diff_class": lambda line: Markup(f' class="{DIFF_CLASSES[line[0]]}"') if line[:1] in DIFF_CLASSES else "",
     }
     environment.tests["open"] = _is_open
@@ -61,7 +61,7 @@ def _is_open(section: ExportSection) -> bool:
 
 
 def _prose(text: str) -> Markup:
-    return Markup("\n".join(_blocks(displayable(text))))
+    return Markup("\n".join(_blocks(trimmed_text(text))))
 
 
 def _blocks(text: str) -> Iterator[str]:

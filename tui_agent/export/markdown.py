@@ -14,7 +14,7 @@ from tui_agent.export.sections import (
     ProsePart,
     SectionPart,
     TextPart,
-    displayable,
+    trimmed_text,
 )
 
 SYMBOLS = {"ok": "✓ ", "bad": "✗ ", "warn": "! ", "": ""}
@@ -43,8 +43,8 @@ def markdown_pieces(document: ExportDocument) -> Iterator[str]:
 
 
 def _section(section: ExportSection) -> Iterator[str]:
-    head = SYMBOLS[section.tone] + escaped_text(displayable(section.title))
-    subject = f" {code_span(displayable(section.subject))}" if section.subject else ""
+    head = SYMBOLS[section.tone] + escaped_text(trimmed_text(section.title))
+    subject = f" {code_span(trimmed_text(section.subject))}" if section.subject else ""
     note = f" · {escaped_text(section.note)}" if section.note else ""
     if level := HEADINGS.get(section.kind):
         yield f"{level} {head}{subject}{note}"
@@ -60,9 +60,9 @@ def _section(section: ExportSection) -> Iterator[str]:
 def _part(part: SectionPart) -> Iterator[str]:
     match part:
         case ProsePart(text, breaks):
-            yield from _prose(displayable(text), "  \n" if breaks else "\n")
+            yield from _prose(trimmed_text(text), "  \n" if breaks else "\n")
         case TextPart(text):
-            yield escaped_text(displayable(text)).replace("\n", "  \n")
+            yield escaped_text(trimmed_text(text)).replace("\n", "  \n")
         case FoldedPart(title, parts):
             yield f"<details><summary>{escape(title)}</summary>"
             for inner in parts:
@@ -71,7 +71,7 @@ def _part(part: SectionPart) -> Iterator[str]:
             yield ""
             yield "</details>"
         case _:
-            yield from fenced_code(displayable(part.text), part.language)
+            yield from fenced_code(trimmed_text(part.text), part.language)
 
 
 def _prose(text: str, line_end: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from tui_agent import events as e
-from tui_agent import text as text_module
 from tui_agent.common.domain import Diff, EditAction
 from tui_agent.events.narration import (
     answer_text,
@@ -20,7 +19,7 @@ from tui_agent.events.narration import (
     summary_text,
     verification_text,
 )
-from tui_agent.text import make_visible, one_line, pluralize
+from tui_agent.text import displayable, make_visible, one_line, pluralize
 from tui_agent.view.items import EndItem, NoticeItem, ReplyItem, RequestItem, SessionView, StepItem, ToolItem
 
 MAX_OPEN_OUTPUT = 12
@@ -85,7 +84,7 @@ class ExportSection(NamedTuple):
     @property
     def note(self) -> str:
         """The notes on one line."""
-        return " · ".join(one_line(displayable(note), 300) for note in self.notes if note)
+        return " · ".join(one_line(trimmed_text(note), 300) for note in self.notes if note)
 
 
 class ExportDocument(NamedTuple):
@@ -99,9 +98,9 @@ class ExportDocument(NamedTuple):
     """The first words of each user message, in order."""
 
 
-def displayable(text: str) -> str:
+def trimmed_text(text: str) -> str:
     """Displayable text without blank lines around it."""
-    return text_module.displayable(text).strip("\n")
+    return displayable(text).strip("\n")
 
 
 def message_titles(view: SessionView) -> tuple[str, ...]:
@@ -111,7 +110,7 @@ def message_titles(view: SessionView) -> tuple[str, ...]:
 
 
 def _first_words(text: str) -> str:
-    words = " ".join(displayable(text[:2_000])[:400].split())
+    words = " ".join(trimmed_text(text[:2_000])[:400].split())
     return (words if len(words) <= 90 else words[:89] + "…") or "(empty)"
 
 
@@ -208,8 +207,8 @@ def _tool_section(item: ToolItem) -> ExportSection:
     parts += [FoldedPart(f"Changes · {lines} lines", diffs)] if lines > MAX_OPEN_DIFF else diffs
     error = (item.result.error or "") if item.result is not None and not item.result.success else ""
     parts += [TextPart(error)] if error else []
-    output, result = displayable(item.output.text).strip(), item.text or item.output.text
-    if output and output not in displayable(result):  # the screen showed more than the model got
+    output, result = trimmed_text(item.output.text).strip(), item.text or item.output.text
+    if output and output not in trimmed_text(result):  # the screen showed more than the model got
         parts += [*_output_parts(output), FoldedPart("Result for the model", (CodePart(result),))]
     elif result.strip() and result.strip() != error.strip():
         parts += [FoldedPart("Result", (CodePart(result),))] if item.diffs else _output_parts(result)
@@ -234,7 +233,7 @@ def _arguments(item: ToolItem) -> str:
 
 
 def _output_parts(text: str) -> tuple[SectionPart, ...]:
-    text = displayable(text)
+    text = trimmed_text(text)
     if not text.strip():
         return ()
     lines = text.count("\n") + 1

@@ -13,7 +13,7 @@ from typing import IO, Literal, TypeAlias, cast
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.export.sections import ExportDocument, Sections, displayable, message_titles
+from tui_agent.export.sections import ExportDocument, Sections, message_titles, trimmed_text
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.storage.folder import JOURNAL, is_regular_file
@@ -80,7 +80,7 @@ def read_document(journal: Path, mask: SecretMask, id: str = "") -> ExportDocume
     ]
     return ExportDocument(
         title=one_line(view.title, 200) or one_line(view.first_message, 100) or "A session without messages",
-        facts=tuple((name, one_line(displayable(text), 500)) for name, text in facts if text),
+        facts=tuple((name, one_line(trimmed_text(text), 500)) for name, text in facts if text),
         sections=Sections(view, times),
         messages=message_titles(view),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import msgspec
 
 from tui_agent import events as e
@@ -21,36 +23,47 @@ def _interrupt_step(view: SessionView) -> None:
         item_changed(view, view.step.id)
 
 
-def _abandon_open_work(view: SessionView) -> None:
+def _open_replies(view: SessionView) -> list[ReplyItem]:
+    """Return the replies since the end of the last run that have not ended."""
+    items = takewhile(lambda item: not isinstance(item, EndItem), reversed(view.items))
+    return [item for item in items if isinstance(item, ReplyItem) and not item.ended]
+
+
+def _abandon_open_work(view: SessionView, at: str) -> None:
     """End everything that an earlier process left open."""
-    changed: list[str] = []
-    for tool in view.running.values():
-        tool.status = "interrupted"
-        changed.append(tool.id)
     for request in view.pending.values():
         request.answer = Answer(verdict="withdrawn", by="session")
-        changed += [request.node, request.id]
-    for reply in (*view.subagent_replies.values(), *([view.reply] if view.reply is not None else [])):
-        reply.ended = reply.interrupted = True
-        reply.thinking_since = None
-        changed.append(reply.id)
+        item_changed(view, request.node)
+        item_changed(view, request.id)
+    view.pending.clear()
+    view.run = view.stage = ""
+    _end_activity(view, at)
+    view.changes.parts |= ViewPart.ALL
+
+
+def _end_activity(view: SessionView, at: str) -> None:
+    """End replies, calls and steps that are still open, such as after a run: nothing is counting any longer (U9)."""
+    for tool in view.running.values():
+        tool.status = "interrupted"
+        item_changed(view, tool.id)
+    for reply in _open_replies(view):
+        reply.interrupted = reply.interrupted or not reply.ended
+        reply.ended = True
+        run_steps.stop_reply(view, reply, at)
+        item_changed(view, reply.id)
     view.running.clear()
     view.subagent_replies.clear()
-    view.pending.clear()
+    view.reply = None
     _interrupt_step(view)
     abandon_nodes(view, tuple(view.tree.running))
-    for key in changed:
-        item_changed(view, key)
-    view.reply, view.run = None, ""
-    view.status.phase = view.status.detail = ""
-    view.changes.parts |= ViewPart.ALL
+    update_status(view, at)
 
 
 # --- session ------------------------------------------------------------------------------------
 
 
 def _session_opened(view: SessionView, event: e.SessionOpened, record: e.Record) -> None:
-    _abandon_open_work(view)
+    _abandon_open_work(view, record.at)
     view.id, view.version, view.workspace = event.id, event.version, event.workspace
     view.provider, view.model, view.trusted = event.provider, event.model, event.trusted
     view.mode, view.approval_mode = event.mode, event.approval_mode
@@ -62,7 +75,7 @@ def _session_opened(view: SessionView, event: e.SessionOpened, record: e.Record)
 
 
 def _session_closed(view: SessionView, event: e.SessionClosed, record: e.Record) -> None:
-    _abandon_open_work(view)
+    _abandon_open_work(view, record.at)
     view.closed = event.reason or "closed"
 
 
@@ -167,7 +180,7 @@ def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> No
 
 
 def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
-    view.run, view.stage = "", ""
+    view.run, view.stage, view.ended_run = "", "", record.run
     reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem) and not item.role), None)
     shown_texts = () if reply is None else (reply.text.text.strip(), reply.fault.message if reply.fault else "")
     already_shown = bool(event.text) and event.text.strip() in shown_texts
@@ -175,10 +188,9 @@ def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
     if shown_texts and shown_texts[0]:  # the reply right above is not repeated
         text = text.strip().removeprefix(f"{shown_texts[0]}\n\n")
     item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, already_shown)
-    _interrupt_step(view)
-    add_item(view, item)
     end_run_node(view, record, event)
-    update_status(view, record.at)
+    _end_activity(view, record.at)
+    add_item(view, item)
 
 
 def _stage_id(record: e.Record, stage: str) -> str:
@@ -257,7 +269,7 @@ def _narrated(view: SessionView, event: e.Event, record: e.Record) -> None:
 
 
 def _previous_process_ended(view: SessionView, event: e.SessionRecovered | e.SessionForked, record: e.Record) -> None:
-    _abandon_open_work(view)
+    _abandon_open_work(view, record.at)
     if isinstance(event, e.SessionForked):
         view.parent = event.parent
     if isinstance(event, e.SessionForked) or event.interrupted or event.void or event.damaged:
@@ -307,6 +319,8 @@ def fold_record(view: SessionView, record: e.Record, redactor: Redactor | None =
     for redacted in (record,) if redactor is None else redactor.records(record):
         if (step := STEPS.get(type(redacted.event))) is not None:
             step(view, redacted.event, redacted)
+    if record.run and record.run == view.ended_run and not view.run:
+        _end_activity(view, record.at)  # such as the request for a title: it does not count as the user's work
     if redactor is not None:
         _store_exact(view, record.event)
 

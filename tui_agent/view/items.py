@@ -384,6 +384,8 @@ class SessionView:
     status: Status = field(default_factory=Status)
     run: str = ""
     """Id of the active run."""
+    ended_run: str = ""
+    """Id of the run that ended last."""
     stage: str = ""
     reply: ReplyItem | None = None
     """The reply in progress."""

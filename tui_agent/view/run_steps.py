@@ -114,7 +114,7 @@ def _update_read_tokens(view: SessionView, reply: ReplyItem, done: int, total: i
 
 
 def _start_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
-    if reply.thinking_since is None:
+    if reply.thinking_since is None and not reply.ended:
         reply.thinking_since = epoch_seconds(at)
         item_changed(view, reply.id)
 
@@ -129,7 +129,7 @@ def _stop_thinking(view: SessionView, reply: ReplyItem, at: str) -> None:
 
 def _text_delta(view: SessionView, event: e.TextDelta, record: e.Record) -> None:
     reply = _current_reply(view, record)
-    if reply.started_at is None:
+    if reply.started_at is None and not reply.ended:
         reply.started_at = epoch_seconds(record.at)
     reply.text.add(event.text)
     _end_retry(reply)
@@ -148,14 +148,20 @@ def _reasoning_delta(view: SessionView, event: e.ReasoningDelta, record: e.Recor
     _enter_phase(view, reply, "thinking", "", record.at)
 
 
+def stop_reply(view: SessionView, reply: ReplyItem, at: str) -> None:
+    """End what counts in a reply: thinking, writing and the wait for a retry."""
+    _stop_thinking(view, reply, at)
+    reply.started_at = None
+    _end_retry(reply)
+
+
 def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> None:
     reply = _current_reply(view, record)
-    _stop_thinking(view, reply, record.at)
+    stop_reply(view, reply, record.at)
     reply.text = GrowingText(event.text)
     if event.thought:
         reply.reasoning = GrowingText(event.thought)
     reply.reasoning_ms = event.thought_ms or reply.reasoning_ms
-    reply.started_at = None
     reply.ended, reply.call_count, reply.stop_reason = True, len(event.calls), event.stop
     reply.fault, reply.interrupted, reply.usage, reply.ms = (event.fault, event.interrupted, event.usage, event.ms)
     reply.role = reply.role or event.role
@@ -165,7 +171,6 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> No
         if event.usage != Usage():
             view.usage = event.usage
             view.reading_rate = speed.prompt_rate(event.usage, view.reading_rate) or view.reading_rate
-    _end_retry(reply)
     item_changed(view, reply.id)
     end_reply(view, record)
     update_status(view, record.at)
@@ -173,6 +178,8 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> No
 
 def _retry_scheduled(view: SessionView, event: e.RetryScheduled, record: e.Record) -> None:
     reply = _current_reply(view, record)
+    if reply.ended:
+        return
     until = epoch_seconds(record.at) + event.seconds
     reply.retry = Retry(event.attempt, event.of, event.why, until)
     item_changed(view, reply.id)
