@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
 import os
@@ -17,6 +18,7 @@ from tui_agent.commands.arguments import PICK, command_names, command_parser, wi
 if TYPE_CHECKING:
     from tui_agent.engine.options import SessionOptions
     from tui_agent.engine.session import Session
+    from tui_agent.platform.temporary import TemporaryFolder
     from tui_agent.tui.exit_codes import ContinueIn
 
 COLLECT = (5_000, 20, 50)
@@ -44,6 +46,9 @@ FRONTENDS = {
 }
 """Command with a session → function that also takes `session_options`."""
 
+_TEMPORARY: list[TemporaryFolder] = []
+"""Folders of demos."""
+
 APPROVE_MODES = {"none": "ask", "safe": "ask", "edits": "auto-edit", "all": "auto"}
 """`--approve` → approval mode."""
 
@@ -64,14 +69,11 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     flags = {name: value for name, value in values.items() if value is not None}
     workspace, trust = args.workspace, args.trust
     if args.demo:
-        import tempfile
-
-        from tui_agent.frontends.demo_workspace import create_demo_workspace
-
-        workspace, trust = create_demo_workspace(Path(tempfile.mkdtemp(prefix="tui-agent-demo-"))), True
+        workspace, trust = _demo_workspace(args.workspace), True
         flags["provider"] = "scripted"
     return SessionOptions(
         workspace=workspace,
+        temporary=args.demo and args.workspace is None,
         more_roots=tuple(args.add_root),
         flags=flags,
         scenarios=args.scenarios,
@@ -82,6 +84,34 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
         resume="latest" if args.resume_last else args.resume if args.fork is None else args.fork,
         fork=args.fork is not None,
     )
+
+
+def _demo_workspace(chosen: Path | None) -> Path:
+    """Write the sample project into the chosen folder, or into a temporary one that `main` removes at the end."""
+    from tui_agent.frontends.demo_workspace import create_demo_workspace
+
+    if chosen is not None:
+        try:
+            return create_demo_workspace(chosen)
+        except OSError as error:
+            name = error.filename or chosen
+            sys.stderr.write(f"tui-agent: the demo can't be written: {name}: {error.strerror}. Use an empty folder.\n")
+            sys.exit(USAGE)
+    from tui_agent.platform.temporary import TemporaryFolder
+
+    folder = TemporaryFolder("demo")
+    _TEMPORARY.append(folder)
+    return create_demo_workspace(folder.path)
+
+
+def _remove_demos() -> None:
+    """Remove the demos' folders, and say so."""
+    for folder in _TEMPORARY:
+        folder.remove()
+        with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+            left = f"is still there: {folder.path}" if folder.path.exists() else "was removed"
+            sys.stderr.write(f"The demo's folder {left}. To keep one: tui-agent --demo -C DIR\n")
+    _TEMPORARY.clear()
 
 
 def _run_exec(argv: Sequence[str]) -> int:
@@ -145,6 +175,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tui_agent.frontends.plain import report_failure
 
         return report_failure(error)
+    finally:
+        _remove_demos()
 
 
 def _run(arguments: list[str]) -> int:
@@ -219,7 +251,9 @@ def _show_session(args: argparse.Namespace, draft: str) -> int | ContinueIn:
         draft, hint = DEMO_TASK, "Enter starts the demo"
     options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
-    return run.run_tui(lambda: _open_session(options), draft=draft, hint=hint, folder=folder)
+    return run.run_tui(
+        lambda: _open_session(options), draft=draft, hint=hint, folder=folder, resumable=not options.temporary
+    )
 
 
 def _arguments_to_resume(args: argparse.Namespace, id: str) -> argparse.Namespace:

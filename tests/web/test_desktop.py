@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +21,7 @@ TIMEOUT = 90.0
 
 def processes_of(owner: int) -> list[int]:
     """Processes of the window that the program with this process id opened; other tests may have theirs."""
-    text = f"{desktop.FOLDER_PREFIX}{owner}-"
+    text = f"tui-agent-window-{owner}-"
     pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -132,23 +131,6 @@ def _is_main_process(pid: int) -> bool:
     except OSError:
         return False
     return any(word.startswith(b"--app=") for word in words) and not any(word.startswith(b"--type=") for word in words)
-
-
-def test_the_profile_of_a_window_whose_program_was_killed_goes_with_the_next_start(tmp_path: Path) -> None:
-    ended_process = subprocess.Popen(["true"])
-    ended_process.wait()
-    other_folders = [
-        f"{desktop.FOLDER_PREFIX}{os.getpid()}-x",
-        f"{desktop.FOLDER_PREFIX}1-x",
-        f"{desktop.FOLDER_PREFIX}x",
-        f"other-{ended_process.pid}-x",
-    ]
-    for name in (*other_folders, f"{desktop.FOLDER_PREFIX}{ended_process.pid}-x"):
-        (tmp_path / name / "profile").mkdir(parents=True)
-    (tmp_path / f"{desktop.FOLDER_PREFIX}{ended_process.pid}-link").symlink_to(tmp_path / other_folders[0])
-    desktop.remove_stale_profiles(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir() if not path.is_symlink()) == sorted(other_folders)
-    assert (tmp_path / other_folders[0] / "profile").is_dir()
 
 
 def test_without_a_browser_one_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

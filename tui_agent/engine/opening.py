@@ -36,6 +36,7 @@ from tui_agent.models.scenarios import ScenarioError
 from tui_agent.models.wire import WireLimits, default_limits
 from tui_agent.platform.debug_log import start_debug_log
 from tui_agent.platform.locks import InUse
+from tui_agent.platform.temporary import remove_stale_folders
 from tui_agent.safety import secrets as secret_values
 from tui_agent.safety import trust
 from tui_agent.safety.policy import load_grants
@@ -203,6 +204,7 @@ def _wire_limits(timeouts: Any, local: bool) -> WireLimits:
 
 def _open_folder(target: _Target, chosen: settings.Settings) -> SessionFolder:
     sessions = paths.sessions_dir()
+    remove_stale_folders()
     try:
         if target.resumed is not None:
             if target.fork:  # copied only now, so that a failed start leaves no copy

@@ -26,6 +26,8 @@ class SessionOptions(msgspec.Struct, kw_only=True):
     more_roots: tuple[Path, ...] = ()
     flags: dict[str, Any]
     """Settings given on the command line, by name."""
+    temporary: bool = False
+    """The workspace is removed when the process ends, so there will be nothing to resume."""
     scenarios: Path | None = None
     trust: bool = False
     attended: bool = True

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import json
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.frontends.web.addresses import CannotServe
-from tui_agent.platform.locks import process_exists
 from tui_agent.platform.pipes import print_error
 
 if TYPE_CHECKING:
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
     from tui_agent.frontends.web.app import SessionPage
 
 WINDOW_SIZE = (900, 700)
-FOLDER_PREFIX = "tui-agent-window-"
-"""Prefix of the browser profile's folder; our process id follows."""
 LINK_SECONDS = 60.0
 """Validity of the link, which the window uses at once."""
 
@@ -76,15 +70,13 @@ async def show_window(page: SessionPage, program: str) -> None:
     A supervisor process ends the browser even if this process is killed.
     """
     import asyncio
-    import tempfile
 
     from tui_agent.platform.environment import child_environment
     from tui_agent.platform.output import Capture
     from tui_agent.platform.proc import Child, ProcessError, Stage
+    from tui_agent.platform.temporary import TemporaryFolder
 
-    await asyncio.to_thread(remove_stale_profiles, Path(tempfile.gettempdir()))
-    prefix = f"{FOLDER_PREFIX}{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+    with TemporaryFolder("window") as folder:
         environment = child_environment() | {
             name: os.environ[name] for name in _browser_data()["environment"] if name in os.environ
         }
@@ -94,10 +86,10 @@ async def show_window(page: SessionPage, program: str) -> None:
             argv = [program, "-m", "tui_agent.frontends.desktop"]
             environment |= {"TUI_AGENT_LINK": link, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         else:
-            argv = [program, *browser_arguments(link, folder)]
+            argv = [program, *browser_arguments(link, str(folder))]
         stage = Stage(program=os.path.abspath(program), argv=tuple(argv), discards_stdout=True, discards_stderr=True)
         try:
-            child = await Child.start([stage], cwd=Path(folder), environment=environment, capture=Capture())
+            child = await Child.start([stage], cwd=folder, environment=environment, capture=Capture())
         except ProcessError as error:
             raise CannotServe(f"The window can't be opened: {error}") from error
         started = asyncio.get_running_loop().time()
@@ -111,17 +103,6 @@ async def show_window(page: SessionPage, program: str) -> None:
             f"The window can't be opened: {os.path.basename(program)} ended with status {status}. "
             "`tui-agent web` shows the page in any browser."
         )
-
-
-def remove_stale_profiles(folder: Path) -> None:
-    """Remove browser profiles of processes that were killed."""
-    for path in folder.glob(f"{FOLDER_PREFIX}*"):
-        pid = path.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
-        with contextlib.suppress(OSError):
-            status = path.lstat()
-            is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if is_own and pid.isascii() and pid.isdigit() and not process_exists(int(pid)):
-                shutil.rmtree(path, ignore_errors=True)
 
 
 @cache

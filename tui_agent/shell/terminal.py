@@ -9,8 +9,6 @@ import os
 import re
 import secrets
 import shlex
-import shutil
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from tui_agent.platform.files import read_file
 from tui_agent.platform.git import hardening_options
 from tui_agent.platform.output import Capture, RingBuffer, present
 from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage, finished_process, signal_name
+from tui_agent.platform.temporary import TemporaryFolder
 from tui_agent.shell.targets import names
 from tui_agent.text import one_line
 
@@ -63,13 +62,18 @@ class CommandJob:
     def __init__(self, shell: str) -> None:
         """Create the folder. Blocks: call it in a thread. Raises OSError."""
         self._shell = shell
-        self.folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="tui-agent-sh-")))
+        self._temporary = TemporaryFolder("sh")
+        self.folder = self._temporary.path
         self._end_mark = secrets.token_hex(16)
         self._prelude = self.folder / "prelude"
         self._state = self.folder / "state"
         if self._is_bash:
             text = Path(__file__).with_name("prelude.bash").read_text("utf-8")
             self._prelude.write_text(self._fill(text), "utf-8")
+
+    def remove(self) -> None:
+        """Remove the folder. Blocks: call it in a thread."""
+        self._temporary.remove()
 
     @property
     def _is_bash(self) -> bool:
@@ -193,7 +197,7 @@ class ShellSession:
                 return self._with_notes(outcome, timeout, notes)
             finally:
                 self._current = None
-                await asyncio.shield(asyncio.to_thread(shutil.rmtree, job.folder, ignore_errors=True))
+                await asyncio.shield(asyncio.to_thread(job.remove))
 
     def _starting_folder(self, cwd: Path | None, notes: list[str]) -> Path:
         if cwd is not None:

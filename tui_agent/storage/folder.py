@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,6 +22,7 @@ from tui_agent.platform.append import sync_folder
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, read_file, remove_leftovers
 from tui_agent.platform.locks import FileLock, shared_file_system
+from tui_agent.platform.temporary import TemporaryFolder
 from tui_agent.storage.journal import JournalReader
 from tui_agent.storage.lines import JournalLine
 from tui_agent.text import SecretMask, one_line
@@ -125,6 +125,8 @@ class SessionFolder:
         """A warning for the user if the file system may not support locks and syncing."""
         self._lock = lock
         self._scratch: Path | None = None
+        self._temporary: TemporaryFolder | None = None
+        """The scratch folder, if it is outside the session's folder."""
 
     @classmethod
     def create(
@@ -192,7 +194,8 @@ class SessionFolder:
             inside = self.path / "scratch"
             workspace = Path(self.info.workspace or os.sep)
             if self.info.workspace and Path(os.path.realpath(inside)).is_relative_to(workspace):
-                self._scratch = Path(tempfile.mkdtemp(prefix="tui-agent-"))
+                self._temporary = TemporaryFolder("scratch")
+                self._scratch = self._temporary.path
             else:
                 inside.mkdir(mode=0o700, exist_ok=True)
                 self._scratch = inside
@@ -202,10 +205,10 @@ class SessionFolder:
         """Delete the scratch folder, record the status, and release the lock."""
         if not self._lock.held:
             return
-        for scratch in (self._scratch, self.path / "scratch"):
-            if scratch is not None:
-                shutil.rmtree(scratch, ignore_errors=True)  # does not follow symlinks
-        self._scratch = None
+        if self._temporary is not None:
+            self._temporary.remove()
+        shutil.rmtree(self.path / "scratch", ignore_errors=True)  # does not follow symlinks
+        self._scratch = self._temporary = None
         now = now or datetime.now().astimezone()
         self.save(status=status, updated_at=now.isoformat(timespec="milliseconds"))
         self._lock.release()

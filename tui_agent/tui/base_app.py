@@ -111,6 +111,8 @@ class BaseApp(App[int], inherit_bindings=False):
         self._early_keys: list[events.Key] | None = []
         """Keys that arrived before the widgets were ready; None from then on."""
         self.failure = ""
+        self.resumable = True
+        """How to resume is printed at the end."""
         """Message for the user if the app ended with an error."""
         self.next_session: ContinueIn | None = None
         """The session to continue in if the app returns CONTINUE."""

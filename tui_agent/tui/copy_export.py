@@ -7,10 +7,10 @@ from asyncio import to_thread
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tui_agent.common.paths import sessions_dir
+from tui_agent.platform.temporary import TemporaryFolder
 from tui_agent.storage.folder import JOURNAL
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
@@ -27,14 +27,14 @@ async def export_source(app: BaseApp, session: SessionApi) -> AsyncIterator[Path
     if not app.activity.trouble:
         yield sessions_dir() / session.id
         return
-    temporary = await to_thread(TemporaryDirectory, prefix="tui-agent-")
+    temporary = await to_thread(TemporaryFolder, "export")
     try:
-        folder = Path(temporary.name, session.id)
+        folder = temporary.path / session.id
         folder.mkdir(0o700)
         await session.copy_journal(folder / JOURNAL)
         yield folder
     finally:
-        await to_thread(temporary.cleanup)
+        await to_thread(temporary.remove)
 
 
 FORMATS: dict[str, Format] = {"html": "html", "markdown": "markdown", "md": "markdown"}

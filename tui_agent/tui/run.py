@@ -30,16 +30,22 @@ CLOSE_TIMEOUT = 1.5
 
 
 def run_tui(
-    open_session: Callable[[], Awaitable[SessionApi]], *, draft: str = "", hint: str = "", folder: str = ""
+    open_session: Callable[[], Awaitable[SessionApi]],
+    *,
+    draft: str = "",
+    hint: str = "",
+    folder: str = "",
+    resumable: bool = True,
 ) -> int | ContinueIn:
     """Open a session and show it until the user quits.
 
     Returns the exit code: 0, 1 after an error, 128 + n after signal n, or RESTART_AS_DEMO; or the session to continue
-    in. Always restores the terminal, and prints how to resume. The composer starts with `draft`, and `hint` above it.
-    If the session can't be opened, typed text goes to the history of `folder`.
+    in. Always restores the terminal, and prints how to resume, if the session is `resumable`. The composer starts with
+    `draft`, and `hint` above it. If the session can't be opened, typed text goes to the history of `folder`.
     """
     app = TuiAgentApp(open_session, draft=draft, hint=hint)
     app.composer.folder = folder
+    app.resumable = resumable
     return _run_in_terminal(app)
 
 
@@ -163,5 +169,5 @@ def _print_exit_messages(app: TuiAgentApp) -> None:
         if app.session is not None and app.session.unsaved:
             print_error(str(app.session.unsaved))
         continues = app.return_value in (RESTART_AS_DEMO, CONTINUE)
-        if app.session is not None and not continues and app.session.can_be_resumed():
+        if app.session is not None and app.resumable and not continues and app.session.can_be_resumed():
             print(f"Resume with: tui-agent --resume {one_line(app.session.id, 200)}", file=sys.stderr)

@@ -349,7 +349,7 @@ def run_line_mode(options: SessionOptions, terminal: LineTerminal) -> int:
     if engine.session.unsaved is not None:
         print_error(str(engine.session.unsaved))
         code = code or 1
-    if terminal.attended and code < 128 and engine.session.can_be_resumed():
+    if terminal.attended and code < 128 and not options.temporary and engine.session.can_be_resumed():
         terminal.print(f"\nResume with: tui-agent repl --resume {engine.session.id}")
     return code
 

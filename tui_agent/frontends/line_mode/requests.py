@@ -9,10 +9,8 @@ import os
 import re
 import signal
 import subprocess
-import tempfile
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +23,7 @@ from tui_agent.events.narration import trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
 from tui_agent.platform.programs import editor_command
+from tui_agent.platform.temporary import TemporaryFolder
 from tui_agent.text import SecretMask, make_visible
 
 Styled = tuple[str, str]
@@ -305,8 +304,8 @@ def edit_text(text: str, name: str) -> str:
     argv = editor_command(os.environ)
     if not argv:
         raise EditorError("No editor was found. Set EDITOR to yours.")
-    with tempfile.TemporaryDirectory(prefix="tui-agent-") as folder:
-        path = Path(folder) / f"part{os.path.splitext(name)[1]}"
+    with TemporaryFolder("edit") as folder:
+        path = folder / f"part{os.path.splitext(name)[1]}"
         path.write_text(f"{text}\n", encoding="utf-8", errors="surrogateescape", newline="")
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the editor
         try:

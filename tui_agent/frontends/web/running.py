@@ -97,7 +97,7 @@ async def _serve_session(options: SessionOptions, show: ShowPage, listener: sock
     if session.unsaved is not None:
         print_error(str(session.unsaved))
         code = code or 1
-    if session.can_be_resumed():
+    if not options.temporary and session.can_be_resumed():
         sys.stdout.write(f"Resume with: tui-agent --resume {clean(session.id)}\n")
     return code
 
