@@ -145,8 +145,10 @@ def test_chat_log() -> None:
 
 def test_web_page() -> None:
     feed = Feed(cast(Any, SimpleNamespace(mask=SecretMask({}))))
+    reader = feed.read()  # pieces that no reader waits for are dropped
     for record in records():
         feed._add(record)
+    assert reader in feed.readers
     frames = [json.loads(frame.data) for entry in feed._entries for frame in entry.frames if frame.name == "text"]
     assert missing("".join(frame["content"] for frame in frames)) == []
     ended = [frame.data for entry in feed._entries for frame in entry.frames if frame.name == "reply.ended"]

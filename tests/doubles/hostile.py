@@ -21,9 +21,8 @@ ALLOWED = re.compile(
 )
 """All that Textual writes besides text. No hyperlinks, no titles, no clipboard, no bell, no reports asked for."""
 
-FORBIDDEN = re.compile(
-    "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]"
-)
+FORBIDDEN = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
+"""Bidirectional marks are not among them: they stay in right-to-left text."""
 
 
 def find_forbidden(written: str) -> str:

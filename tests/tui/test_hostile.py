@@ -19,7 +19,7 @@ from tui_agent.events import Notice, Record, UserMessageAdded, to_data
 from tui_agent.text import clean, make_visible
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.terminal import widen_control_tables
-from widgets.styled_text import CONTROL
+from widgets.styled_text import visible
 
 BATCH = 420
 BATCHES = 24
@@ -73,7 +73,7 @@ def screen(app: TuiAgentApp) -> str:
 
 
 def bare(text: str) -> str:
-    return re.sub(r"[\s│▌▏▎█▁▂▃▄▅▆▇]", "", text.translate(CONTROL))
+    return re.sub(r"[\s│▌▏▎█▁▂▃▄▅▆▇]", "", visible(text))
 
 
 def assert_no_actions(app: TuiAgentApp) -> None:
