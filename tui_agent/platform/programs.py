@@ -69,7 +69,7 @@ def trusted_program(
 
 
 @cache
-def trusted_folders(folders: tuple[Path, ...]) -> tuple[str, ...]:
+def program_folders(folders: tuple[Path, ...]) -> tuple[str, ...]:
     """Return the folders of `search_path()` that only the user and root can write, outside of `folders`."""
 
     def is_trusted(entry: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tui_agent.common.domain import FrozenValue
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.git import Git
-from tui_agent.platform.programs import trusted_folders, trusted_program
+from tui_agent.platform.programs import program_folders, trusted_program
 from tui_agent.shell.git_reads import git_read
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe, Unknown, argument_shape, require
@@ -104,7 +104,7 @@ class ArgumentLists:
         names = ("HOME", "USER", "LOGNAME", "PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "GOPATH", "JAVA_HOME")
         kept = {name: environment[name] for name in names if name in environment}
         fixed: dict[str, str] = read_table(__package__, "safe_commands.json")["environment"]
-        return kept | fixed | {"PATH": os.pathsep.join(trusted_folders(self._readable.roots))}
+        return kept | fixed | {"PATH": os.pathsep.join(program_folders(self._readable.roots))}
 
     # --- programs that start others ---
 
