@@ -79,11 +79,16 @@ def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
 
 
 def _sandbox(view: SessionView, styles: TextStyles) -> Span:
-    """Paint whether commands are confined (A10); a warning if they run unconfined and without approval."""
+    """Paint what confines the next command (A10); a warning if it may run unconfined and without approval."""
     auto = view.approval_mode in ("auto", "auto-edit")
     if view.sandbox in ("off", "none"):
         return "no sandbox", styles.warn if auto else styles.muted
-    return ("sandboxed" if view.sandbox in ("bwrap", "landlock") else "partial sandbox"), styles.muted
+    if view.approval_mode == "ask" and not view.sandbox_required:
+        return "approved commands: no sandbox", styles.muted
+    network = ", network" if view.sandbox_network else ""
+    if ":" in view.sandbox:
+        return "partial sandbox" + network, styles.warn if auto else styles.muted
+    return "sandboxed" + network, styles.muted
 
 
 def _meter(view: SessionView, width: int, styles: TextStyles) -> list[Span]:
@@ -205,5 +210,8 @@ def greeting(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
         [("approvals  ", styles.muted), (WORDS.approvals.get(view.approval_mode, view.approval_mode), styles.text)],
     ]
     if view.sandbox:
-        rows.append([("sandbox    ", styles.muted), (WORDS.sandboxes.get(view.sandbox, view.sandbox), styles.text)])
+        sandbox = WORDS.sandboxes.get(view.sandbox, view.sandbox)
+        if view.sandbox_network and view.sandbox not in ("off", "none"):
+            sandbox += "; with the network"
+        rows.append([("sandbox    ", styles.muted), (sandbox, styles.text)])
     return [line(*fitted_spans(row, width)) for row in rows]

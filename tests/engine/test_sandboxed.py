@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
-from tui_agent.events import ApprovalRequested, SessionOpened, ToolFinished
+from tui_agent.events import ApprovalRequested, SandboxChanged, SessionOpened, ToolFinished
 from tui_agent.safety.sandbox import find_sandbox
 
 pytestmark = pytest.mark.skipif(find_sandbox().kind == "none", reason="neither bubblewrap nor Landlock is here")
@@ -57,7 +57,7 @@ async def test_in_auto_mode_nothing_outside_is_written_and_the_model_is_told_why
     async with serve(commands(f"touch inside && touch {workspace.parent}/outside"), strict=True) as server:
         watch = await run(server, workspace, approval_mode="auto")
     assert (workspace / "inside").exists() and not (workspace.parent / "outside").exists()
-    if find_sandbox(workspace).kind == "landlock":  # bubblewrap has a /tmp of its own, and here all is below /tmp
+    if not find_sandbox(workspace).is_complete:  # a whole one has a /tmp of its own, and here all is below /tmp
         assert any("It ran in a sandbox" in text for text in texts(watch))
     assert watch.opened.sandbox == find_sandbox(workspace).label  # type: ignore[attr-defined]  # set above
 
@@ -109,3 +109,18 @@ async def test_a_child_gets_three_descriptors_and_none_of_our_secrets(
     assert {Path(path).name for path in found.split()} <= {"0", "1", "2", "3", "255"}, found
     assert text.splitlines()[1].strip() == "0" or "\n0\n" in text
     assert token not in text and not any(f"{name}=" in text for name in names)
+
+
+async def test_stricter_settings_show_in_the_status_of_the_sandbox(workspace: Path) -> None:
+    async with serve(commands("true")) as server:
+        async with run_session(server, workspace, flags={"sandbox_network": True}) as session:
+            watch = SessionDriver(session)
+            environment = session._environment
+            assert environment.sandbox_policy.state().sandbox_network
+            stricter = {"sandbox": "required", "sandbox_network": False}
+            await environment.apply_settings(environment.settings.model_copy(update=stricter))
+            changed = await watch.until_event(SandboxChanged)
+            await environment.apply_settings(environment.settings)
+            assert len(watch.of(SandboxChanged)) == 1, "the same again is no change"
+    assert changed.sandbox_required and not changed.sandbox_network
+    assert changed.sandbox == find_sandbox(workspace).label

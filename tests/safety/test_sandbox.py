@@ -12,17 +12,19 @@ import pytest
 
 from tui_agent.common.domain import ApprovalMode, RunAction, Severity
 from tui_agent.engine.host.environment import SandboxPolicy
-from tui_agent.platform import landlock
+from tui_agent.platform import landlock, supervisor
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.output import Capture
 from tui_agent.platform.proc import Child, ProcessError, Stage, finished_process
+from tui_agent.safety import protected_paths
+from tui_agent.safety.protected_paths import ProtectedPaths
 from tui_agent.safety.roots import Roots
 from tui_agent.safety.sandbox import NONE, ConfinedCommand, Sandbox, find_sandbox
 from tui_agent.settings import Settings
 from tui_agent.tools.base import ToolError
 
 FOUND = find_sandbox()
-LANDLOCK = Sandbox(kind="landlock", landlock=landlock.abi_version())
+LANDLOCK = Sandbox(kind="landlock", landlock=landlock.abi_version(), sockets=FOUND.sockets)
 """Alone, as where namespaces are forbidden."""
 
 
@@ -36,7 +38,7 @@ def sandbox(kind: str) -> Sandbox:
         pytest.skip(f"Linux {os.uname().release} has no Landlock")
     if kind == "landlock":
         return LANDLOCK
-    whole = Sandbox(kind="landlock", landlock=LANDLOCK.landlock, namespaces=True)
+    whole = msgspec.structs.replace(LANDLOCK, namespaces=True)
     if FOUND.kind == "landlock" and not FOUND.namespaces:
         pytest.skip("namespaces are forbidden here")
     return whole
@@ -88,7 +90,7 @@ async def test_roots_and_scratch_can_be_written_and_nothing_else(place: Place, k
     )
     status, text = await place.run(kind, command)
     assert status == 0
-    if kind != "bwrap":  # it has a /tmp of its own, where all of this lies
+    if kind == "landlock":  # the others have a /tmp of their own, where all of this lies
         assert "LEAK" not in text and text.count("Permission denied") >= 4
     assert (place.root / "d" / "moved").read_text() == "a\n"
     assert (place.scratch / "s").read_text() == "b\n" and (place.scratch / "tmp" / "t").read_text() == "c\n"
@@ -125,8 +127,8 @@ UDP = {
 
 @pytest.mark.parametrize("kind", EACH)
 async def test_no_tcp(place: Place, kind: str) -> None:
-    if "tcp" not in sandbox(kind).denies:
-        pytest.skip("Landlock before ABI 4 has no say in TCP")
+    if "network" not in sandbox(kind).denies:
+        pytest.skip("Landlock without the filter has no say in the network")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         server.setblocking(False)
@@ -137,7 +139,7 @@ async def test_no_tcp(place: Place, kind: str) -> None:
             server.accept()
 
 
-@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("kind", EACH)
 async def test_no_udp_and_no_dns(place: Place, kind: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
@@ -198,25 +200,13 @@ async def test_folders_of_keys_look_empty(place: Place, kind: str) -> None:
 
 
 async def test_no_start_without_the_sandbox(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Sandbox(kind="landlock", landlock=99, namespaces=False)
-    if not LANDLOCK.landlock:
-        with pytest.raises(ProcessError) as failed:
-            await Child.start(
-                [Stage(program="/bin/true", argv=("true",))],
-                cwd=place.root,
-                environment={},
-                capture=Capture(),
-                confinement=ConfinedCommand(broken, place.roots),
-            )
-        assert failed.value.code == "sandbox"
-        return
-    gone = Sandbox(kind="landlock", landlock=LANDLOCK.landlock, namespaces=True)
-    confined = ConfinedCommand(gone, place.roots)
-    stages, spec = confined.confine([Stage(program="/bin/touch", argv=("touch", "made"))], place.root)
-    bad = msgspec.structs.replace(spec, guarded=(), placed=(), hidden=("/nowhere/at/all",), namespaces=True)
-    monkeypatch.setattr(confined, "confine", lambda *arguments: (stages, bad))
+    alone = place.outside / "supervisor.py"
+    shutil.copy(supervisor.__file__, alone)  # without what it loads
+    monkeypatch.setattr(supervisor, "__file__", str(alone))
+    confined = ConfinedCommand(msgspec.structs.replace(LANDLOCK, landlock=7), place.roots)
+    stage = Stage(program="/bin/touch", argv=("touch", "made"))
     with pytest.raises(ProcessError) as failed:
-        await Child.start(stages, cwd=place.root, environment={}, capture=Capture(), confinement=confined)
+        await Child.start([stage], cwd=place.root, environment={}, capture=Capture(), confinement=confined)
     assert failed.value.code == "sandbox"
     assert not (place.root / "made").exists()
 
@@ -243,17 +233,22 @@ async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
     [("ask", False, False), ("ask", True, True), ("auto-edit", False, True), ("auto", False, True)],
 )
 def test_which_commands_are_confined(place: Place, mode: str, safe: bool, confined: bool) -> None:
-    there = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7, namespaces=True))
+    half = Sandbox(kind="landlock", landlock=7, sockets="asked")
+    there = SandboxPolicy(Settings(), place.roots, msgspec.structs.replace(half, namespaces=True))
     assert there.applies_to(command(safe=safe), ApprovalMode(mode)) is confined
     assert there.fully_confines(command(safe=safe), ApprovalMode(mode)) is confined
-    half = SandboxPolicy(Settings(), place.roots, Sandbox(kind="landlock", landlock=7))
-    assert not half.fully_confines(command(safe=safe), ApprovalMode(mode))
+    partly = SandboxPolicy(Settings(), place.roots, half)
+    assert not partly.fully_confines(command(safe=safe), ApprovalMode(mode))
 
 
 def test_denials_are_reported() -> None:
-    assert Sandbox(kind="bwrap").is_complete and Sandbox(kind="landlock", landlock=1, namespaces=True).is_complete
-    assert Sandbox(kind="landlock", landlock=3).label == "landlock: files only"
-    assert Sandbox(kind="landlock", landlock=4).label == "landlock: files and tcp"
+    complete = Sandbox(kind="landlock", landlock=1, namespaces=True, sockets="denied")
+    assert complete.is_complete and complete.label == "landlock"
+    assert Sandbox(kind="bwrap", sockets="asked").label == "bwrap"
+    without_filter = Sandbox(kind="bwrap")
+    assert not without_filter.is_complete and without_filter.label == "bwrap: files, protected, network"
+    assert Sandbox(kind="landlock", landlock=7, sockets="asked").label == "landlock: files, network, sockets"
+    assert Sandbox(kind="landlock", landlock=7).label == "landlock: files"
     assert NONE.denies == frozenset() and NONE.label == "none"
 
 
@@ -266,3 +261,77 @@ def test_bwrap_in_the_workspace_is_not_used(place: Place, monkeypatch: pytest.Mo
     monkeypatch.chdir(place.root / "bin")
     assert find_sandbox(place.root).kind != "bwrap"
     assert not (place.outside / "fired").exists()
+
+
+# --- protected paths at every depth -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_protected_paths_are_read_only_at_every_depth_and_after_a_rename(place: Place, kind: str) -> None:
+    deep = place.root.joinpath(*"abcdefgh")
+    (deep / ".git").mkdir(parents=True)
+    (deep / ".git" / "config").write_text("[core]\n")
+    (deep / ".envrc").write_text("old\n")
+    for number in range(60):
+        (place.root / "many" / f"m{number}").mkdir(parents=True)
+        (place.root / "many" / f"m{number}" / "AGENTS.md").write_text("rules\n")
+    (place.root / "target" / ".git").mkdir(parents=True)  # not a generated folder
+    command = (
+        "for w in a/b/c/d/e/f/g/h/.git/config a/b/c/d/e/f/g/h/.envrc many/m59/AGENTS.md target/.git/config;"
+        "do echo evil > $w && echo LEAK $w; done; mv a x; echo evil > x/b/c/d/e/f/g/h/.git/config && echo LEAK x;"
+        "mv x/b y; echo evil > y/c/d/e/f/g/h/.envrc && echo LEAK y; rm -rf many; cat many/m59/AGENTS.md; true"
+    )
+    status, text = await place.run(kind, command)
+    assert status == 0 and "LEAK" not in text and text.endswith("rules"), text
+
+
+async def test_the_search_reads_only_changed_folders_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = ProtectedPaths(place.roots.protects)
+    first = search.find([str(place.root)], 100)
+    assert {os.path.relpath(path, place.root) for path in first} == {".git", "AGENTS.md", "deep/.vscode"}
+    (place.root / "deep" / ".env").write_text("KEY=1")
+    read: list[str] = []
+    entries = protected_paths._entries
+
+    def noted(folder: str) -> list[tuple[str, str, bool]]:
+        read.append(folder)
+        return entries(folder)
+
+    monkeypatch.setattr(protected_paths, "_entries", noted)
+    assert set(search.find([str(place.root)], 100)) == {*first, str(place.root / "deep" / ".env")}
+    assert read == [str(place.root / "deep")]
+    assert len(search.find([str(place.root)], 2)) == 2
+
+
+# --- servers of its own -------------------------------------------------------------------------
+
+SERVER = (
+    "import os, socket, tempfile, threading; path = {path}; server = socket.socket(socket.AF_UNIX); server.bind(path);"
+    "server.listen(); threading.Thread(target=lambda: server.accept()[0].send(b'own')).start();"
+    "client = socket.socket(socket.AF_UNIX); client.settimeout(5); client.connect(path); print(client.recv(9))"
+)
+
+
+@pytest.mark.parametrize("kind", EACH)
+async def test_a_command_can_connect_to_its_own_sockets(place: Place, kind: str) -> None:
+    if sandbox(kind).sockets == "denied":
+        pytest.skip("no connection can be judged here")
+    for path in ("'in-root'", "os.path.join(tempfile.mkdtemp(), 's')"):
+        status, text = await place.run(kind, f'python3 -c "{SERVER.format(path=path)}"')
+        assert status == 0 and "own" in text, text
+    multiprocessing = (
+        "import multiprocessing as m, multiprocessing.connection as c; l = c.Listener(family='AF_UNIX');"
+        "p = m.get_context('fork').Process(target=lambda: l.accept().send('own')); p.start();"
+        "print(c.Client(l.address).recv())"
+    )
+    assert "own" in (await place.run(kind, f'python3 -c "{multiprocessing}"'))[1]
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+async def test_status_signals_and_background_processes_are_those_of_the_command(place: Place, kind: str) -> None:
+    assert (await place.run(kind, "exit 7"))[0] == 7
+    killed = (await place.run(kind, "kill -SEGV $$"))[0]
+    assert killed in (-11, 139)
+    status, text = await place.run(kind, "(sleep 0.2; echo late > late) & disown; echo over")
+    assert (status, text) == (0, "over")
+    assert not (place.root / "late").exists(), "nothing outlives a command that may leave nothing"

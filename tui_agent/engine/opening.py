@@ -273,7 +273,7 @@ class _Opening(msgspec.Struct):
             deps, folder, checkpoints, self.loaded, lambda: _load_settings(None, dict(self.options.flags))
         )
         checkpoints.busy = lambda: session.busy and state.ledger.run_in_progress
-        await self._emit_opened(environment, deps.roles.name, sandbox.label)
+        await self._emit_opened(environment, deps.roles.name)
         checkpoints.report_interrupted()
         return session
 
@@ -354,7 +354,8 @@ class _Opening(msgspec.Struct):
             protected=self.loaded.settings.protected_patterns,
         )
 
-    async def _emit_opened(self, environment: ToolEnvironment, model: str, sandbox: str) -> None:
+    async def _emit_opened(self, environment: ToolEnvironment, model: str) -> None:
+        sandbox = environment.sandbox_policy.state()
         stream, resumed, attended = self.stream, self.options.resume is not None, self.options.attended
         if (recovered := self.recovered.event()) is not None:
             stream.emit(recovered)
@@ -370,7 +371,9 @@ class _Opening(msgspec.Struct):
             trusted=self.trusted,
             resumed=resumed,
             question="" if resumed else QUESTION,
-            sandbox="off" if self.loaded.settings.sandbox == "off" else sandbox,
+            sandbox=sandbox.sandbox,
+            sandbox_required=sandbox.sandbox_required,
+            sandbox_network=sandbox.sandbox_network,
         )
         stream.emit(opened)
         notices = [str(problem) for problem in self.loaded.problems]

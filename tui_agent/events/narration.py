@@ -469,6 +469,10 @@ _NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.SessionTitled: lambda event: f"Title: {event.title}",
     e.ModeChanged: _mode,
     e.TrustChanged: lambda event: f"The folder is {'trusted' if event.trusted else 'not trusted any longer'}.",
+    e.SandboxChanged: lambda event: (
+        f"Sandbox: {event.sandbox}{', for all commands' if event.sandbox_required else ''}"
+        f"{', with the network' if event.sandbox_network else ''}."
+    ),
     e.ModelChanged: _model,
     e.RoleChanged: lambda event: f"Model for {event.role}: {event.model or 'the configured one'}.",
     e.Notice: _notice,

@@ -29,8 +29,12 @@ class SessionOpened(Event, frozen=True, kw_only=True):
     question: str = ""
     """The opening question, the first line of chat_history.log."""
     sandbox: str = ""
-    """Sandbox of commands that run without approval: `bwrap`, `landlock`, `landlock: files only`, …; `none` if
-    unavailable, `off` by the settings; empty in records of earlier versions."""
+    """Sandbox of commands: `bwrap` or `landlock`, followed by what it denies if that is not all (`landlock: files`);
+    `none` if unavailable, `off` by the settings; empty in records of earlier versions."""
+    sandbox_required: bool = False
+    """Whether approved commands also run in it in approval mode `ask`."""
+    sandbox_network: bool = False
+    """Whether it lets commands use the network."""
 
 
 class SessionClosed(Event, frozen=True, kw_only=True):
@@ -87,6 +91,15 @@ class TrustChanged(Event, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "trust.changed"
     trusted: bool
+
+
+class SandboxChanged(Event, frozen=True, kw_only=True):
+    """Stricter settings changed the sandbox of the session's commands; the fields are those of `session.opened`."""
+
+    type: ClassVar[str] = "sandbox.changed"
+    sandbox: str
+    sandbox_required: bool = False
+    sandbox_network: bool = False
 
 
 class ModelChanged(Event, frozen=True, kw_only=True):

@@ -1,25 +1,23 @@
-"""Confine a child process before it executes a program: namespaces if available, then Landlock (A10).
+"""Landlock: deny a process and its children all writing outside of some folders (A10).
 
-Uses the standard library only, as the supervisor loads this file by its path. What is denied:
+Uses the standard library only, as the supervisor loads this file by its path. From ABI 1 (Linux 5.13) it denies
+writing, creating, removing and renaming, ptrace of processes outside, mount, umount and pivot_root; from ABI 4 TCP
+connections and listening, from ABI 6 signals and abstract sockets to the outside. It denies neither changes of modes,
+owners and times, nor UDP, nor anything in a part of a writable folder.
 
-* by Landlock, from ABI 1 (Linux 5.13): writing, creating, removing and renaming outside of `writable`; ptrace of
-  processes outside; mount, umount and pivot_root. From ABI 4 TCP connections and listening, from ABI 6 signals and
-  abstract sockets to the outside. It neither restricts UDP (thus DNS) nor parts of a writable folder.
-* by a user, mount and network namespace: the network except an own loopback; writing to `guarded`; reading `hidden`.
-  The mounts can't be undone, since Landlock forbids it.
-* by no_new_privs: set-user-id programs get no privileges.
+As a script it restricts itself, then executes a program: `landlock.py ABI COUNT WRITABLE… PROGRAM ARGV…`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
-import socket
 import struct
+import sys
 
-SandboxSpec = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
-"""Writable, guarded and hidden paths; whether to allow the network; whether to use namespaces; the Landlock ABI."""
+TYPE_CHECKING = False  # that of `typing` would take some milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Landlock's system calls, on every architecture."""
@@ -29,14 +27,7 @@ _WRITE_ACCESS = _WRITE_FILE | 0x1FF0
 _TCP = 0b11
 _SCOPES = 0b11
 """Abstract sockets and signals."""
-
-_NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
-_RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE, _RELATIME = 1, 32, 4096, 16384, 1 << 18, 1 << 21
-_LOCKED_FLAGS = 2 | 4 | 8 | 1024 | 2048
-"""nosuid, nodev, noexec, noatime, nodiratime: an unprivileged remount may not drop them."""
-_NO_NEW_PRIVS, _CAPBSET_DROP = 38, 24
-_FILE_CAPABILITIES = {0, 1, 2, 3, 4, 5, 6, 7}
-"""Capabilities that root keeps: owners and modes of files, signals, changing to another user."""
+_NO_NEW_PRIVS = 38
 
 DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
 """Devices that every command may write to."""
@@ -62,29 +53,14 @@ def abi_version() -> int:
     return max(0, version)
 
 
-def enter(sandbox_spec: SandboxSpec) -> None:
-    """Confine this process and its children permanently. After an OSError no program may be executed."""
-    writable, guarded, hidden, network, namespaces, version = sandbox_spec
+def forbid_privileges() -> None:
+    """Give set-user-id programs no privileges; Landlock and seccomp filters need that."""
+    _check(_libc().prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def restrict_writing(writable: Iterable[bytes], *, tcp: bool, version: int) -> None:
+    """Restrict this process and its children permanently; `tcp` denies TCP. Raises OSError."""
     libc = _libc()
-    if namespaces:
-        _enter_namespaces(libc, network)
-        _check(libc.mount(None, b"/", None, ctypes.c_ulong(_REC | _PRIVATE), None))
-        for path in guarded:
-            _make_read_only(libc, path)
-        for path in hidden:
-            flags = ctypes.c_ulong(_RDONLY | 2 | 4 | 8)
-            _check(libc.mount(b"none", path, b"tmpfs", flags, b"size=4k,mode=755"))
-    _check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
-    if version > 0:
-        _restrict(libc, writable, tcp=not network and not namespaces, version=version)
-    elif not namespaces:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-
-# --- Landlock ---
-
-
-def _restrict(libc: ctypes.CDLL, writable: list[bytes], *, tcp: bool, version: int) -> None:
     access = _WRITE_ACCESS | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     fields = [access]
     if version >= 4:
@@ -116,54 +92,12 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: bytes, access: int) -> None:
         os.close(fd)
 
 
-# --- namespaces ---
+def _main(arguments: list[bytes]) -> None:
+    version, count = int(arguments[0]), int(arguments[1])
+    writable, (program, *argv) = arguments[2 : 2 + count], arguments[2 + count :]
+    restrict_writing(writable, tcp=False, version=version)
+    os.execv(program, argv)
 
 
-def _enter_namespaces(libc: ctypes.CDLL, network: bool) -> None:
-    """Enter a mount namespace, and one without a network, with the same user and group ids.
-
-    Root needs no user namespace for that, and thus can still access the files of others; it drops capabilities that
-    affect the machine. If that is not permitted (in many containers), it uses a user namespace like others.
-    """
-    namespaces = _NEWNS | (0 if network else _NEWNET)
-    user, group = os.geteuid(), os.getegid()
-    if user == 0 and libc.unshare(ctypes.c_int(namespaces)) == 0:
-        for capability in set(range(64)) - _FILE_CAPABILITIES:
-            libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
-    else:
-        _check(libc.unshare(ctypes.c_int(_NEWUSER | namespaces)))
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{user} {user} 1\n")
-        _write("/proc/self/gid_map", f"{group} {group} 1\n")
-    if not network:
-        _raise_loopback()
-
-
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
-
-
-def _raise_loopback() -> None:
-    """Activate the loopback interface, for tests that start local servers."""
-    import fcntl
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as interface:
-        fcntl.ioctl(interface, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: up, running
-
-
-def _make_read_only(libc: ctypes.CDLL, path: bytes) -> None:
-    """Make `path` read-only; it can neither be renamed nor removed."""
-    if not os.path.lexists(path) or os.path.islink(path):
-        return
-    _check(libc.mount(path, path, None, ctypes.c_ulong(_BIND | _REC), None))
-    current = os.statvfs(path).f_flag
-    flags = current & _LOCKED_FLAGS | (_RELATIME if current & 4096 else 0)
-    _check(libc.mount(None, path, None, ctypes.c_ulong(_BIND | _REMOUNT | _RDONLY | flags), None))
-
-
-if __name__ == "__main__":  # probe whether namespaces are available
-    enter(([], [], [], False, True, abi_version()))
+if __name__ == "__main__":
+    _main(list(map(os.fsencode, sys.argv[1:])))

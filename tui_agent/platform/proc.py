@@ -12,7 +12,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeAlias
+
+import msgspec
 
 from tui_agent.common.domain import CommandOutcome, FrozenValue
 from tui_agent.common.errors import CodedError
@@ -20,31 +22,59 @@ from tui_agent.platform import supervisor
 from tui_agent.platform.output import Capture
 from tui_agent.platform.pipes import pending_bytes, read_chunk
 
+Sockets: TypeAlias = Literal["asked", "denied", "open"]
+"""What becomes of sockets with a path: connections are judged, none can be made, or they are not restricted."""
 
-class SandboxSpec(FrozenValue, frozen=True, kw_only=True):
-    """What a command may do. With neither `landlock` nor `namespaces`, the command itself runs a sandbox program."""
+
+class Mounts(FrozenValue, frozen=True, kw_only=True):
+    """What a command in namespaces sees, as absolute paths. What is not `writable` is read-only."""
 
     writable: tuple[str, ...] = ()
+    visible: tuple[str, ...] = ()
+    """What can be read even if it is in /tmp, /var/tmp or /run, which are the command's own."""
     guarded: tuple[str, ...] = ()
     """Read-only paths within the writable ones."""
     hidden: tuple[str, ...] = ()
     """Folders that appear empty."""
+    temporary: str = ""
+    """The folder that is its /tmp and /var/tmp; if empty, they are new."""
+
+
+class SandboxSpec(FrozenValue, frozen=True, kw_only=True):
+    """What a command may do. The default restricts nothing: the command itself may run a sandbox program."""
+
+    mounts: Mounts | None = None
+    """None if it gets no namespaces."""
+    landlock: int = 0
+    """The kernel's ABI; 0 for no Landlock."""
+    writable: tuple[str, ...] = ()
+    """What may be written to; only Landlock needs it."""
     placed: tuple[str, ...] = ()
     """Missing folders that exist while the command runs, so that they can be guarded."""
     network: bool = False
-    namespaces: bool = False
-    landlock: int = 0
-    """The kernel's ABI."""
+    own_network: bool = False
+    """Whether it has a network namespace. Without one, and without `network`, it can't make TCP and UDP sockets."""
+    sockets: Sockets = "open"
+    reachable: tuple[str, ...] = ()
+    """Folders, as the command sees them, whose sockets it may connect to."""
 
     def encode(self) -> tuple[supervisor.SandboxSpec | None, list[bytes]]:
         """Return the last two parts of a request to the supervisor."""
         placed = [os.fsencode(path) for path in self.placed]
-        if not self.landlock and not self.namespaces:
+        if not self.landlock and self.mounts is None and self.sockets == "open":
             return None, placed
-        writable, guarded, hidden = (
-            list(map(os.fsencode, paths)) for paths in (self.writable, self.guarded, self.hidden)
-        )
-        return (writable, guarded, hidden, self.network, self.namespaces, self.landlock), placed
+        return _with_bytes(self), placed
+
+
+def _with_bytes(value: FrozenValue) -> dict[str, Any]:
+    """Return the fields of a structure, paths as bytes."""
+    fields = msgspec.structs.asdict(value)
+    for name, field in fields.items():
+        if isinstance(field, tuple):
+            fields[name] = list(map(os.fsencode, field))
+        elif isinstance(field, Mounts):
+            fields[name] = {**_with_bytes(field), "temporary": os.fsencode(field.temporary)}
+    return fields
 
 
 class Confinement(Protocol):

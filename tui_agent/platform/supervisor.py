@@ -21,6 +21,12 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False  # that of `typing` would take some milliseconds
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from typing import Any
+
 GRACE = 1.0
 """Seconds between SIGTERM and SIGKILL."""
 KILL_TIMEOUT = 3.0
@@ -29,8 +35,8 @@ KILL_TIMEOUT = 3.0
 Stage = tuple[bytes, list[bytes], int, int]
 """Program, argv, and where stdout and stderr go: 0 for /dev/null, 1 for the next stage or the output, 2 for the errors.
 Several stages are a pipeline."""
-SandboxSpec = tuple[list[bytes], list[bytes], list[bytes], bool, bool, int]
-"""As in landlock.py."""
+SandboxSpec = dict[str, "Any"]
+"""The fields of `proc.SandboxSpec`, with paths as bytes."""
 Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "SandboxSpec | None", list[bytes]]
 """Stages, folder, environment, whether processes that the command leaves may stay until a stop, its sandbox, and
 folders that are created while it runs if they are missing."""
@@ -132,6 +138,10 @@ class Supervisor:
         for name in ("CHLD", "TERM", "HUP", "INT", "USR1"):
             signal.signal(getattr(signal, "SIG" + name), self._on_signal)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        self.alive = os.pipe()
+        """Process 1 of a sandbox reads the first end, which ends with the supervisor."""
+        self.connections: dict[int, Any] = {}
+        """The `seccomp.Connections` of the stages by descriptor."""
         _prctl(_SUBREAPER, 1)
         _prctl(_DEATHSIG, signal.SIGUSR1)
 
@@ -197,15 +207,34 @@ class Supervisor:
         """Start a program; return an empty string, or `ERRNO STEP` if that failed."""
         error_pipe, write_end = os.pipe()
         supervisor = os.getpid()
+        receiver, sender = _socket_pair() if sandbox_spec else (None, None)
         pid = os.fork()
         if pid == 0:
-            _execute(stage, fds, folder, environment, sandbox_spec, write_end, supervisor)
+            os.close(self.alive[1])
+
+            def confine() -> None:
+                if sandbox_spec and sender:
+                    _confine(sandbox_spec, self.alive[0], sender)
+
+            _execute(stage, fds, folder, environment, confine, write_end, supervisor)
         os.close(write_end)
         self.stages.append(pid)
         self.running.add(pid)
         problem = os.read(error_pipe, 100).decode()
         os.close(error_pipe)
+        if receiver and sender:
+            sender.close()
+            with receiver:
+                for fd in () if problem else _receive(receiver):
+                    self._judge(fd, sandbox_spec or {})
         return problem
+
+    def _judge(self, fd: int, sandbox_spec: SandboxSpec) -> None:
+        """Judge the connections of a stage, about which the kernel asks through `fd`."""
+        own_network, network = sandbox_spec["own_network"], sandbox_spec["network"]
+        self.connections[fd] = _load("seccomp").Connections(
+            fd, sandbox_spec["reachable"], abstract=own_network, tcp=own_network or network
+        )
 
     def reap(self) -> bool:
         """Collect ended children; False if no process is left."""
@@ -226,6 +255,8 @@ class Supervisor:
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeup, select.POLLIN)
+        for judged in self.connections:
+            poll.register(judged, select.POLLIN)
         while not self.stopping:
             remaining = self.reap()
             if not self.running and not self.reported:
@@ -233,10 +264,13 @@ class Supervisor:
                 self.send(f"exited {self.status} {int(remaining)}")
             if self.reported and not (remaining and keep):
                 return
-            for fd, _ in poll.poll():
+            for fd, event in poll.poll():
                 # On the control socket a `k`, its end and an error mean the same.
                 if fd == self.wakeup:
                     self._drain_wakeup()
+                elif fd in self.connections:
+                    if event & ~select.POLLIN or not self.connections[fd].serve():
+                        poll.unregister(fd)  # no process of the stage is left
                 else:
                     self.stopping = True
 
@@ -278,7 +312,7 @@ def _execute(
     fds: tuple[int, int, int],
     folder: bytes,
     environment: dict[bytes, bytes],
-    sandbox_spec: SandboxSpec | None,
+    confine: Callable[[], None],
     error_pipe: int,
     supervisor: int,
 ) -> None:
@@ -294,31 +328,62 @@ def _execute(
             signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
         for number, fd in enumerate([os.dup(fd) for fd in fds]):
             os.dup2(fd, number)
-        if sandbox_spec is not None:
-            step = "sandbox"
-            _confine(sandbox_spec)
-            _prctl(_DEATHSIG, signal.SIGKILL)  # a new user namespace resets it
+        step = "sandbox"
+        confine()
         step = "folder"
         os.chdir(folder)
         step = "program"
         os.execve(stage[0], stage[1], environment)
-    except OSError as error:
-        os.write(error_pipe, f"{error.errno} {step}".encode())
+    except Exception as error:
+        os.write(error_pipe, f"{getattr(error, 'errno', None) or 5} {step}".encode())
     finally:
         os._exit(127)
 
 
-def _confine(sandbox_spec: SandboxSpec) -> None:
-    """Load `landlock.py` by its path: with `-I` this folder is not on the module path, where it could hide modules."""
+def _confine(sandbox_spec: SandboxSpec, alive: int, sender: socket.socket) -> None:
+    """Confine this process, or a new one, which then returns; send the descriptor for its connections."""
+    mounts, landlock, sockets = sandbox_spec["mounts"], sandbox_spec["landlock"], sandbox_spec["sockets"]
+    network, own_network = sandbox_spec["network"], sandbox_spec["own_network"]
+    module = _load("landlock")
+    if mounts is not None:
+        _load("namespaces").enter(mounts, network=network, alive=alive)
+    module.forbid_privileges()
+    if landlock:
+        _load("namespaces").drop_capabilities()
+        module.restrict_writing(sandbox_spec["writable"], tcp=not network and not own_network, version=landlock)
+    if sockets != "open":
+        asked = sockets == "asked"
+        fd = _load("seccomp").filter_system_calls(network=network or own_network, asks=asked)
+        if asked:
+            import socket
+
+            socket.send_fds(sender, [b"f"], [fd])
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    import socket
+
+    return socket.socketpair()
+
+
+def _receive(receiver: socket.socket) -> list[int]:
+    """Return the descriptor that a confined stage has sent, if any."""
+    import socket
+
+    return socket.recv_fds(receiver, 1, 1)[1]
+
+
+def _load(name: str) -> Any:
+    """Load a module of this folder by its path: the folder is not on the module path, where it could hide modules."""
     import importlib.util
 
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "landlock.py")
-    spec = importlib.util.spec_from_file_location("landlock", path)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise OSError(2, "landlock.py")
+        raise OSError(2, name)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.enter(sandbox_spec)
+    return module
 
 
 def _make_folders(folders: list[bytes]) -> list[bytes]:
@@ -364,5 +429,47 @@ def supervise() -> None:
     supervisor.send(f"gone {survivors}")
 
 
+def print_available() -> None:
+    """Print what works here: `namespaces`, then `asked`, `denied` or `open` for sockets (`SandboxSpec.sockets`)."""
+    landlock = _load("landlock").abi_version()
+    mounts = {"writable": [], "visible": [], "guarded": [], "hidden": [], "temporary": b""}
+    spec: SandboxSpec = {"mounts": None, "landlock": 0, "writable": [], "network": False, "own_network": True}
+    alive, (receiver, sender) = os.pipe(), _socket_pair()
+    if landlock and _works({**spec, "mounts": mounts, "landlock": landlock, "sockets": "open"}, alive[0], sender):
+        print("namespaces")
+    if _connects({**spec, "sockets": "asked"}, receiver, sender):
+        print("asked")
+    else:
+        print("denied" if _works({**spec, "sockets": "denied"}, alive[0], sender) else "open")
+
+
+def _works(spec: SandboxSpec, alive: int, sender: socket.socket, act: Callable[[], object] = bool) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _confine(spec, alive, sender)
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _connects(spec: SandboxSpec, receiver: socket.socket, sender: socket.socket) -> bool:
+    """Return True if a confined process can connect, by asking."""
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind("")
+        server.listen()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(not _works(spec, -1, sender, lambda: client.connect(server.getsockname())))
+        sender.close()
+        for fd in _receive(receiver):
+            _load("seccomp").Connections(fd, [], abstract=True, tcp=True).serve()
+        return os.waitpid(pid, 0)[1] == 0
+
+
 if __name__ == "__main__":
-    supervise()
+    print_available() if sys.argv[1:] == ["probe"] else supervise()

@@ -5,63 +5,65 @@ What they deny (`Sandbox.denies` for this machine):
 =============================  ===========  ======================  ================
                                bubblewrap   Landlock + namespaces   Landlock alone
 =============================  ===========  ======================  ================
-writing outside the roots      yes          yes                     yes
+writing outside the roots      yes          yes                     yes, but modes
 protected paths in the roots   yes          yes                     no
-TCP, /dev/tcp                  yes          yes                     from ABI 4
-UDP, DNS                       yes          yes                     no
-sockets of the session bus     yes (/run)   yes (/run)              no
-signals to others              yes          from ABI 6              from ABI 6
+network                        yes          yes                     with the filter
+sockets outside the roots      filter       filter                  filter
+other processes                yes          yes                     signals: ABI 6
+/proc/sys, /sys, devices       yes          yes                     only writing
 ptrace, mount, set-user-id     yes          yes                     yes
 =============================  ===========  ======================  ================
 
-Everything can be read except folders of keys, which appear empty. Existing protected paths are read-only (up to
-`MAX_PROTECTED`), and missing folders of `PLACED` exist as empty ones in each root while the command runs. Missing
-protected *files* can't be denied; `engine/host/command_guard.py` finds those that were created.
+Everything can be read except folders of keys, /run and other processes' files in /tmp, /var/tmp and /dev/shm. Where
+Landlock is available, bubblewrap uses it as well: a read-only mount denies no writing to named pipes. The filter for
+system calls (`tui_agent/platform/seccomp.py`) is the same for all; without it a sandbox is not complete.
 
-TMPDIR is in the scratch folder; under bubblewrap also /tmp is that folder, elsewhere /tmp is read-only.
+Existing protected paths are read-only at every depth (up to `MAX_GUARDED`), and missing folders of `PLACED` exist as
+empty ones in each root while the command runs. Missing protected *files* can't be denied; `engine/host/command_guard.py`
+finds those that were created.
+
+TMPDIR is in the scratch folder, which also is /tmp and /var/tmp where there are mounts.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue
-from tui_agent.platform import landlock
-from tui_agent.platform.proc import SandboxSpec, Stage
+from tui_agent.platform import landlock, supervisor
+from tui_agent.platform.proc import Mounts, SandboxSpec, Sockets, Stage
 from tui_agent.platform.programs import find_program
+from tui_agent.safety.protected_paths import ProtectedPaths
 from tui_agent.safety.roots import Roots
 
 Kind: TypeAlias = Literal["bwrap", "landlock", "none"]
-Denied: TypeAlias = Literal["files", "protected", "tcp", "network"]
+Denied: TypeAlias = Literal["files", "protected", "network", "sockets"]
 
 PLACED = (".git", ".vscode", ".idea", ".devcontainer", ".claude", ".cursor")
 """Folders of a root that programs are started from; missing ones exist while a command runs."""
 HIDDEN = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".password-store")
 """Folders of keys in the home folder."""
-MAX_PROTECTED = 200
-"""Protected paths that are made read-only."""
-MAX_ENTRIES = 10_000
-"""Entries of a workspace that are searched for them, top folders first."""
-_PATH_MATTERS = re.compile(r"/(?:\.|etc/|var/|Library/)")
-"""Below these folders patterns depend on the path, elsewhere on the name only."""
-EXCLUDED = ("node_modules", ".venv", "venv", "__pycache__", "target", ".tox")
-"""Folders that are not searched."""
+MAX_GUARDED: Mapping[Kind, int] = {"bwrap": 300, "landlock": 1_000, "none": 0}
+"""Protected paths that are made read-only. Each is a mount, and bubblewrap reads the list of mounts after each."""
 PROBE_TIMEOUT = 10.0
-MAX_SHARED = 200
-"""Folders in /tmp that a command under bubblewrap may read."""
+_KEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
+"""Folders in /run with programs and libraries (NixOS)."""
+_PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/var/run")
+"""Folders that are a command's own."""
+_OWN = ("/tmp", "/var/tmp", "/dev/shm", "/dev/pts", "/dev/ptmx")
+"""What a command may write to outside of the roots, as it is its own."""
+_READ_ONLY = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+_COVERED = ("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/vmallocinfo")
+_EMPTY_SYSTEM = ("/sys/kernel/debug", "/sys/kernel/tracing", "/sys/firmware", "/sys/fs/bpf")
 
 
 class Sandbox(FrozenValue, frozen=True, kw_only=True):
@@ -73,28 +75,30 @@ class Sandbox(FrozenValue, frozen=True, kw_only=True):
     landlock: int = 0
     """ABI version of the kernel."""
     namespaces: bool = False
-    """Whether mount and network namespaces are available in addition to Landlock."""
+    """Whether namespaces are available in addition to Landlock."""
+    sockets: Sockets = "open"
+    """What becomes of sockets with a path."""
 
     @property
     def denies(self) -> frozenset[Denied]:
         """What a command is denied if the network is not allowed."""
-        if self.kind == "bwrap" or (self.kind == "landlock" and self.namespaces):
-            return frozenset(("files", "protected", "tcp", "network"))
-        if self.kind == "landlock":
-            return frozenset(("files", "tcp")) if self.landlock >= 4 else frozenset(("files",))
-        return frozenset()
+        if self.kind == "none":
+            return frozenset()
+        filtered: set[Denied] = {"network", "sockets"} if self.sockets != "open" else set()
+        mounted: set[Denied] = {"protected", "network"} if self.kind == "bwrap" or self.namespaces else set()
+        return frozenset({"files", *filtered, *mounted})
 
     @property
     def is_complete(self) -> bool:
         """Whether it denies everything that a sandbox should (A4's `sandboxed`)."""
-        return "protected" in self.denies
+        return len(self.denies) == len(get_args(Denied))
 
     @property
     def label(self) -> str:
-        """Text for the status line: `bwrap`, `landlock`, `landlock: files only`, `none`."""
-        if self.kind != "landlock" or self.is_complete:
+        """Text for events: the kind, and if it is not complete what it denies, such as `landlock: files, network`."""
+        if self.kind == "none" or self.is_complete:
             return self.kind
-        return "landlock: files and tcp" if "tcp" in self.denies else "landlock: files only"
+        return f"{self.kind}: {', '.join(name for name in get_args(Denied) if name in self.denies)}"
 
 
 NONE = Sandbox(kind="none")
@@ -108,14 +112,14 @@ def find_sandbox(workspace: Path | None = None) -> Sandbox:
     """
     if not sys.platform.startswith("linux"):
         return NONE
-    program = _find_bwrap(workspace)
-    if program:
-        return Sandbox(kind="bwrap", program=program)
+    found = _output([sys.executable, "-I", "-S", supervisor.__file__, "probe"]).split()
+    sockets: Sockets = "asked" if "asked" in found else "denied" if "denied" in found else "open"
     version = landlock.abi_version()
+    if program := _find_bwrap(workspace):
+        return Sandbox(kind="bwrap", program=program, landlock=version, sockets=sockets)
     if not version:
         return NONE
-    probe = [sys.executable, "-I", "-S", landlock.__file__]
-    return Sandbox(kind="landlock", landlock=version, namespaces=_works(probe))
+    return Sandbox(kind="landlock", landlock=version, namespaces="namespaces" in found, sockets=sockets)
 
 
 def _find_bwrap(workspace: Path | None) -> str:
@@ -123,12 +127,13 @@ def _find_bwrap(workspace: Path | None) -> str:
     for entry in os.environ.get("PATH", "").split(os.pathsep):
         program = find_program("bwrap", [workspace] if workspace else [], entry)
         path = os.path.realpath(program) if program else ""
-        if path and _works([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/true"]):
+        if path and _output([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/echo", "works"]):
             return path
     return ""
 
 
-def _works(command: Sequence[str]) -> bool:
+def _output(command: Sequence[str]) -> str:
+    """Return the output of a short command; empty if it fails."""
     try:
         process = subprocess.run(
             command,
@@ -137,11 +142,11 @@ def _works(command: Sequence[str]) -> bool:
             cwd="/",
             env={"PATH": "/usr/bin:/bin"},
             timeout=PROBE_TIMEOUT,
-            check=False,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return False
-    return process.returncode == 0
+        return ""
+    return process.stdout.decode(errors="replace")
 
 
 _BWRAP_OPTIONS = (
@@ -150,26 +155,6 @@ _BWRAP_OPTIONS = (
     *("--cap-drop", "ALL"),
 )
 """Without `--die-with-parent`, as processes that a command leaves may stay below our supervisor."""
-
-
-def _shared_folders() -> list[str]:
-    """Return the folders in /tmp that can be read: none with sockets, which lead out of the sandbox."""
-    folders: list[str] = []
-    with contextlib.suppress(OSError), os.scandir("/tmp") as entries:
-        for entry in entries:
-            if len(folders) >= MAX_SHARED or entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False) and not _has_sockets(entry.path):
-                folders.append(entry.path)
-    return sorted(folders)
-
-
-def _has_sockets(folder: str) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return any(stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) for entry in islice(entries, 1_000))
-    except OSError:
-        return True
 
 
 class ConfinedCommand:
@@ -182,9 +167,9 @@ class ConfinedCommand:
         *,
         writes: bool = True,
         network: bool = False,
-        cache: dict[tuple[str, bool], bool] | None = None,
+        search: ProtectedPaths | None = None,
     ) -> None:
-        """`writes` False: nothing can be written. `cache`: protected names, shared by the commands of a session."""
+        """`writes` False: nothing can be written. `search`: that of the session, which knows most folders."""
         self._sandbox = sandbox
         self._network = network
         scratch = str(roots.scratch) if roots.scratch is not None else ""
@@ -193,10 +178,9 @@ class ConfinedCommand:
         self._writable_roots = folders if writes else []
         self._placeable = [os.path.join(root, name) for root in self._writable_roots for name in PLACED]
         self._writable = self._accessible if writes else []
-        self._protects = roots.protects
-        self._cache = {} if cache is None else cache
-        """Name, and whether it is a folder → whether it is protected, as nearly all patterns depend only on names."""
-        self._existing_protected = self._find_protected() if writes and sandbox.is_complete else []
+        self._search = ProtectedPaths(roots.protects) if search is None else search
+        limit = MAX_GUARDED[sandbox.kind] if "protected" in sandbox.denies else 0
+        self._existing_protected = self._search.find(self._writable_roots, limit)
         self.environment: Mapping[str, str] = {}
         self._temporary = ""
         if scratch and writes:
@@ -208,36 +192,64 @@ class ConfinedCommand:
         self, stages: Sequence[Stage], cwd: Path, writable: Sequence[Path] = ()
     ) -> tuple[Sequence[Stage], SandboxSpec]:
         """Return the programs to start instead and their sandbox, as in `Confinement`."""
-        placed = [path for path in self._placeable if self._sandbox.is_complete and not os.path.lexists(path)]
-        spec = SandboxSpec(
-            writable=(*self._writable, *map(str, writable)),
+        sandbox, network = self._sandbox, self._network
+        has_mounts = sandbox.kind == "bwrap" or sandbox.namespaces
+        folders = (*self._writable, *map(str, writable))
+        placed = [path for path in self._placeable if has_mounts and not os.path.lexists(path)]
+        mounts = Mounts(
+            writable=folders,
+            visible=(*self._accessible, *self._kept()),
             guarded=(*self._existing_protected, *placed),
             hidden=self._hidden(),
-            placed=tuple(placed),
-            network=self._network,
-            namespaces=self._sandbox.namespaces,
-            landlock=self._sandbox.landlock,
+            temporary=self._temporary,
         )
-        if self._sandbox.kind == "bwrap":
-            return [self._wrap(stage, spec, cwd) for stage in stages], SandboxSpec(placed=spec.placed)
-        return stages, spec
+        spec = SandboxSpec(
+            placed=tuple(placed),
+            network=network,
+            own_network=has_mounts and not network,
+            sockets=sandbox.sockets,
+            reachable=(*folders, *_OWN[:3]) if has_mounts else folders,
+        )
+        allowed = (*folders, *_OWN) if has_mounts and self._writable else folders
+        if sandbox.kind == "bwrap":
+            return [self._wrap(stage, mounts, allowed, cwd) for stage in stages], spec
+        return stages, msgspec.structs.replace(
+            spec, mounts=mounts if has_mounts else None, landlock=sandbox.landlock, writable=allowed
+        )
 
-    def _wrap(self, stage: Stage, spec: SandboxSpec, cwd: Path) -> Stage:
-        argv = ["bwrap", *_BWRAP_OPTIONS]
-        argv += ["--bind", self._temporary, "/tmp"] if self._temporary else ["--tmpfs", "/tmp"]
-        argv += [] if self._network else ["--unshare-net"]
-        for path in _shared_folders():
-            argv += ["--ro-bind-try", path, path]  # each may have been removed meanwhile
-        for path in spec.hidden:
-            argv += ["--tmpfs", path]
-        for path in self._accessible:
-            argv += ["--ro-bind", path, path]  # it may be in /tmp
-        for path in spec.writable:
-            argv += ["--bind", path, path]
-        for path in spec.guarded:
+    def _wrap(self, stage: Stage, mounts: Mounts, allowed: Sequence[str], cwd: Path) -> Stage:
+        argv = ["bwrap", *_BWRAP_OPTIONS, *([] if self._network else ["--unshare-net"])]
+        for path in filter(os.path.isdir, ("/tmp", "/var/tmp")):
+            argv += ["--bind", mounts.temporary, path] if mounts.temporary else ["--tmpfs", path]
+        argv += ["--tmpfs", "/run"]
+        for path in _READ_ONLY:
+            argv += ["--ro-bind-try", path, path]
+        for path in filter(os.path.exists, _COVERED):
+            argv += ["--ro-bind", "/dev/null", path]
+        for path in sorted({*mounts.writable, *mounts.visible}, key=len):
+            argv += ["--bind" if path in mounts.writable else "--ro-bind", path, path]
+        for path in filter(os.path.isdir, (*mounts.hidden, *_EMPTY_SYSTEM)):
+            argv += ["--tmpfs", path, "--remount-ro", path]
+        for path in mounts.guarded:
             argv += ["--ro-bind", path, path]
-        argv += ["--chdir", str(cwd), "--", stage.program, *stage.argv[1:]]
-        return msgspec.structs.replace(stage, program=self._sandbox.program, argv=tuple(argv))
+        argv += ["--remount-ro", "/run", "--chdir", str(cwd), "--"]
+        if self._sandbox.landlock:
+            argv += [sys.executable, "-I", "-S", landlock.__file__]
+            argv += [str(self._sandbox.landlock), str(len(allowed)), *allowed, stage.program]
+            return msgspec.structs.replace(stage, program=self._sandbox.program, argv=(*argv, *stage.argv))
+        return msgspec.structs.replace(
+            stage, program=self._sandbox.program, argv=(*argv, stage.program, *stage.argv[1:])
+        )
+
+    def _kept(self) -> list[str]:
+        """Return what a command needs of the folders that are its own: our Python, and how names are looked up."""
+        own = (sys.prefix, sys.base_prefix, os.path.dirname(landlock.__file__))
+        names = [os.path.realpath("/etc/resolv.conf")] if self._network else []
+        return [
+            path
+            for path in dict.fromkeys((*map(os.path.realpath, own), *names, *_KEPT))
+            if any(Path(path).is_relative_to(folder) for folder in _PRIVATE) and os.path.exists(path)
+        ]
 
     def _hidden(self) -> tuple[str, ...]:
         try:
@@ -245,49 +257,12 @@ class ConfinedCommand:
         except paths.HomeNotFoundError:
             return ()
         folders = [os.path.join(home, name) for name in HIDDEN]
-        if not self._network:
-            folders.append("/run")
+        folders.append(os.environ.get("XDG_RUNTIME_DIR", ""))
         paths_in_use = list(map(Path, self._accessible))  # a folder that the command works in can't be hidden
         return tuple(
             folder
-            for folder in map(os.path.realpath, folders)
-            if os.path.isdir(folder) and not any(path.is_relative_to(folder) for path in paths_in_use)
+            for folder in dict.fromkeys(map(os.path.realpath, filter(os.path.isabs, folders)))
+            if os.path.isdir(folder)
+            and not any(path.is_relative_to(folder) for path in paths_in_use)
+            and not any(Path(folder).is_relative_to(private) for private in _PRIVATE)
         )
-
-    def _find_protected(self) -> list[str]:
-        """Return the existing protected paths in the roots, top folders first."""
-        protected: list[str] = []
-        folders = list(self._writable_roots)
-        remaining = MAX_ENTRIES
-        for folder in folders:
-            if remaining <= 0 or len(protected) >= MAX_PROTECTED:
-                break
-            for name, path, is_folder in _entries(folder):
-                remaining -= 1
-                if self._is_protected(name, path, is_folder):
-                    protected.append(path)
-                elif is_folder and name not in EXCLUDED:
-                    folders.append(path)
-        return protected
-
-    def _is_protected(self, name: str, path: str, is_folder: bool) -> bool:
-        tested = path + "/x" if is_folder else path
-        if _PATH_MATTERS.search(path, 0, len(path) - len(name)):
-            return self._protects(tested)
-        key = (name, is_folder)
-        if key not in self._cache:
-            self._cache[key] = self._protects(tested)
-        return self._cache[key]
-
-
-def _entries(folder: str) -> list[tuple[str, str, bool]]:
-    """Return name, path and whether it is a folder, of all entries except links."""
-    try:
-        with os.scandir(folder) as entries:
-            return [
-                (entry.name, entry.path, entry.is_dir(follow_symlinks=False))
-                for entry in entries
-                if not entry.is_symlink()
-            ]
-    except OSError:
-        return []

@@ -67,7 +67,7 @@ def _session_opened(view: SessionView, event: e.SessionOpened, record: e.Record)
     view.id, view.version, view.workspace = event.id, event.version, event.workspace
     view.provider, view.model, view.trusted = event.provider, event.model, event.trusted
     view.mode, view.approval_mode = event.mode, event.approval_mode
-    view.sandbox = event.sandbox
+    _set_sandbox(view, event)
     view.question = event.question or view.question
     view.closed = ""
     if event.resumed:
@@ -86,6 +86,16 @@ def _session_titled(view: SessionView, event: e.SessionTitled, record: e.Record)
 
 def _mode_changed(view: SessionView, event: e.ModeChanged, record: e.Record) -> None:
     view.mode, view.approval_mode = event.mode, event.approval_mode
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _set_sandbox(view: SessionView, event: e.SessionOpened | e.SandboxChanged) -> None:
+    view.sandbox = event.sandbox
+    view.sandbox_required, view.sandbox_network = event.sandbox_required, event.sandbox_network
+
+
+def _sandbox_changed(view: SessionView, event: e.SandboxChanged, record: e.Record) -> None:
+    _set_sandbox(view, event)
     view.changes.parts |= ViewPart.STATUS
 
 
@@ -287,6 +297,7 @@ STEPS: Steps = {
     e.SessionTitled: _session_titled,
     e.ModeChanged: _mode_changed,
     e.TrustChanged: _trust_changed,
+    e.SandboxChanged: _sandbox_changed,
     e.ModelChanged: _model_changed,
     e.RoleChanged: _role_changed,
     e.Notice: _notice,

@@ -356,7 +356,9 @@ class SessionView:
     approval_mode: str = ""
     trusted: bool = False
     sandbox: str = ""
-    """As in `session.opened`."""
+    sandbox_required: bool = False
+    sandbox_network: bool = False
+    """These three as in `session.opened`."""
     parent: str = ""
     """Id of the session that this one is a fork of."""
     closed: str = ""

@@ -33,10 +33,11 @@ from tui_agent.engine.core.history import RULES
 from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.engine.core.stream import EventSink
 from tui_agent.engine.host.code_intelligence import CodeIntelligence
-from tui_agent.events import GrantRevoked, Notice, ProgramMessageAdded
+from tui_agent.events import GrantRevoked, Notice, ProgramMessageAdded, SandboxChanged
 from tui_agent.platform.git import Git, branch_of
 from tui_agent.safety.decision_files import DecisionsNotSaved
 from tui_agent.safety.policy import Verdict, judge, revoke_grant, save_grant
+from tui_agent.safety.protected_paths import ProtectedPaths
 from tui_agent.safety.roots import Roots
 from tui_agent.safety.sandbox import ConfinedCommand, Sandbox, find_sandbox
 from tui_agent.settings import Settings
@@ -65,7 +66,21 @@ class SandboxPolicy:
         self.settings = settings
         self._roots = roots
         self.sandbox = sandbox
-        self._cache: dict[tuple[str, bool], bool] = {}
+        self._search = ProtectedPaths(roots.protects)
+
+    def state(self) -> SandboxChanged:
+        """Return what holds for commands, as an event."""
+        off = self.settings.sandbox == "off"
+        return SandboxChanged(
+            sandbox="off" if off else self.sandbox.label,
+            sandbox_required=self.settings.sandbox == "required",
+            sandbox_network=self.settings.sandbox_network,
+        )
+
+    def set_settings(self, settings: Settings) -> None:
+        """Use other settings, and search for protected paths anew: the patterns may have changed."""
+        self.settings = settings
+        self._search = ProtectedPaths(self._roots.protects)
 
     def applies_to(self, action: RunAction, mode: ApprovalMode) -> bool:
         """Return True if a command runs in the sandbox."""
@@ -86,7 +101,7 @@ class SandboxPolicy:
             return None
         network = self.settings.sandbox_network and not action.safe
         return await asyncio.to_thread(
-            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, cache=self._cache
+            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, search=self._search
         )
 
     async def with_notes(self, outcome: CommandOutcome, confined: ConfinedCommand | None) -> CommandOutcome:
@@ -331,11 +346,15 @@ class ToolEnvironment:
 
     async def apply_settings(self, settings: Settings) -> None:
         """Use other settings from now on, for everything that a workspace can tighten."""
+        before = self.sandbox_policy.state()
         if self.sandbox.kind == "none" and settings.sandbox != "off":
             self.sandbox = self.sandbox_policy.sandbox = await asyncio.to_thread(find_sandbox, self.workspace)
-        self.settings = self.sandbox_policy.settings = settings
+        self.settings = settings
         self.code.set_settings(settings)
         self.roots.set_patterns(settings.sensitive_patterns, settings.protected_patterns)
+        self.sandbox_policy.set_settings(settings)
+        if (after := self.sandbox_policy.state()) != before:
+            self.stream.emit(after)
         if self.code.obstacle():
             await self.code.close()
 

@@ -33,6 +33,7 @@ STATE_EVENTS = frozenset(
         e.SessionTitled.type,
         e.ModeChanged.type,
         e.TrustChanged.type,
+        e.SandboxChanged.type,
         e.ModelChanged.type,
         e.PlanDocChanged.type,
         e.ContextMeasured.type,
