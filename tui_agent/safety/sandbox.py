@@ -19,8 +19,8 @@ Landlock is available, bubblewrap uses it as well: a read-only mount denies no w
 system calls (`tui_agent/platform/seccomp.py`) is the same for all; without it a sandbox is not complete.
 
 Existing protected paths are read-only at every depth (up to `MAX_GUARDED`), and missing folders of `PLACED` exist as
-empty ones in each root while the command runs. Missing protected *files* can't be denied; `engine/host/command_guard.py`
-finds those that were created.
+empty ones in each root while the command runs. Missing protected *files* can't be denied;
+`engine/host/command_guard.py` finds those that were created.
 
 TMPDIR is in the scratch folder, which also is /tmp and /var/tmp where there are mounts.
 """
