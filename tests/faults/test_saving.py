@@ -94,6 +94,7 @@ def is_new(save: Save, data: bytes | None) -> bool:
 def one_fault(save: Save, ground: Path, error: int, number: int) -> bool:
     """The save with its call of that number failing, then once more with none; whether there was such a call."""
     ground.mkdir()
+    os.environ["TUI_AGENT_HOME"] = str(ground / "home")
     place = ground / "place"
     if save.before is not None:
         place.write_bytes(save.before)

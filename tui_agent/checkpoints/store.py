@@ -123,7 +123,7 @@ class BlobStore:
                 sync_folder(folder.parent)
                 self._durable.add(folder)
         with contextlib.suppress(FileChangedError):  # another process stored the same content
-            if not replace_file(path, data, None, mode=0o600, calls=self._calls).durable:
+            if not replace_file(path, data, None, mode=0o600, staged=False, calls=self._calls).durable:
                 sync_folder(path.parent)
 
     def get(self, sha256: str) -> bytes:

@@ -58,6 +58,11 @@ def sessions_dir() -> Path:
     return data_dir() / "sessions"
 
 
+def staging_dir() -> Path:
+    """Folder of files that are being written and have no name yet."""
+    return data_dir() / "staging"
+
+
 def config_file() -> Path:
     """The user's settings (G1)."""
     return config_dir() / "config.yaml"

@@ -330,7 +330,7 @@ class PlanStore:
         """Return the hash of the new content."""
         folder = self.path.parent
         return replace_file(
-            path, data, expected_sha256, follow=True, beneath=folder, mode=0o600, calls=self._calls
+            path, data, expected_sha256, follow=True, beneath=folder, mode=0o600, staged=False, calls=self._calls
         ).sha256
 
     def _read_state(self) -> _FileState | Unreadable:

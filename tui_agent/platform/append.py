@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
-from tui_agent.platform.syscalls import OS, OsCalls, close_quietly
+from tui_agent.platform.syscalls import OS, OsCalls, close_quietly, retrying
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 MAX_WRITE = 1 << 20
@@ -52,7 +52,7 @@ class Appender:
         """Open or create `path` (0600, never through a symlink). Raises AppendError."""
         self.path = path
         self._lines = lines
-        self._os = calls
+        self._os = retrying(calls)
         self._lock = threading.Lock()
         self._queue: deque[bytes] = deque()
         self._unsynced: list[bytes] = []

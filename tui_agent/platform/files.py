@@ -1,7 +1,8 @@
 """Read, replace and remove files atomically, without overwriting changes by other programs.
 
-A file is replaced by a temporary file next to it, which is made durable, swapped with the old one, and swapped back if
-the old one turns out to have changed.
+A file is replaced by a temporary file, which is made durable, swapped with the old one, and swapped back if the old one
+turns out to have changed. The temporary file lies outside of the project if that is on the same file system, and a new
+file has no name at all until it is complete: what a killed process leaves is removed by `staging.remove_abandoned`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,13 +29,15 @@ from tui_agent.platform.file_faults import (
     fault_of,
 )
 from tui_agent.platform.safe_open import open_folder, real_path
-from tui_agent.platform.syscalls import OS, OsCalls
+from tui_agent.platform.staging import STAGED, Staging, staging_for, temp_name
+from tui_agent.platform.syscalls import OS, OsCalls, close_quietly, retrying
 
 TEMP_NAME = r"\.[0-9a-f]{16}\.tua-tmp"
 """Names of our temporary files; nothing else is ever removed."""
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_UNNAMED = os.O_WRONLY | getattr(os, "O_TMPFILE", 0)
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 _CONTENT_ATTRIBUTES = ("security.capability", "security.ima", "security.evm")
@@ -59,31 +62,99 @@ class ReplacedFile(msgspec.Struct, frozen=True, kw_only=True):
 class FileReplacement:
     """One replacement of the file `path`, in the open folder `folder`."""
 
-    def __init__(self, folder: int, path: Path, content: bytes, sha256: str, calls: OsCalls) -> None:
+    def __init__(
+        self, folder: int, path: Path, content: bytes, sha256: str, calls: OsCalls, staging: Staging | None = None
+    ) -> None:
         self.folder = folder
         self.path = path
-        self.calls = calls
+        self.calls = retrying(calls)
         self._content = content
         self._sha256 = sha256
-        self._temp = f".{secrets.token_hex(8)}.tua-tmp"
+        self._staging = staging
+        self._name_beside = temp_name(staging.key if staging is not None else secrets.token_hex(8))
+        """Name of a temporary file in the folder."""
+        self._temp = self._name_beside
+        """Name in the folder, or an absolute path."""
         self._keep_temp = False
 
     # --- kinds of replacement ---
 
     def create(self, mode: int | None) -> ReplacedFile:
         """Create a file that must not exist yet."""
-        with self._cleanup():
-            self._write_temp(0o666 if mode is None else mode, None, exact=mode is not None)
-            try:
-                self._link_temp()
-            except FileExistsError as error:
-                raise FileChangedError(self.path, "was created meanwhile; nothing was written") from error
+        permissions = 0o666 if mode is None else mode
+        try:
+            if not self._create_unnamed(permissions, exact=mode is not None):
+                with self._cleanup():
+                    self._write_temp(permissions, None, exact=mode is not None)
+                    self._link_temp()
+        except FileExistsError as error:
+            raise FileChangedError(self.path, "was created meanwhile; nothing was written") from error
         return self._finish(None)
 
     def exchange(self, old: os.stat_result, expected: str) -> ReplacedFile:
         """Swap the new file with the old one, and swap back if the old one has changed."""
+        self._on_either_file_system(lambda: self._exchange(old, expected))
+        return self._finish(expected)
+
+    def overwrite(self, mode: int) -> ReplacedFile:
+        """Put the new file in place without any check."""
+        with self._cleanup():
+            self._write_temp(mode, None, exact=True)
+            self.calls.rename(self._temp, self.path.name, dir_fd=self.folder)
+        return self._finish(None)
+
+    def remove(self, expected: str) -> None:
+        """Remove the file, and put it back if it has changed and no newer version has the name."""
+        self._on_either_file_system(lambda: self._remove(expected))
+        self._finish(expected)
+
+    # --- where the temporary file lies ---
+
+    def _on_either_file_system(self, replace: Callable[[], None]) -> None:
+        """Call `replace` with the temporary file outside of the folder, or in it if that is another file system."""
+        staging = self._staging
+        if staging is None or os.fstat(staging.folder).st_dev != os.fstat(self.folder).st_dev:
+            replace()
+            return
+        self._temp = str(staging.path / STAGED)
+        try:
+            replace()
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # as between bind mounts and between quotas
+                raise
+            self._temp = self._name_beside
+            replace()
+
+    def _note_swap(self, expected: str) -> None:
+        if self._staging is not None:
+            with contextlib.suppress(OSError):
+                self._staging.note_swap(self._sha256, expected)
+
+    def _create_unnamed(self, mode: int, *, exact: bool) -> bool:
+        """Write a file without a name, then give it one. Returns False if it needs a name from the beginning."""
+        if self._staging is None or _UNNAMED == os.O_WRONLY:
+            return False
+        try:
+            fd = self.calls.open(".", _UNNAMED, mode, dir_fd=self.folder)
+        except OSError:
+            return False  # what is wrong with the folder shows again with a name
+        try:
+            self._fill(fd, mode, None, exact=exact)
+            self.calls.link(fd, self.path.name, dir_fd=self.folder)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if error.errno not in (*_NO_LINKS, errno.ENOENT):
+                raise
+            return False
+        finally:
+            close_quietly(fd, self.calls)
+        return True
+
+    def _exchange(self, old: os.stat_result, expected: str) -> None:
         with self._cleanup():
             self._write_temp(0o600, old)
+            self._note_swap(expected)
             try:
                 self._swap()
             except OSError as error:
@@ -99,17 +170,9 @@ class FileReplacement:
                     displaced = self._displaced()
                     overtaken = self._restore(actual)
                     raise FileChangedError(self.path, displaced=displaced, overtaken=overtaken)
-        return self._finish(expected)
 
-    def overwrite(self, mode: int) -> ReplacedFile:
-        """Put the new file in place without any check."""
-        with self._cleanup():
-            self._write_temp(mode, None, exact=True)
-            self.calls.rename(self._temp, self.path.name, dir_fd=self.folder)
-        return self._finish(None)
-
-    def remove(self, expected: str) -> None:
-        """Remove the file, and put it back if it has changed and no newer version has the name."""
+    def _remove(self, expected: str) -> None:
+        self._note_swap(expected)
         self.calls.rename(self.path.name, self._temp, dir_fd=self.folder)
         has_changed = self._hash_or_none(self._temp) != expected
         if has_changed:
@@ -119,7 +182,6 @@ class FileReplacement:
             self.calls.unlink(self._temp, dir_fd=self.folder)
         if has_changed:
             raise FileChangedError(self.path, "changed on disk meanwhile; it was not removed")
-        self._finish(expected)
 
     # --- steps ---
 
@@ -136,10 +198,7 @@ class FileReplacement:
         with self._opened(name) as fd:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise FileFault(self.path, "is no longer a regular file", "not_regular")
-            digest = hashlib.sha256()
-            while chunk := self.calls.read(fd, CHUNK):
-                digest.update(chunk)
-            return digest.hexdigest()
+            return _hash_open(fd, self.calls)
 
     def _displaced(self) -> bytes:
         """Return the content that the swap displaced; empty if it is too large or can't be read."""
@@ -158,19 +217,23 @@ class FileReplacement:
     def _write_temp(self, mode: int, old: os.stat_result | None, *, exact: bool = False) -> None:
         fd = self.calls.open(self._temp, _WRITE_FLAGS, mode, dir_fd=self.folder)
         try:
-            remaining = memoryview(self._content)
-            while remaining:
-                remaining = remaining[self.calls.write(fd, remaining) :]
-            if old is not None:
-                self._copy_metadata(fd, old)
-            elif exact:
-                self.calls.fchmod(fd, mode)
-            self.calls.fsync(fd)
+            self._fill(fd, mode, old, exact=exact)
         except BaseException:
             with contextlib.suppress(OSError):
                 self.calls.close(fd)
             raise
         self.calls.close(fd)
+
+    def _fill(self, fd: int, mode: int, old: os.stat_result | None, *, exact: bool) -> None:
+        """Write content and metadata durably."""
+        remaining = memoryview(self._content)
+        while remaining:
+            remaining = remaining[self.calls.write(fd, remaining) :]
+        if old is not None:
+            self._copy_metadata(fd, old)
+        elif exact:
+            self.calls.fchmod(fd, mode)
+        self.calls.fsync(fd)
 
     def _copy_metadata(self, fd: int, old: os.stat_result) -> None:
         """Copy the owner if permitted, then the mode, then the attributes (which include access control lists)."""
@@ -220,6 +283,10 @@ class FileReplacement:
             # It saved once more in between: what came back is the newest version, and gets the name with the next swap.
             expected, placed = placed or "", returned
         self._keep_temp = True
+        if self._temp != self._name_beside:
+            with contextlib.suppress(OSError):
+                self.calls.rename(self._temp, self._name_beside, dir_fd=self.folder)
+                self._temp = self._name_beside
         raise FileFault(
             self.path,
             f"is being written by another program at this moment; what it saved may also lie in {self._temp}",
@@ -285,6 +352,19 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def hash_file(path: Path) -> str:
+    """Return the hash of a regular file, without reading it into memory. Raises FileFault."""
+    with open_regular(path, follow=False) as opened, _file_faults(path):
+        return _hash_open(opened.fd, OS)
+
+
+def _hash_open(fd: int, calls: OsCalls) -> str:
+    digest = hashlib.sha256()
+    while chunk := calls.read(fd, CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
 @contextlib.contextmanager
 def _file_faults(path: Path) -> Iterator[None]:
     try:
@@ -302,6 +382,7 @@ def open_regular(
     Without `follow`, `path` must not contain symbolic links. Raises FileFault; `outside` if it leads out of `beneath`.
     """
     resolved = real_path(path, beneath) if follow else path
+    calls = retrying(calls)
     with _file_faults(path):
         with open_folder(resolved.parent, beneath=beneath, calls=calls) as folder:
             name = resolved.name or "."
@@ -340,21 +421,27 @@ def replace_file(
     follow: bool = False,
     beneath: Path | None = None,
     mode: int | None = None,
+    staged: bool = True,
     calls: OsCalls = OS,
 ) -> ReplacedFile:
     """Replace the content of a file if it still has the expected hash.
 
     With `expected_sha256` None the file must not exist; missing folders are then created. Mode, owner and attributes of
     an old file are preserved; `mode` is for new ones (default: by the umask). Without `follow`, `path` must not contain
-    symbolic links; with it, their target is replaced, but never outside of `beneath`. After any FileFault the old
-    content is intact and nothing is left behind; FileChangedError means that another program has written.
+    symbolic links; with it, their target is replaced, but never outside of `beneath`. If not `staged`, as in our own
+    folders, the temporary file lies next to it. After any FileFault the old content is intact and nothing is left
+    behind; FileChangedError means that another program has written.
     """
     resolved = real_path(path, beneath) if follow else path
     if not resolved.name:
         raise NotRegularError(path, "a folder")
     is_new = expected_sha256 is None
-    with _file_faults(path), open_folder(resolved.parent, beneath=beneath, create=is_new, calls=calls) as folder:
-        replacement = FileReplacement(folder, resolved, content, sha256_of(content), calls)
+    with (
+        _file_faults(path),
+        open_folder(resolved.parent, beneath=beneath, create=is_new, calls=calls) as folder,
+        staging_for(resolved) if staged else contextlib.nullcontext() as staging,
+    ):
+        replacement = FileReplacement(folder, resolved, content, sha256_of(content), calls, staging)
         if expected_sha256 is None:
             return replacement.create(mode)
         return replacement.exchange(_checked_status(replacement, expected_sha256), expected_sha256)
@@ -366,8 +453,8 @@ def remove_file(path: Path, expected_sha256: str, *, calls: OsCalls = OS) -> Non
     `path` must not contain symbolic links. Raises FileFault; FileChangedError means that another program has written,
     and its version is left in place.
     """
-    with _file_faults(path), open_folder(path.parent, calls=calls) as folder:
-        replacement = FileReplacement(folder, path, b"", "", calls)
+    with _file_faults(path), open_folder(path.parent, calls=calls) as folder, staging_for(path) as staging:
+        replacement = FileReplacement(folder, path, b"", sha256_of(b""), calls, staging)
         _checked_status(replacement, expected_sha256)
         replacement.remove(expected_sha256)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tui_agent.platform.file_faults import FileFault
-from tui_agent.platform.syscalls import OS, OsCalls, close_quietly
+from tui_agent.platform.syscalls import OS, OsCalls, close_quietly, retrying
 
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
@@ -74,6 +74,7 @@ def open_folder(path: Path, *, beneath: Path | None = None, create: bool = False
     start = Path(os.path.realpath(beneath)) if beneath is not None else Path(path.anchor)
     parts = path.relative_to(start).parts
     created: list[tuple[int, str]] = []
+    calls = retrying(calls)
     root_fd = os.open(start, _O_PATH | _FOLDER)
     try:
         fd = _descend(root_fd, parts, created if create else None, calls)
@@ -132,13 +133,13 @@ def _enter(fd: int, part: str, created: list[tuple[int, str]] | None, calls: OsC
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), part)
     flags = _FOLDER | os.O_NOFOLLOW
     try:
-        return os.open(part, os.O_RDONLY | flags, dir_fd=fd)
+        return calls.open(part, os.O_RDONLY | flags, dir_fd=fd)
     except PermissionError:
-        return os.open(part, _O_PATH | flags, dir_fd=fd)
+        return calls.open(part, _O_PATH | flags, dir_fd=fd)
     except FileNotFoundError:
         if created is None:
             raise
     with contextlib.suppress(FileExistsError):
         calls.mkdir(part, dir_fd=fd)
         created.append((os.dup(fd), part))
-    return os.open(part, os.O_RDONLY | flags, dir_fd=fd)
+    return calls.open(part, os.O_RDONLY | flags, dir_fd=fd)

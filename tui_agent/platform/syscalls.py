@@ -11,7 +11,11 @@ import errno
 import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _RESOLVE_STRICTLY = 0x02 | 0x04 | 0x08
 """RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH."""
@@ -19,6 +23,8 @@ _RESOLVE_STRICTLY = 0x02 | 0x04 | 0x08
 _OPENAT2 = 437
 """On every architecture of Linux, 5.6 and later."""
 _RENAME_EXCHANGE = 2
+MAX_RETRIES = 100
+"""How often a call is repeated that a signal keeps interrupting."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -41,7 +47,7 @@ def openat2(path: bytes, flags: int, *, dir_fd: int) -> int:
     if libc is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_STRICTLY)
-    for _ in range(16):
+    for _ in range(MAX_RETRIES):
         fd: int = libc.syscall(
             ctypes.c_long(_OPENAT2),
             ctypes.c_int(dir_fd),
@@ -59,7 +65,7 @@ def openat2(path: bytes, flags: int, *, dir_fd: int) -> int:
 
 
 def exchange(first: bytes, second: bytes, *, dir_fd: int) -> None:
-    """Swap two names of one folder atomically."""
+    """Swap two names atomically; a relative one is in the folder `dir_fd`."""
     libc = _libc()
     function = getattr(libc, "renameat2", None)
     if function is None:
@@ -79,7 +85,7 @@ def exchange(first: bytes, second: bytes, *, dir_fd: int) -> None:
 class OsCalls:
     """The system calls that file operations use; fault tests replace it by a subclass.
 
-    Names are relative to an open folder, `dir_fd`. Each raises OSError like the call it is named after.
+    Names are relative to an open folder, `dir_fd`, or absolute. Each raises OSError like the call it is named after.
     """
 
     def open(self, name: str | Path, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> int:
@@ -111,8 +117,12 @@ class OsCalls:
     def fchown(self, fd: int, uid: int, gid: int) -> None:
         os.fchown(fd, uid, gid)
 
-    def link(self, old: str, new: str, *, dir_fd: int) -> None:
-        os.link(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+    def link(self, old: str | int, new: str, *, dir_fd: int) -> None:
+        """Give a file, by name or open, the name `new`."""
+        if isinstance(old, int):
+            os.link(f"/proc/self/fd/{old}", new, dst_dir_fd=dir_fd, follow_symlinks=True)
+        else:
+            os.link(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
 
     def exchange(self, first: str, second: str, *, dir_fd: int) -> None:
         exchange(os.fsencode(first), os.fsencode(second), dir_fd=dir_fd)
@@ -130,7 +140,39 @@ class OsCalls:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
 
 
-OS = OsCalls()
+class _Retrying(OsCalls):
+    """Repeats calls of another `OsCalls` that a signal interrupted (EINTR).
+
+    Python repeats some calls by itself, but neither those by name, which network file systems interrupt, nor ours.
+    """
+
+    def __init__(self, calls: OsCalls) -> None:
+        for name in _CALLS:
+            setattr(self, name, functools.partial(_retry, getattr(calls, name)))
+
+        def close(fd: int) -> None:
+            with contextlib.suppress(InterruptedError):  # the descriptor is closed; its number may be in use again
+                calls.close(fd)
+
+        vars(self)["close"] = close
+
+
+_CALLS = tuple(name for name in vars(OsCalls) if not name.startswith("_"))
+
+
+def _retry(call: Callable[..., T], *args: Any, **named: Any) -> T:
+    for _ in range(MAX_RETRIES):
+        with contextlib.suppress(InterruptedError):
+            return call(*args, **named)
+    return call(*args, **named)
+
+
+def retrying(calls: OsCalls) -> OsCalls:
+    """Return calls that no signal lets fail with EINTR."""
+    return calls if isinstance(calls, _Retrying) else _Retrying(calls)
+
+
+OS = retrying(OsCalls())
 
 
 def close_quietly(fd: int, calls: OsCalls = OS) -> None:
