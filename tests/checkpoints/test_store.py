@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.doubles.fault_os import FakeOs
 from tui_agent.checkpoints.store import BlobStore, StoreError
-from tui_agent.checkpoints.undo import merge_bytes
+from tui_agent.common.line_merge import merge_bytes
 from tui_agent.platform.files import sha256_of
 
 

@@ -39,6 +39,7 @@ class FakeToolContext:
         self.proposed: list[PlanChange] = []
         self.questions: list[tuple[str, tuple[str, ...]]] = []
         self._seen: dict[Path, str] = {}
+        self._contents: dict[Path, bytes | None] = {}
         self.code: Code = FakeCode()
         self.subtasks: list[SubagentTask] = []
         self.errors = ""
@@ -60,7 +61,9 @@ class FakeToolContext:
         if self.refuse:
             raise ToolRefused("The user refused this.")
 
-    async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
+    async def edit(
+        self, target: Target, before: bytes | None, after: bytes, *, expected: bytes | None = None
+    ) -> EditResult:
         diff = diff_bytes(target.display, before, after)
         old, new = None if before is None else sha256_of(before), sha256_of(after)
         path, display = str(target.path), target.display
@@ -72,7 +75,8 @@ class FakeToolContext:
         except FileChangedError as error:
             raise ToolError(str(error), "changed") from error
         self.written.append(after)
-        self.mark_seen(target.path, new)
+        expected = after if expected is None else expected
+        self.mark_seen(target.path, sha256_of(expected), expected)
         change = FileChange(
             path=path, display=display, kind=diff.kind, added=diff.added, removed=diff.removed, before=old, after=new
         )
@@ -94,8 +98,12 @@ class FakeToolContext:
             raise ToolRefused("No user is present.")
         return self.answer
 
-    def mark_seen(self, path: Path, sha256: str) -> None:
+    def mark_seen(self, path: Path, sha256: str, content: bytes | None = None) -> None:
         self._seen[path] = sha256
+        self._contents[path] = content
+
+    def seen_content(self, path: Path) -> bytes | None:
+        return self._contents.get(path)
 
     def last_seen(self, path: Path) -> str | None:
         return self._seen.get(path)

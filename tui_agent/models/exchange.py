@@ -33,6 +33,18 @@ ERROR_BODY = 256 * 1024
 """Maximum size of an error body that is read, in bytes."""
 _MAX_QUEUED = 64
 """Maximum number of buffered chunks; a slow reader makes the server wait."""
+_CRITICAL = ("connection.connect_tcp.complete", "connection.start_tls.complete", "http11.response_closed.started")
+"""Events of httpcore after which a cancelled request would leave its connection in the pool, open and never used
+again."""
+_UNCRITICAL = (
+    "connection.start_tls.started",
+    "http11.send_request_headers.started",
+    "http11.response_closed.complete",
+    "http11.response_closed.failed",
+)
+"""Events after which it no longer would. Between the two there is no input or output."""
+_CANCEL_DELAY = 0.1
+"""Seconds that the end of an exchange waits for them."""
 _DRAIN_TIMEOUT = 0.2
 """Seconds to wait for the end of the body after the end of the reply."""
 
@@ -98,6 +110,9 @@ class Exchange:
         self._last_byte_at = self._progress_at = self._busy_at = 0.0
         self._tail_deadline: float | None = None
         self._request_sent = asyncio.Event()
+        self._can_cancel = asyncio.Event()
+        """Cleared between the events `_CRITICAL` and `_UNCRITICAL`."""
+        self._can_cancel.set()
         self._reading_since: float | None = None
         """When the server began to read the prompt; None while it may still be loading the model."""
         self._answering_since: float | None = None
@@ -113,6 +128,9 @@ class Exchange:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._can_cancel.is_set() and not self._tasks[0].done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._can_cancel.wait(), _CANCEL_DELAY)
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -316,7 +334,11 @@ class Exchange:
             await response.aclose()
 
     async def _trace(self, event: str, _info: Mapping[str, Any]) -> None:
-        if event.endswith("send_request_body.complete"):
+        if event in _CRITICAL:
+            self._can_cancel.clear()
+        elif event in _UNCRITICAL:
+            self._can_cancel.set()
+        elif event.endswith("send_request_body.complete"):
             self._sent_at = self._clock()
             self._request_sent.set()
             await self._queue.put(self._initial_phase)

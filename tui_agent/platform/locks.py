@@ -71,7 +71,7 @@ class FileLock:
     def _write_holder(self) -> None:
         pid = os.getpid()
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        holder = Holder(pid, socket.gethostname(), now, _boot_id(), _start_time(pid))
+        holder = Holder(pid, socket.gethostname(), now, _boot_id(), start_time(pid))
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, msgspec.json.encode(holder) + b"\n", 0)
@@ -146,7 +146,7 @@ def _runs(holder: Holder) -> bool:
     if holder.boot and holder.boot != _boot_id():
         return False
     if holder.started:
-        return _start_time(holder.pid) == holder.started
+        return start_time(holder.pid) == holder.started
     return process_exists(holder.pid)
 
 
@@ -198,7 +198,8 @@ def _boot_id() -> str:
         return ""
 
 
-def _start_time(pid: int) -> str:
+def start_time(pid: int) -> str:
+    """Return when a process started, in clock ticks since boot; empty if it has ended or the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

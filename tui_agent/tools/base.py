@@ -119,11 +119,14 @@ class ToolContext(Protocol):
         ToolRefused."""
         ...
 
-    async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
+    async def edit(
+        self, target: Target, before: bytes | None, after: bytes, *, expected: bytes | None = None
+    ) -> EditResult:
         """Show the edit, wait for permission, and write what the user allowed.
 
-        Raises ToolRefused, and ToolError `changed` if the file no longer contains `before`; the edit must then be
-        recomputed.
+        `expected` is what the model expects the file to contain then, if another program has changed it too. A
+        concurrent change of other lines is kept. Raises ToolRefused, and ToolError `changed` if the file no longer
+        contains the lines that the edit changes; it must then be recomputed.
         """
         ...
 
@@ -142,8 +145,12 @@ class ToolContext(Protocol):
         """Ask the user. Raises ToolRefused if no user is present or they decline."""
         ...
 
-    def mark_seen(self, path: Path, sha256: str) -> None:
-        """Record which version of a file the model has seen."""
+    def mark_seen(self, path: Path, sha256: str, content: bytes | None = None) -> None:
+        """Record which version of a file the model has seen, and its content if that is small."""
+        ...
+
+    def seen_content(self, path: Path) -> bytes | None:
+        """Return the content that the model saw last, or None if it was not kept."""
         ...
 
     def last_seen(self, path: Path) -> str | None:

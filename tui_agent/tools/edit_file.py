@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import msgspec
 
-from tui_agent.common.domain import FileChange, Mode, ToolResult
+from tui_agent.common.domain import FileChange, Mode, Target, ToolResult
+from tui_agent.common.line_merge import merge_bytes
 from tui_agent.platform.encoding import Decoded, NotText, decodings
 from tui_agent.tools.base import Args, Tool, ToolContext, ToolError
 from tui_agent.tools.file_access import display_name, permit_read, read_bytes
@@ -42,6 +44,18 @@ def edit_bytes(data: bytes, old: str, new: str, replace_all: bool = False) -> Co
                 raise
             first_error = first_error or error
     raise first_error or ToolError("old_string was not found.", "not_found")
+
+
+def edit_changed(seen: bytes, data: bytes, old: str, new: str, replace_all: bool) -> tuple[ComputedEdit, bytes]:
+    """Make an edit of the content `seen` in `data`, which another program has changed since.
+
+    Returns the edit, and `seen` with it. Raises ToolError, also if both changed the same lines.
+    """
+    edited = edit_bytes(seen, old, new, replace_all)
+    merged = merge_bytes(seen, edited.content, data)
+    if merged is None or merged == data:
+        raise ToolError("The same lines were changed.", "changed")
+    return msgspec.structs.replace(edited, content=merged), edited.content
 
 
 def _check_half_characters(candidates: list[Decoded], old: str) -> None:
@@ -108,22 +122,36 @@ class EditFile(Tool[EditFileArgs]):
         for attempt in range(1, MAX_ATTEMPTS + 1):
             file = await read_bytes(target)
             seen = ctx.last_seen(target.path)
-            if attempt == 1 and seen is not None and seen != file.sha256:
-                raise ToolError(
-                    f"{display_name(target)} changed on disk since you last saw it. Read it again, then edit.",
-                    "changed",
-                )
-            edited = await asyncio.to_thread(edit_bytes, file.data, args.old_string, args.new_string, args.replace_all)
+            has_changed = seen is not None and seen != file.sha256
+            edited, expected = await asyncio.to_thread(_compute, ctx, target, file.data, args, has_changed, attempt)
             try:
-                written = await ctx.edit(target, file.data, edited.content)
+                written = await ctx.edit(target, file.data, edited.content, **expected)
             except ToolError as error:
                 if error.code != "changed" or attempt == MAX_ATTEMPTS:
                     raise
                 ctx.output("The file changed meanwhile; working the edit out again.\n")
                 continue
             text = f"{_summary(written.change, edited)} {written.note}"
+            if expected:
+                text += "\nThe file had changed on disk since you last saw it; other parts may differ."
             return ToolResult(success=True, data=text, changes=(written.change,))
         raise AssertionError("unreachable")
+
+
+def _compute(
+    ctx: ToolContext, target: Target, data: bytes, args: EditFileArgs, has_changed: bool, attempt: int
+) -> tuple[ComputedEdit, dict[str, bytes]]:
+    """Return the edit of `data`, and how `ctx.edit` is told what the model expects then. Raises ToolError."""
+    if has_changed:
+        with contextlib.suppress(ToolError):
+            if (seen := ctx.seen_content(target.path)) is not None:
+                edited, expected = edit_changed(seen, data, args.old_string, args.new_string, args.replace_all)
+                return edited, {"expected": expected}
+        if attempt == 1:
+            raise ToolError(
+                f"{display_name(target)} changed on disk since you last saw it. Read it again, then edit.", "changed"
+            )
+    return edit_bytes(data, args.old_string, args.new_string, args.replace_all), {}
 
 
 def _summary(change: FileChange, edited: ComputedEdit) -> str:

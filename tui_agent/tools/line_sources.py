@@ -35,6 +35,8 @@ class LineSource(msgspec.Struct):
     """Number of lines; None while unknown."""
     sha256: str | None = None
     """Hash of the file, if it was read completely."""
+    content: bytes | None = None
+    """Its content, if it was read completely."""
     close: Callable[[], None] = lambda: None
     """Closes the file."""
     position: int = 0
@@ -109,7 +111,7 @@ def _open_small(file: FileBytes, target: Target, encoding: str | None) -> LineSo
         notes.append("mixed line ends")
     elif kinds == ["\r\n"]:
         notes.append("CRLF line ends")
-    return LineSource(map(shorten_line, lines), notes, total=len(lines), sha256=file.sha256)
+    return LineSource(map(shorten_line, lines), notes, total=len(lines), sha256=file.sha256, content=file.data)
 
 
 def _open_large(target: Target, encoding: str | None, stop: threading.Event) -> LineSource:

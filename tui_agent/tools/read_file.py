@@ -53,7 +53,7 @@ class ReadFile(Tool[ReadFileArgs]):
             stop.set()
             source.close()
         if source.sha256 is not None:
-            ctx.mark_seen(target.path, source.sha256)
+            ctx.mark_seen(target.path, source.sha256, source.content)
         return ToolResult(success=True, data=_format_lines(source, entries, first))
 
 

@@ -37,7 +37,7 @@ class WriteFile(Tool[WriteFileArgs]):
             file = await read_bytes(target)
             after, note = await asyncio.to_thread(_encode_like, file.data, args.content)
             if after == file.data and _may_confirm_content(ctx, target):
-                ctx.mark_seen(target.path, file.sha256)
+                ctx.mark_seen(target.path, file.sha256, file.data)
                 return ToolResult(success=True, data=f"{display_name(target)} already has exactly this content.")
             _check_seen(ctx, target, file)
             before = file.data

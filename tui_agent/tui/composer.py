@@ -17,7 +17,6 @@ from tui_agent.tui.mention_completion import MentionCompletion
 from tui_agent.tui.outbox import ComposerState, Outbox
 from widgets.composer_history import MAX_ENTRIES, DraftText
 from widgets.prompt_input import ComposerHost, PromptInput
-from widgets.request_view import call_later_once
 
 if TYPE_CHECKING:
     from tui_agent.engine.api import SessionApi
@@ -27,10 +26,12 @@ T = TypeVar("T")
 QUEUE_EVENTS = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserMessageAdded)
 """Events that change the queue."""
 ALREADY_SENT = "that message was just sent"
-SAVE_DELAY = 0.5
-"""Seconds from a change until it is saved (at most 1)."""
-IDLE_FACTOR = 4
-"""After a save, the next one waits at least this many times its duration."""
+SAVE_DELAY = 0.15
+"""Seconds from the first unsaved change until it is saved."""
+MAX_SAVE_DELAY = 0.25
+"""The same on a slow disk."""
+IDLE_FACTOR = 2
+"""After a save, the next one waits at least this many times its duration, up to `MAX_SAVE_DELAY`."""
 RETRY_DELAY = 5.0
 """Seconds until a failed save is retried."""
 MAX_DISK_WAIT = 0.5
@@ -59,6 +60,10 @@ class Composer:
         self._recovered = False
         """The state of an earlier process was read, so that it may be overwritten."""
         self._recovering = False
+        self._saved_early = False
+        """There is a file with what was typed before the session was ready."""
+        self._saved_nothing = True
+        """No file has to be deleted when there is nothing to save."""
         self._save_failed = False
         self._dirty = False
         self._withdrawing = False
@@ -89,8 +94,10 @@ class Composer:
         self._session = session
         self.completion.open()
         self._recovered = session.replay_end == 0  # a new session has no earlier process
-        if self._dirty:
-            self.schedule_save(False)
+        if self._recovered:
+            self.app.work(self._recover_early)
+            if self._dirty or self._saved_early:
+                self.schedule_save(self._saved_early)
         submitted, self._submitted_early = self._submitted_early, []
         return submitted
 
@@ -146,14 +153,27 @@ class Composer:
             self.prompt.add_to_history(draft)
         if unsent:
             self._restore_unsent(unsent)
-        self._recovered = True
+        self._recovered, self._saved_nothing = True, False
         self.schedule_save(False)
+        await self._recover_early()
         if new := [text for _path, text in editor_files if text.rstrip("\n") != saved.draft.full_text.rstrip("\n")]:
             for text in new:
                 self.prompt.add_to_history(DraftText(text=text))
             self.app.hints.show("the text from your editor is in the history · up")
         if await self._run_in_thread(self._append_history) and editor_files:
             await self._run_in_thread(files.remove_editor_files, editor_files)
+
+    async def _recover_early(self) -> None:
+        """Recover what was typed in this folder while an earlier process was starting, and was killed."""
+        from tui_agent.tui import composer_files as files
+
+        abandoned = await self._run_in_thread(files.find_abandoned, self._early_folder)
+        if drafts := [draft for _path, state in abandoned for draft in state.texts]:
+            self._restore_unsent(drafts)
+            self._dirty = True
+            if not await self._save() or not await self._run_in_thread(self._append_history):
+                return
+        await self._run_in_thread(files.remove_files, [path for path, _state in abandoned])
 
     def _restore_unsent(self, drafts: list[DraftText]) -> None:
         if self.prompt.text:
@@ -172,28 +192,27 @@ class Composer:
         self._dirty = True
         if not self.prompt.text:
             self.outbox.draft_cleared()
-        if not self._recovered:
+        if not self._recovered and not self._early_folder:
             return
         if immediately and self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
         if self._save_timer is None:
-            save = partial(self.app.work, self._save)
-            self._save_timer = call_later_once(0.0 if immediately else self._save_delay, self.app, save)
+            delay = 0.0 if immediately else self._save_delay
+            self._save_timer = asyncio.get_running_loop().call_later(delay, self._save_changes)
 
     def save_now(self) -> None:
         """Save, blocking, before the program ends."""
-        from tui_agent.tui.composer_files import write_state
-
         state = self._state()
         if self._session is not None and self._recovered:
-            self._executor.submit(write_state, self._session.id, state).result()
+            self._executor.submit(self._write, state).result()
             self._append_history_now()
             return
         # The state of an earlier process was not read and must stay: what was typed goes to the folder's history.
         drafts = (*state.aside, state.draft, DraftText(text=self._initial_draft))
         self._unsaved_history += [draft for draft in drafts if not draft.blank]
         if self._unsaved_history and self._append_history_now():
+            self._executor.submit(self._write, ComposerState()).result()
             self.exit_message = "Your draft is saved: up restores it in the next session here."
 
     def save_editor_text(self, text: str) -> bool:
@@ -215,26 +234,62 @@ class Composer:
     def _run_in_thread(self, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
-    async def _save(self, state: ComposerState | None = None) -> bool:
-        """Write `state`, or the current one. On failure schedule a retry and return False."""
-        from tui_agent.tui.composer_files import write_state
+    @property
+    def _early_folder(self) -> str:
+        """The folder that text is saved for until the session is ready."""
+        return os.path.realpath(self.folder) if self.folder else self._workspace
 
-        if state is None:
-            self._save_timer = None
-            if self._withdrawing or not self._dirty:
-                return True
-            self._dirty, state = False, self._state()
-        if self._session is None:
-            return True
-        started = monotonic()
-        saved = await self._run_in_thread(write_state, self._session.id, state)
-        self._save_delay = max(SAVE_DELAY, IDLE_FACTOR * (monotonic() - started)) if saved else RETRY_DELAY
+    def _write(self, state: ComposerState) -> bool:
+        """Save `state` for the session, or for the folder until the session is ready; in the thread."""
+        from tui_agent.tui import composer_files as files
+
+        if self._session is None or not self._recovered:
+            self._saved_early = self._saved_early or not state.empty
+            return not self._saved_early or files.write_early(self._early_folder, state)
+        saved = files.write_state(self._session.id, state)
+        if saved and self._saved_early:
+            self._saved_early = not files.write_early(self._early_folder, ComposerState())
+        return saved
+
+    async def _save(self) -> bool:
+        """Save the current state. On failure schedule a retry and return False."""
+        saving = self._save_changes()
+        return saving is None or (await saving)[0]
+
+    def _save_changes(self) -> asyncio.Future[tuple[bool, float]] | None:
+        """Begin to save what has changed, if anything has."""
+        self._save_timer = None
+        if self._withdrawing or not self._dirty:
+            return None
+        self._dirty = False
+        state = self._state()
+        if state.empty and self._saved_nothing and not self._saved_early:
+            return None
+        return self._begin_save(state)
+
+    def _begin_save(self, state: ComposerState) -> asyncio.Future[tuple[bool, float]]:
+        """Save in the thread, and schedule a retry if that fails. The result: whether it was saved, and the seconds."""
+        self._saved_nothing = False
+
+        def write() -> tuple[bool, float]:
+            started = monotonic()
+            return self._write(state), monotonic() - started
+
+        saving = self._run_in_thread(write)
+        saving.add_done_callback(partial(self._on_saved, state))
+        return saving
+
+    def _on_saved(self, state: ComposerState, saving: asyncio.Future[tuple[bool, float]]) -> None:
+        if saving.cancelled():
+            return
+        saved, seconds = saving.result()
+        self._saved_nothing = saved and state.empty
+        self._save_delay = min(MAX_SAVE_DELAY, max(SAVE_DELAY, IDLE_FACTOR * seconds)) if saved else RETRY_DELAY
         if not saved:
             if not self._save_failed:
-                self.app.hints.show("draft not saved · retrying")
+                self.app.call_later(partial(self.app.hints.show, "draft not saved · retrying"))
             self.schedule_save(False)
         self._save_failed = not saved
-        return saved
 
     def _add_to_history(self, drafts: Iterable[DraftText]) -> None:
         self._unsaved_history += drafts
@@ -291,10 +346,10 @@ class Composer:
             return True
         draft, stashed = self.prompt.texts_to_save()
         stashed = [text for text in (*stashed, draft) if not text.blank]
-        save = asyncio.ensure_future(self._save(self.outbox.state_editing(message, stashed)))
+        save = self._begin_save(self.outbox.state_editing(message, stashed))
         self._withdrawing = True
         try:
-            return await asyncio.wait_for(asyncio.shield(save), MAX_DISK_WAIT)
+            return (await asyncio.wait_for(asyncio.shield(save), MAX_DISK_WAIT))[0]
         except TimeoutError:
             return True
         finally:

@@ -1,5 +1,7 @@
 """The composer's files: a draft per session and a history per workspace, unmasked and private (0600).
 
+What is typed before a session is open is saved per workspace and process.
+
 All functions block. None of them raises if a file can't be read or written: both are a convenience.
 """
 
@@ -15,11 +17,14 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.locks import start_time
 from tui_agent.text import clean
 from tui_agent.tui.outbox import ComposerState
 from widgets.composer_history import MAX_ENTRIES, DraftText
 
 STATE_FILE = "composer.json"
+EARLY = "starting"
+"""Folder of the files with what was typed before a session was ready."""
 UNREADABLE_FILE = "composer-unread.json"
 """An unreadable state file is renamed to this, so that it is not overwritten."""
 EDITOR_PREFIX = f"prompt-{os.getpid()}-"
@@ -44,6 +49,45 @@ def session_folder(session: str) -> Path | None:
     return None
 
 
+def _early_file(workspace: str) -> Path:
+    """Return this process's file for text typed before the session is ready. Raises HomeNotFoundError."""
+    pid = os.getpid()
+    return paths.data_dir() / EARLY / f"{_key(workspace)}.{pid}.{start_time(pid)}.json"
+
+
+def write_early(workspace: str, state: ComposerState) -> bool:
+    """Save what was typed before the session is ready; if nothing was, delete the file. Returns False on failure."""
+    try:
+        path = _early_file(workspace)
+        if not state.empty:
+            paths.ensure_private_dir(path.parent)
+        _write(path, state)
+    except FILE_ERRORS:
+        return False
+    return True
+
+
+def find_abandoned(workspace: str) -> list[tuple[Path, ComposerState]]:
+    """Return path and content of the files that dead processes wrote with `write_early`, oldest first."""
+    found: list[tuple[float, Path, ComposerState]] = []
+    with contextlib.suppress(*FILE_ERRORS):
+        for path in (paths.data_dir() / EARLY).glob(f"{_key(workspace)}.*.json") if workspace else ():
+            pid, started = path.name.split(".")[1:3]
+            if not pid.isdigit() or start_time(int(pid)) == started:
+                continue
+            with contextlib.suppress(*FILE_ERRORS):
+                state = msgspec.json.decode(path.read_bytes(), type=ComposerState)
+                found.append((path.stat().st_mtime, path, state))
+    return [(path, state) for _time, path, state in sorted(found, key=lambda one: one[:2])]
+
+
+def remove_files(files: Iterable[Path]) -> None:
+    """Delete files; one that can't be deleted stays."""
+    for path in files:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def read_composer_state(session: str) -> ComposerState:
     """Return the saved state of a session's composer, or an empty one; an unreadable file is renamed."""
     folder = session_folder(session)
@@ -64,19 +108,23 @@ def read_composer_state(session: str) -> ComposerState:
 
 def write_state(session: str, state: ComposerState) -> bool:
     """Replace the saved state atomically, or delete it if `state` is empty. Returns False on failure."""
-    from tui_agent.platform.files import atomic_write
-
     folder = session_folder(session)
     if folder is None:
         return True  # no session on disk that could be resumed
     try:
-        if state.empty:
-            (folder / STATE_FILE).unlink(missing_ok=True)
-        else:
-            atomic_write(folder / STATE_FILE, msgspec.json.encode(state))
+        _write(folder / STATE_FILE, state)
     except FILE_ERRORS:
         return False
     return True
+
+
+def _write(path: Path, state: ComposerState) -> None:
+    from tui_agent.platform.files import atomic_write
+
+    if state.empty:
+        path.unlink(missing_ok=True)
+    else:
+        atomic_write(path, msgspec.json.encode(state))
 
 
 def find_editor_files(session: str) -> list[tuple[Path, str]]:
@@ -112,8 +160,11 @@ def read_editor_file(path: Path) -> str | None:
 
 def history_file(workspace: str) -> Path:
     """Return the history file of a workspace; its name does not reveal the path. Raises HomeNotFoundError."""
-    name = hashlib.sha256(workspace.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return paths.data_dir() / "history" / f"{name}.jsonl"
+    return paths.data_dir() / "history" / f"{_key(workspace)}.jsonl"
+
+
+def _key(workspace: str) -> str:
+    return hashlib.sha256(workspace.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def append_history(workspace: str, entries: Sequence[DraftText]) -> bool:

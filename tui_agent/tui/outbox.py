@@ -49,6 +49,12 @@ class ComposerState(msgspec.Struct, frozen=True, kw_only=True):
         """True if there is nothing to save."""
         return self.draft.blank and not self.aside and not self.waiting
 
+    @property
+    def texts(self) -> list[DraftText]:
+        """All texts: messages that were being sent, stashed drafts, and the draft."""
+        sent = [DraftText(text=message.text) for message in self.waiting]
+        return [draft for draft in (*sent, *self.aside, self.draft) if not draft.blank]
+
 
 class QueuePlace(NamedTuple):
     """Position and kind of a queued message."""

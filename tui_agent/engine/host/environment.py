@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import (
     Action,
     Answer,
@@ -203,6 +204,9 @@ def _find_problems(folders: Sequence[Path]) -> dict[str, Notice]:
 BRANCH_PREFIX = "tui-agent/"
 SLUG_MAX = 40
 """Maximum characters of a branch name after the prefix."""
+MAX_SEEN_BYTES = 256 * 1024
+MAX_SEEN_CONTENTS = 64
+"""Size and number of the contents that are kept to merge an edit with another program's changes."""
 MAX_SAME_NAME = 20
 """Branches of the same name, distinguished by numbers."""
 GIT_TIMEOUT = 5.0
@@ -318,6 +322,7 @@ class ToolEnvironment:
     write_count: int = 0
     """Number of file writes."""
     _seen: dict[Path, str] = field(default_factory=dict)
+    _seen_contents: dict[Path, tuple[str, bytes]] = field(default_factory=dict)
     _terminal: ShellSession | None = None
     _job_tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -342,6 +347,7 @@ class ToolEnvironment:
         environment.stream, environment.mode, environment.approval_mode = stream, mode, ApprovalMode.READ_ONLY
         environment.attended, environment.grants = False, GrantStore(stream, self.workspace)
         environment.pending_answers, environment._seen, environment.propose = {}, {}, None
+        environment._seen_contents = {}
         return environment
 
     async def apply_settings(self, settings: Settings) -> None:
@@ -372,10 +378,17 @@ class ToolEnvironment:
             for text in await self.rules.due(touched, self.stream.state.history.window()):
                 self.stream.emit(ProgramMessageAdded(kind=RULES, text=text), run=run)
 
-    def mark_seen(self, path: Path, sha256: str) -> None:
-        """Remember the version of a file that the model has seen."""
+    def mark_seen(self, path: Path, sha256: str, content: bytes | None = None) -> None:
+        """Remember the version of a file that the model has seen, and its content for merges."""
         self._seen.pop(path, None)
         self._seen[path] = sha256
+        if content is not None and len(content) <= MAX_SEEN_BYTES:
+            put_bounded(self._seen_contents, path, (sha256, content), MAX_SEEN_CONTENTS)
+
+    def seen_content(self, path: Path) -> bytes | None:
+        """Return the content of a file as last seen by the model, if it was kept."""
+        sha256, content = self._seen_contents.get(path, ("", None))
+        return content if sha256 == self._seen.get(path) else None
 
     def recent(self) -> list[Path]:
         """Return the files that the model has seen, latest first (H7)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -26,24 +27,30 @@ from tui_agent.common.domain import (
     ToolResult,
     action_digest,
 )
-from tui_agent.common.hunks import HunkChoice, edit_hunk, format_hunk
+from tui_agent.common.hunks import HunkChoice
 from tui_agent.common.workplan import PlanChange
 from tui_agent.engine.core.approvals import approval_events, granted
 from tui_agent.engine.core.shielded import complete_shielded
 from tui_agent.engine.core.text_buffer import TextBuffer
 from tui_agent.engine.host.command_watch import INTERRUPTED
+from tui_agent.engine.host.edits import (
+    BoundEdit,
+    apply_choice,
+    changed_error,
+    choice_note,
+    edit_action,
+    rebase,
+    watch_file,
+)
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.host.snapshots import SnapshotError
 from tui_agent.events import ApprovalExecuted, CommandChangedFiles, DiagnosticsReported, Event, FileChanged, ToolOutput
 from tui_agent.platform.file_faults import FileChangedError, FileFault
-from tui_agent.platform.files import read_file, replace_file, sha256_of
-from tui_agent.platform.watching import FileStamp, file_stamp
+from tui_agent.platform.files import replace_file, sha256_of
 from tui_agent.safety.roots import PathError
 from tui_agent.text import Cleaner, one_line, pluralize
 from tui_agent.tools.base import Code, EditResult, SubagentTask, ToolError, ToolRefused
 from tui_agent.tools.code_output import format_diagnostics
-from tui_agent.tools.diffs import diff_bytes
-from tui_agent.tools.partial_edits import can_choose, chosen_bytes
 from tui_agent.tools.search_workspace import find_ripgrep
 
 if TYPE_CHECKING:
@@ -52,22 +59,22 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "Not in the workspace, as only the user may make them and they did not approve"
 """Begins a note for the model about protected files that a command made."""
-WATCH_INTERVAL = 0.4
-"""Seconds between checks of a file while the user decides about its edit."""
 CHANGED = "changed on disk"
 """Reason why an approval is void."""
 SAME_QUESTION = "the answer to the same question"
 """Source of an answer taken over from another call with the same question."""
 NO_WORKAROUND = " Do not try it by another way."
 """Ends a refusal, for the model only."""
-HUNKS_CAP = 4_000
-"""Maximum characters of hunks in feedback."""
 OUTPUT_CAP = 256 * 1024
 """Maximum characters of live output of a call on the stream; the result has the rest."""
-DIFF_CAP = 2 << 20
-"""Maximum characters of a change: it must be shown in full (A9) and fit into one record."""
 MAX_DIAGNOSTICS = 20
 """Errors of a file reported to the model after a write."""
+MAX_REBASES = 20
+"""How often an approved edit is based on a newer version of the file."""
+MAX_REBASE_PAUSE = 0.05
+"""Seconds between two of them, so that they don't keep step with the other program."""
+OTHERS_KEPT = "Another program changed other lines of the file meanwhile; its changes were kept."
+"""Feedback for the model."""
 OUTPUT_INTERVAL = 0.1
 """Seconds for which live output is buffered."""
 
@@ -154,6 +161,10 @@ class CallContext:
         """File changes of the call's command, if surveyed."""
         self.had_effect = False
         """True once something with side effects was executed."""
+        self._rebase: Callable[[], BoundEdit | None] = lambda: None
+        """Bases the edit that is being decided on a newer version of the file, if it stays the same change."""
+        self._asked_anew = False
+        """True once a request was void since the file had changed: the next one is void only if it must be."""
         self.seen_files: dict[str, str] = {}
         """Path → hash of the files seen by this call."""
         self.scratch = environment.scratch
@@ -165,6 +176,7 @@ class CallContext:
         self.search_program = find_ripgrep(environment.roots.folders)
         self.code: Code = environment.code
         self.last_seen = environment.last_seen
+        self.seen_content = environment.seen_content
 
     def resolve(self, path: str) -> Target:
         """See ToolContext."""
@@ -173,9 +185,9 @@ class CallContext:
         except PathError as error:
             raise ToolError(str(error), error.code) from error
 
-    def mark_seen(self, path: Path, sha256: str) -> None:
+    def mark_seen(self, path: Path, sha256: str, content: bytes | None = None) -> None:
         """See ToolContext."""
-        self._environment.mark_seen(path, sha256)
+        self._environment.mark_seen(path, sha256, content)
         self.seen_files[str(path)] = sha256
 
     def output(self, text: str) -> None:
@@ -235,7 +247,8 @@ class CallContext:
             request = request_id
             if isinstance(action, EditAction):
                 void = partial(environment.approvals.void, request, CHANGED, run=self._run, node=self._node)
-                watchers.append(asyncio.create_task(_watch(action, void)))
+                keeps = self._rebase if self._asked_anew else lambda: None
+                watchers.append(asyncio.create_task(watch_file(action, void, keeps)))
             return ask(request)
 
         try:
@@ -246,7 +259,8 @@ class CallContext:
                 task.cancel()
         answered(answer)
         if answer.verdict == "withdrawn" and answer.by == CHANGED and isinstance(action, EditAction):
-            raise _changed_error(action)
+            self._asked_anew = True
+            raise changed_error(action)
         if (grant := granted(verdict.grants, answer)) is not None:
             await environment.grants.add(grant)
         return self._approved(request, answer, verdict.cannot_undo)
@@ -277,10 +291,13 @@ class CallContext:
 
     # --- edits ---
 
-    async def edit(self, target: Target, before: bytes | None, after: bytes) -> EditResult:
+    async def edit(
+        self, target: Target, before: bytes | None, after: bytes, *, expected: bytes | None = None
+    ) -> EditResult:
         """See ToolContext."""
-        action = await asyncio.to_thread(_edit_action, target, before, after, self.roots)
+        action = await asyncio.to_thread(edit_action, target, before, after, self.roots)
         self._environment.code.expect(target.path, before)
+        self._rebase = partial(rebase, target, before, after, action, self.roots)
         approval = await self.approve(action)
         chosen, note = action, ""
         if approval.answer.data:
@@ -291,9 +308,41 @@ class CallContext:
             if not choice.selects_all(action.diff):
                 after, chosen = await self._choose_hunks(action, before, after, choice)
                 note = choice_note(action, choice)
-        change = await self._write(approval, chosen, after, partly=chosen is not action)
+        change, is_rebased = await self._write_on_current(approval, BoundEdit(target, before, after, chosen), action)
+        expected = after if expected is None or chosen is not action else expected
+        self.mark_seen(Path(change.path), sha256_of(expected), expected)
         counts = f"(+{change.added} -{change.removed})"
-        return EditResult(change, "\n".join(filter(None, (counts, note, await self._diagnostics(change)))))
+        notes = (counts, note, OTHERS_KEPT if is_rebased else "", await self._diagnostics(change))
+        return EditResult(change, "\n".join(filter(None, notes)))
+
+    async def _write_on_current(
+        self, approval: Approval, edit: BoundEdit, proposed: EditAction
+    ) -> tuple[FileChange, bool]:
+        """Write the edit; when another program changes other lines of the file meanwhile, on top of its version.
+
+        Returns the change, and whether it had to be merged. Raises ToolError `changed` if the same lines were changed,
+        or if the file changes all the time.
+        """
+        current = edit
+        for attempt in range(MAX_REBASES):
+            is_rebased = attempt > 0
+            try:
+                partly = current.action is not proposed
+                return await self._write(approval, current.action, current.after, partly=partly), is_rebased
+            except ToolError as error:
+                if error.code != "changed":
+                    raise
+            rebased = await asyncio.to_thread(rebase, *edit, self.roots)
+            if rebased is None:
+                raise changed_error(edit.action)
+            current = rebased
+            self._environment.code.expect(edit.target.path, current.before)
+            await asyncio.sleep(random.uniform(0, MAX_REBASE_PAUSE))
+        raise ToolError(
+            f"{edit.action.display} is being saved by another program all the time; nothing was written. "
+            "Ask the user to stop that program, or to close the file in it.",
+            "changed",
+        )
 
     async def _choose_hunks(
         self, action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
@@ -301,7 +350,7 @@ class CallContext:
         """Return the content with the chosen hunks, and its edit. Raises ToolRefused."""
         if not action.splittable:
             raise ToolRefused("Not done: this change can only be taken as a whole.")
-        content, chosen = await asyncio.to_thread(_apply_choice, action, before, after, choice)
+        content, chosen = await asyncio.to_thread(apply_choice, action, before, after, choice)
         if chosen.after == action.before or (before is None and not content):
             self.declined = True
             raise ToolRefused(f"The user took none of this change.{NO_WORKAROUND}")
@@ -309,7 +358,7 @@ class CallContext:
 
     async def _write(self, approval: Approval, action: EditAction, content: bytes, *, partly: bool) -> FileChange:
         """Save a snapshot (K1), then replace the file atomically."""
-        changed = _changed_error(action)
+        changed = changed_error(action)
         environment, snapshots = self._environment, self._environment.snapshots
         if snapshots is not None:
             save_before = partial(snapshots.save_before, action, run=self._run, call=self._node)
@@ -351,7 +400,6 @@ class CallContext:
             before=action.before,
             after=action.after,
         )
-        self.mark_seen(Path(action.path), action.after)
         self._executed(approval, action, partly)
         self._environment.stream.emit(FileChanged(change=change, diff=action.diff), run=self._run, node=self._node)
         return change
@@ -474,89 +522,6 @@ def _require_complete(approval: Approval) -> Approval:
     if approval.answer.data:
         raise ToolRefused("The answer was given for parts of this, which it does not have. Nothing was done.")
     return approval
-
-
-def _changed_error(action: EditAction) -> ToolError:
-    return ToolError(f"{action.display} changed on disk meanwhile; nothing was written.", "changed")
-
-
-def _edit_action(target: Target, before: bytes | None, after: bytes, roots: Sequence[Path]) -> EditAction:
-    """Return the edit as an action. Raises ToolError, also if the workspace folder no longer exists."""
-    for root in roots:
-        if target.path.is_relative_to(root) and not root.is_dir():
-            raise ToolError(f"The workspace {root} can't be reached any more; nothing was written.", "not_found")
-    diff = diff_bytes(target.display, before, after)
-    if sum(len(line) for hunk in diff.hunks for line in hunk.lines) > DIFF_CAP:
-        raise ToolError("The change is too large to be shown. Make it in smaller parts.", "too_large")
-    return EditAction(
-        path=str(target.path),
-        display=target.display,
-        diff=diff,
-        before=None if before is None else sha256_of(before),
-        after=sha256_of(after),
-        outside=target.outside,
-        protected=target.protected,
-        sensitive=target.sensitive,
-        splittable=can_choose(before, after),
-    )
-
-
-async def _watch(action: EditAction, void: Callable[[], None]) -> None:
-    """Check the file until cancelled; call `void` once if it no longer is what the edit is based on."""
-    path = Path(action.path)
-    checked: FileStamp | None = None
-    while True:
-        current = await asyncio.to_thread(file_stamp, path)
-        if current is None or current != checked:
-            if await asyncio.to_thread(_hash, path) != action.before:
-                void()
-                return
-            checked = current
-        await asyncio.sleep(WATCH_INTERVAL)
-
-
-def _hash(path: Path) -> str | None:
-    try:
-        return read_file(path, follow=False).sha256
-    except FileFault as fault:
-        return None if fault.code == "not_found" else "unreadable"
-
-
-def _apply_choice(
-    action: EditAction, before: bytes | None, after: bytes, choice: HunkChoice
-) -> tuple[bytes, EditAction]:
-    """Return the content with the chosen hunks, and its edit."""
-    content = chosen_bytes(before, after, action.diff, choice)
-    diff = diff_bytes(action.diff.path, before, content)
-    return content, replace(action, diff=diff, after=sha256_of(content))
-
-
-def choice_note(action: EditAction, choice: HunkChoice) -> str:
-    """Return the feedback about hunks that the user rejected or changed."""
-    hunks = action.diff.hunks
-    rejected = [format_hunk(hunk) for index, hunk in enumerate(hunks) if index not in choice.selected]
-    edited = [
-        format_hunk(edit_hunk(hunks[index], text))
-        for index, text in sorted(choice.edits.items())
-        if index in choice.selected
-    ]
-    parts: list[str] = []
-    if rejected:
-        parts.append(
-            f"The user rejected {len(rejected)} of the {len(hunks)} hunks; they are NOT in the file, do not make them "
-            f"again:\n{_cut(rejected)}"
-        )
-    if edited:
-        subject = "hunk" if len(edited) == 1 else f"{len(edited)} hunks"
-        parts.append(
-            f"The user changed the text of the {subject} before it was written; the file has this now:\n{_cut(edited)}"
-        )
-    return "\n".join(parts)
-
-
-def _cut(hunks: list[str]) -> str:
-    text = "\n".join(hunks)
-    return text if len(text) <= HUNKS_CAP else text[:HUNKS_CAP] + "\n… more; read the file to see what it holds."
 
 
 class _LiveOutput:

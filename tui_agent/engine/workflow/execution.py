@@ -509,6 +509,6 @@ def working_set(environment: ToolEnvironment, results: CallResults, window: int 
         if len(text) > room:
             continue
         room -= len(text)
-        environment.mark_seen(target.path, file.sha256)
+        environment.mark_seen(target.path, file.sha256, file.data)
         sections.append(f"{target.display}\n```\n{mark_invisible(clean(text))}\n```")
     return "\n\n".join(reversed(sections))
