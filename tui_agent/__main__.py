@@ -9,8 +9,9 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tui_agent.commands.arguments import PICK, command_names, command_parser, with_default_command
@@ -26,6 +27,8 @@ COLLECT = (5_000, 20, 50)
 
 USAGE = 2
 """Exit code of a wrong command line."""
+INTERRUPTED = 130
+"""Exit code after Ctrl+C, as shells report it."""
 
 COMMANDS = {
     "sessions": "commands.sessions:run_sessions",
@@ -115,8 +118,6 @@ def _remove_demos() -> None:
 
 
 def _run_exec(argv: Sequence[str]) -> int:
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # terminate the process, until a session handles the signal
     parser = command_parser("exec")
     args = parser.parse_args(argv)
     task = args.task
@@ -169,6 +170,8 @@ def _open_missing_streams() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. An unexpected exception ends in one sentence."""
     _open_missing_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # terminate the process, until a front end handles the signal
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except Exception as error:
@@ -207,10 +210,31 @@ def _run_command(name: str, arguments: list[str]) -> int:
     module, _, function = {**COMMANDS, **FRONTENDS}[name].partition(":")
     run = getattr(importlib.import_module(f"tui_agent.{module}"), function)
     if name in FRONTENDS:
-        return int(run(args, parser, session_options))
+        return _interruptible(lambda: int(run(args, parser, session_options)))
     from tui_agent.commands.output import flushing_output
 
-    return flushing_output(lambda: int(run(args, parser)))
+    return _interruptible(lambda: flushing_output(lambda: int(run(args, parser))))
+
+
+def _interruptible(work: Callable[[], int]) -> int:
+    """Run `work`, in which Ctrl+C raises KeyboardInterrupt; before and after, it ends the process. Returns the exit
+    code, 130 after Ctrl+C."""
+    sys.excepthook = _report
+    try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = work()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        return INTERRUPTED
+    return code
+
+
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an uncaught exception, but not another Ctrl+C."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
 
 
 def _run_screen(args: argparse.Namespace) -> int:

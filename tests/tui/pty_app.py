@@ -6,6 +6,7 @@ With `--demo` for the scene it is the whole program, and the keys F5 to F10 make
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -188,7 +189,8 @@ async def open_session() -> FakeSession:
 
 
 if __name__ == "__main__":
-    enable_stack_dumps()
+    if "TUI_AGENT_NO_STACKS" not in os.environ:
+        enable_stack_dumps()
     if sys.argv[1] == "--demo":
         from tui_agent.__main__ import main
 

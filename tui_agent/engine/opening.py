@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
 from tui_agent.models.wire import WireLimits, default_limits
 from tui_agent.platform.debug_log import start_debug_log
+from tui_agent.platform.files import remove_leftovers
 from tui_agent.platform.locks import InUse
+from tui_agent.platform.staging import remove_abandoned
 from tui_agent.platform.temporary import remove_stale_folders
 from tui_agent.safety import secrets as secret_values
 from tui_agent.safety import trust
@@ -53,6 +56,8 @@ QUESTION = "What would you like to work on?"
 """The opening question: the first line of chat_history.log (S2)."""
 
 
+LEFTOVER_AGE = 3600.0
+"""Seconds after which no process can still be writing a temporary file."""
 LATEST = "latest"
 """Value of `resume` for the session last used in the workspace."""
 
@@ -379,6 +384,7 @@ class _Opening(msgspec.Struct):
         notices = [str(problem) for problem in self.loaded.problems]
         root = AS_ROOT if attended and os.geteuid() == 0 else ""
         notices += filter(None, (self.server.caution, self.folder.warning, root))
+        notices += await asyncio.to_thread(_clean_up)
         if not self.trusted and not attended:
             notices.append("This folder is not trusted, so the session is read-only. Use --trust to change that.")
         for text in notices:
@@ -387,6 +393,17 @@ class _Opening(msgspec.Struct):
             stream.emit(Notice(level="warning", text=text, code="command.left_out"))
         if attended and (offer := await asyncio.to_thread(offer_rules)) is not None:
             stream.emit(offer)
+
+
+def _clean_up() -> list[str]:
+    """Remove temporary files of killed processes; return what the user should know about them."""
+    for folder in {paths.config_dir(), paths.data_dir()}:
+        remove_leftovers(folder, time.time() - LEFTOVER_AGE)
+    return [
+        f"{file.target} was saved by another program while tui-agent was killed; that version is in {file.path}. "
+        "Compare the two, then delete it."
+        for file in remove_abandoned()
+    ]
 
 
 def fork(session: Path) -> Path:

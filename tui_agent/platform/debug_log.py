@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tui_agent.text import SecretMask, clean, displayable
 
+_LOGGERS = ("tui_agent", "asyncio", "py.warnings")
 MAX_SIZE = 2 << 20
 """Bytes of the file before it is rotated; one older file is kept."""
 
@@ -14,7 +15,6 @@ MAX_SIZE = 2 << 20
 def start_debug_log(path: Path, mask: SecretMask, *, verbose: bool = False) -> None:
     """Write warnings and tracebacks to `path`; another call replaces the mask. Never raises."""
     root = logging.getLogger("tui_agent")
-    root.propagate = False
     root.setLevel(logging.DEBUG if verbose else logging.WARNING)
     for previous in root.handlers:
         previous.close()
@@ -25,8 +25,19 @@ def start_debug_log(path: Path, mask: SecretMask, *, verbose: bool = False) -> N
     except OSError:
         handler = logging.NullHandler()
     handler.setFormatter(_MaskingFormatter(mask))
-    root.handlers = [handler]
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+    logging.captureWarnings(True)
     logging.raiseExceptions = False
+
+
+def keep_off_screen() -> None:
+    """Until the debug log is started, print neither Python's warnings nor asyncio's messages."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addHandler(logging.NullHandler())
+        logging.getLogger(name).propagate = False
+    logging.captureWarnings(True)
 
 
 def mask_in_use() -> SecretMask:

@@ -123,6 +123,8 @@ class FileReplacement:
             if error.errno != errno.EXDEV:  # as between bind mounts and between quotas
                 raise
             self._temp = self._name_beside
+            with contextlib.suppress(OSError):
+                staging.note_new()
             replace()
 
     def _note_swap(self, expected: str) -> None:

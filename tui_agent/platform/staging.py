@@ -62,6 +62,12 @@ class Staging:
         with contextlib.suppress(FileNotFoundError):  # noted before
             os.rename(_NEW, f"{ours}.{expected}", src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
+    def note_new(self) -> None:
+        """Note that the temporary file holds only our content again, as it is written anew. Raises OSError."""
+        for record in os.listdir(self.folder):
+            if _RECORD.fullmatch(record):
+                os.rename(record, _NEW, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+
     def close(self) -> None:
         """Remove the folder, unless a temporary file was left. Never raises."""
         _remove(self.folder, self.path)

@@ -20,6 +20,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
+from tui_agent.tui.guardian import TerminalGuardian
 from tui_agent.tui.paste import PasteGuard
 
 MAX_QUEUED: Final = 128_000
@@ -152,6 +153,8 @@ class ScreenDriver(LinuxDriver):
 
     _handed_over: ClassVar[tuple[PasteGuard, Callable[[bytes], str]] | None] = None
     """Parser and decoder of the previous app, which may have stopped in the middle of a paste."""
+    guardian: ClassVar[TerminalGuardian | None] = None
+    """Restores the terminal if the program is killed."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -192,6 +195,15 @@ class ScreenDriver(LinuxDriver):
         if _needs_modify_other_keys(os.environ):
             self.write("\x1b[>4m")
         super().stop_application_mode()
+
+    def suspend_application_mode(self) -> None:
+        """Also tell the guardian that the terminal is not ours."""
+        super().suspend_application_mode()
+        self._tell_guardian(False)
+
+    def _tell_guardian(self, active: bool) -> None:
+        if ScreenDriver.guardian is not None:
+            ScreenDriver.guardian.tell(active)
 
     def _repaint_soon(self) -> None:
         """Repaint after dropped writes; called from the output thread."""
@@ -258,6 +270,7 @@ class ScreenDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """Also install our SIGWINCH handler, and request Shift+Enter where that needs a mode."""
+        self._tell_guardian(True)
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual gives it no annotation
         signal.signal(signal.SIGWINCH, self._sigwinch)
         if _needs_modify_other_keys(os.environ):

@@ -14,13 +14,15 @@ from time import monotonic
 
 from tui_agent.common import paths
 from tui_agent.engine.api import SessionApi
+from tui_agent.platform.debug_log import keep_off_screen
 from tui_agent.platform.pipes import print_error
 from tui_agent.text import clean, one_line
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.base_app import QUIT_ARMED
 from tui_agent.tui.driver import ScreenDriver
 from tui_agent.tui.exit_codes import CONTINUE, RESTART_AS_DEMO, ContinueIn
-from tui_agent.tui.terminal import DEADLINE, SavedTerminal, exit_after, log_failure, widen_control_tables
+from tui_agent.tui.guardian import TerminalGuardian
+from tui_agent.tui.terminal import DEADLINE, RESET, SavedTerminal, exit_after, log_failure, widen_control_tables
 from tui_agent.tui.themes import startup_theme
 from widgets.textual_private import driver_of
 
@@ -79,8 +81,10 @@ def _apply_startup_theme(app: TuiAgentApp) -> None:
 
 def run_app(app: TuiAgentApp) -> int:
     """Run an app in the terminal and return its exit code, as `run_tui` does."""
+    keep_off_screen()
     widen_control_tables()
     saved = SavedTerminal()
+    guardian = ScreenDriver.guardian = TerminalGuardian(sys.__stdin__.fileno() if sys.__stdin__ else 0, RESET)
     threading.excepthook = lambda args: log_failure(args.exc_value) if args.exc_value else None
     app.driver_class = ScreenDriver
     finished = False
@@ -99,6 +103,7 @@ def run_app(app: TuiAgentApp) -> int:
         if finished and code == CONTINUE:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the next screen handles it
         saved.restore(modes=not finished)
+        guardian.close()
         if isinstance(driver := driver_of(app), ScreenDriver) and driver.output.timed_out:
             exit_after(DEADLINE, code if finished else 1, partial(saved.restore, modes=True))
         _print_exit_messages(app)
@@ -130,18 +135,22 @@ def _catch_signals(app: TuiAgentApp, saved: SavedTerminal) -> list[int]:
     loop = asyncio.get_running_loop()
     interrupted_at = float("-inf")
 
+    def call_in_loop(function: Callable[..., object], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends anyway
+            loop.call_soon_threadsafe(function, *args)
+
     def on_signal(number: int, _frame: object = None) -> None:
         if not received:
             received.append(number)
             exit_after(DEADLINE, 128 + number, partial(saved.restore, modes=True))
-            loop.call_soon_threadsafe(app.exit, 128 + number)
+            call_in_loop(app.exit, 128 + number)
 
     def on_interrupt(number: int, _frame: object = None) -> None:
         nonlocal interrupted_at
         is_second = monotonic() - interrupted_at <= QUIT_ARMED
         if app.view.busy and app.session is not None and not is_second:
             interrupted_at = monotonic()
-            loop.call_soon_threadsafe(app.action_interrupt)
+            call_in_loop(app.action_interrupt)
         else:
             on_signal(number)
 
