@@ -33,7 +33,11 @@ class TerminalGuardian:
             self._start(terminal, reset)
 
     def _start(self, terminal: int, reset: bytes) -> None:
-        reading, writing = os.pipe()
+        import fcntl
+
+        low, writing = os.pipe()
+        reading = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, TTY + 1)  # the descriptor of the terminal must not replace it
+        os.close(low)
         try:
             printed = "".join(f"\\{byte:04o}" if byte < 32 else chr(byte) for byte in reset)
             self._pid = os.posix_spawn(
