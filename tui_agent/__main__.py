@@ -170,7 +170,7 @@ def _open_missing_streams() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. An unexpected exception ends in one sentence."""
     _open_missing_streams()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # terminate the process, until a front end handles the signal
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
@@ -219,10 +219,11 @@ def _run_command(name: str, arguments: list[str]) -> int:
 def _interruptible(work: Callable[[], int]) -> int:
     """Run `work`, in which Ctrl+C raises KeyboardInterrupt; before and after, it ends the process. Returns the exit
     code, 130 after Ctrl+C."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:  # ignored, or this is not the whole program
+        return work()
     sys.excepthook = _report
     try:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         code = work()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     except KeyboardInterrupt:

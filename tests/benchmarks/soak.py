@@ -1,4 +1,4 @@
-"""Hours of work on the screen while something always goes wrong (I10).
+"""Hours of work on the screen while something always goes wrong.
 
 `python -m tests.benchmarks.soak [--minutes 120]` starts the program in a terminal and prints its memory, open files and
 threads each minute. Exits with 1 if at the end its memory is more than 10 % above that after 20 minutes (in a shorter

@@ -1,4 +1,7 @@
-"""Hours of work while something always goes wrong. Seconds by default; `TUI_AGENT_SOAK=28800` for a night."""
+"""Hours of work while something always goes wrong. Seconds by default; `TUI_AGENT_SOAK=28800` for a night.
+
+With `pytest -s` it prints memory, open files and threads each minute. `tests/benchmarks/soak.py` is the same on the screen.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import errno
 import gc
 import os
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -43,6 +47,15 @@ def mine() -> tuple[int, int, int]:
     return len(os.listdir("/proc/self/fd")), memory, zombies
 
 
+def print_usage(minute: int, folder: Path) -> None:
+    files, memory, _zombies = mine()
+    journal = (folder / "events.jsonl").stat().st_size >> 20
+    print(
+        f"{minute:4} min  {memory:,} KiB  {files} files  {threading.active_count()} threads  {journal} MiB journal",
+        flush=True,
+    )
+
+
 async def one_message(session: Session, watch: SessionDriver, chance: random.Random) -> None:
     text = chance.choice((TASK, "noise", "wait", "who are you?"))
     await session.send(text)
@@ -61,10 +74,11 @@ async def test_i10_hours_of_faults_leave_nothing_behind(tmp_path: Path) -> None:
     name: str | None = None
     faults = 0
     before: tuple[int, int, int] | None = None
+    minutes, began = 0, time.monotonic()
     ends, struck = time.monotonic() + SECONDS, 0.0
     flags = {"sandbox": "off", "approval_mode": "auto"}
     with Machine(paths.sessions_dir()) as machine:
-        async with serve(job_scenario(), NOISY, ENDLESS, strict=True) as server:
+        async with serve(job_scenario(), NOISY, ENDLESS, strict=True, keep=20) as server:
             while time.monotonic() < ends:
                 async with run_session(server, None if name else workspace, resume=name, flags=flags) as session:
                     name, watch = session.id, SessionDriver(session)
@@ -80,6 +94,9 @@ async def test_i10_hours_of_faults_leave_nothing_behind(tmp_path: Path) -> None:
                         machine.heal()
                     assert session.folder.is_dir()
                 before = before or mine()
+                if time.monotonic() - began >= 60 * minutes:
+                    print_usage(minutes, session.folder)
+                    minutes += 1
                 folder = session.folder
     after = mine()
     assert before is not None

@@ -354,12 +354,6 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_file(path: Path) -> str:
-    """Return the hash of a regular file, without reading it into memory. Raises FileFault."""
-    with open_regular(path, follow=False) as opened, _file_faults(path):
-        return _hash_open(opened.fd, OS)
-
-
 def _hash_open(fd: int, calls: OsCalls) -> str:
     digest = hashlib.sha256()
     while chunk := calls.read(fd, CHUNK):

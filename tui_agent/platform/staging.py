@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import secrets
@@ -19,7 +20,6 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.common import paths
-from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.syscalls import close_quietly
 
 STAGED = "file"
@@ -114,7 +114,7 @@ def remove_abandoned() -> list[DisplacedFile]:
         root = paths.staging_dir()
         for name in os.listdir(root):
             if _ENTRY.fullmatch(name):
-                with contextlib.suppress(OSError, FileFault, ValueError):
+                with contextlib.suppress(OSError, ValueError):
                     found += _clean(root / name)
     return found
 
@@ -142,14 +142,17 @@ def _clean(entry: Path) -> list[DisplacedFile]:
 
 def _is_kept(path: Path, target: Path, known: list[str] | None) -> bool:
     """Remove a temporary file of ours, or with a known hash; put another one back in its place, or return True."""
-    from tui_agent.platform.files import hash_file
-
     if not os.path.lexists(path) or not stat.S_ISREG(os.lstat(path).st_mode):
         return False
-    if known is not None and hash_file(path) not in known:
+    if known is not None and _hash(path) not in known:
         try:
             os.link(path, target, follow_symlinks=False)
         except OSError:
             return True
     os.unlink(path)
     return False
+
+
+def _hash(path: Path) -> str:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
