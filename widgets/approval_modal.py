@@ -28,7 +28,7 @@ from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, wit
 from tui_agent.events.narration import trust_texts
 from tui_agent.text import clean, make_visible, strip_invisible
 from tui_agent.view.items import RequestItem
-from widgets.dialog_keys import Keys, key_lines, key_spans
+from widgets.dialog_keys import Keys, held_label, key_lines, key_spans
 from widgets.diff_lines import MIN_SPLIT_COLUMNS
 from widgets.diff_view import DiffView
 from widgets.inputs import EditField, LineInput
@@ -167,11 +167,12 @@ class ApprovalModal(RequestModal):
             return [*wrap(notice, width), Line([]), *wrap(key_spans([("esc", "stops the run")], styles), width)]
         if self.typing_reason:
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
-        lines = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles)
+        held = held_label(self.held_key)
+        lines = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles, held=held)
         others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
         if any(keys for keys, _effect in others):
             style = styles.accent if self.armed else styles.muted
-            lines += [Line([]), *key_lines(others, width, styles, gap=3, style=style)]
+            lines += [Line([]), *key_lines(others, width, styles, gap=3, style=style, held=held)]
         hint = key_spans([("esc", "not now" if self._is_trust else "stops the run")], styles)
         scroll_keys = KEYS.arrow_labels("down", "page_down", "bottom")
         hint += hidden_hint(self.body, scroll_keys, styles, seen=self.end_seen)
@@ -214,8 +215,8 @@ class ApprovalModal(RequestModal):
     def _is_enabled(self, action: str) -> bool:
         return self.armed and (action in ("reject", "again") or self.end_seen)
 
-    def process_key(self, event: events.Key) -> None:
-        """Decide, scroll, or type if a field is open."""
+    def process_key(self, event: events.Key) -> bool:
+        """Decide, scroll, or type if a field is open; return False for a key without a function."""
         action = KEYS.action_for(event)
         if self.typing_reason and event.key == "enter":
             self._reject(self.reason.value)
@@ -227,6 +228,14 @@ class ApprovalModal(RequestModal):
         elif not self.body.scroll_for(action) and any(action in actions for actions, _ in self._other_actions()):
             getattr(self, f"_action_{action}")()
             self.repaint_keys()
+        return bool(action) or self.typing is not None
+
+    def take_text(self, event: events.Key) -> None:
+        """Take a key that is text, for the open field or the draft."""
+        if self.typing is not None:
+            self.typing.press(event)
+        else:
+            super().take_text(event)
 
     def _action_secrets(self) -> None:
         """Show or mask secrets."""

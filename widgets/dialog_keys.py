@@ -67,6 +67,11 @@ class Keys:
         """Return the action of a key by name and typed character."""
         return keymap.current().action_for(self.context, pressed_key(key, character))
 
+    def decides(self, event: events.Key) -> bool:
+        """Return whether the action of a key decides something."""
+        action = self.action_for(event)
+        return any(spec.name == action and spec.is_decision for spec in keymap.CONTEXTS[self.context].actions)
+
     def keys_for(self, action: str) -> tuple[str, ...]:
         """Return the keys of an action as Textual names."""
         return keymap.current().keys[f"{self.context}.{action}"]
@@ -89,6 +94,11 @@ class Keys:
         return [(key, description) for action, description in pairs if (key := self.label(action))]
 
 
+def held_label(event: events.Key | None) -> str:
+    """Return the label of a held key; empty if there is none."""
+    return "" if event is None else key_label(pressed_key(event.key, event.character))
+
+
 def key_spans(pairs: Iterable[tuple[str, str]], styles: TextStyles) -> list[Span]:
     """Paint keys and descriptions on one line."""
     spans: list[Span] = []
@@ -98,12 +108,24 @@ def key_spans(pairs: Iterable[tuple[str, str]], styles: TextStyles) -> list[Span
 
 
 def key_lines(
-    pairs: Iterable[tuple[str, str]], width: int, styles: TextStyles, *, gap: int = 2, style: Style | None = None
+    pairs: Iterable[tuple[str, str]],
+    width: int,
+    styles: TextStyles,
+    *,
+    gap: int = 2,
+    style: Style | None = None,
+    held: str = "",
 ) -> list[Line]:
-    """Paint keys and descriptions, wrapped to `width`; pairs without a key are skipped."""
+    """Paint keys and descriptions, wrapped to `width`; pairs without a key are skipped.
+
+    `held` is the label of the key that acts in a moment: it is marked.
+    """
     rows: list[list[Span]] = [[]]
     for key, description in pairs:
-        spans: list[Span] = [(key, style or styles.accent), (f" {description}", styles.muted)]
+        key_style, text_style = style or styles.accent, styles.muted
+        if held and held in key.split():
+            key_style = text_style = styles.held
+        spans: list[Span] = [(key, key_style), (f" {description}", text_style)]
         if key and rows[-1] and width_of([*rows[-1], *spans]) + gap > width:
             rows.append([])
         if key:

@@ -9,7 +9,7 @@ from textual import events
 from textual.message import Message
 
 from tui_agent.text import make_visible
-from widgets.dialog_keys import Keys, key_spans
+from widgets.dialog_keys import Keys, held_label, key_spans
 from widgets.request_view import GuardedModal, option_lines
 from widgets.styled_text import Line, TextStyles, hanging, line, wrap
 
@@ -51,18 +51,21 @@ class FirstRun(GuardedModal):
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         options = (("demo", "demo: a scripted model on a scratch project", ""), ("retry", "retry", ""))
-        lines = option_lines(options, lambda action: self.armed, KEYS.label, width, styles)
+        lines = option_lines(
+            options, lambda action: self.armed, KEYS.label, width, styles, held=held_label(self.held_key)
+        )
         return [*lines, Line([]), *wrap(key_spans([("esc", "continues without a model")], styles), width)]
 
     def on_resize(self) -> None:
         """Limit the body to the screen."""
         self.body.styles.max_height = max(2, self.size.height - 10)
 
-    def process_key(self, event: events.Key) -> None:
-        """Report the choice, or scroll."""
+    def process_key(self, event: events.Key) -> bool:
+        """Report the choice, or scroll; return False for a key without a function."""
         action = KEYS.action_for(event)
         if not self.body.scroll_for(action) and action:
             self.post_message(self.Picked("demo" if action == "demo" else "retry"))
+        return bool(action)
 
     def escape(self) -> None:
         """Continue without a model."""

@@ -10,8 +10,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from tui_agent.text import one_line
-from widgets.dialog_keys import Keys, key_lines, key_spans
+from widgets.dialog_keys import Keys, held_label, key_lines, key_spans
 from widgets.line_view import LinesView, LineView, ListView
+from widgets.lone_keys import TakesLetters
 from widgets.overlay import OverlayScreen
 from widgets.styled_text import Line, Span, TextStyles, line
 
@@ -94,16 +95,19 @@ class Panel(Sheet):
             return
         if self.closes(event):
             self.dismiss()
-        else:
-            self.body_view.scroll_for(KEYS.action_for(event))
+        elif not self.body_view.scroll_for(KEYS.action_for(event)):
+            self.unbound_key(event)
+
+    def unbound_key(self, event: events.Key) -> None:
+        """Called for a key without a function here."""
 
     def act(self, event: events.Key) -> bool:
         """Handle a key of this panel; return False for other keys."""
         return False
 
 
-class ListPanel(Panel, Generic[RowT]):
-    """A panel whose body is a list with a cursor."""
+class ListPanel(TakesLetters, Panel, Generic[RowT]):
+    """A panel whose body is a list with a cursor. Letters act if they stand alone; typed text goes to the draft."""
 
     KEYS: ClassVar[Keys]
     EMPTY: ClassVar[str]
@@ -126,7 +130,21 @@ class ListPanel(Panel, Generic[RowT]):
 
     def keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the key hints, on several lines if necessary."""
-        return key_lines(self.key_pairs(), width, styles, gap=self.KEY_GAP)
+        return key_lines(self.key_pairs(), width, styles, gap=self.KEY_GAP, held=held_label(self.held_key))
+
+    def repaint_keys(self) -> None:
+        """Repaint the key hints."""
+        self.keys_view.relayout()
+
+    def holds(self, event: events.Key) -> bool:
+        """Return whether a key acts here if it stands alone: letters and what decides, but not `+` and `-`."""
+        letter = len(event.character or "") == 1 and (event.character or "").isalnum()
+        return super().holds(event) and (letter or self.KEYS.decides(event))
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Send a paste to the draft."""
+        event.stop()
+        self.post_message(self.TypedAhead(event.text))
 
     def row_keys(self, row: RowT) -> list[tuple[str, str]]:
         """Return the keys for the current row and what they do."""

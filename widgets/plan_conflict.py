@@ -8,7 +8,7 @@ from tui_agent.common.domain import Answer
 from tui_agent.events import PlanDocConflict
 from tui_agent.text import make_visible
 from widgets.blocks.notice import plan_place_name
-from widgets.dialog_keys import Keys, key_spans
+from widgets.dialog_keys import Keys, held_label, key_spans
 from widgets.request_view import RequestModal, option_lines
 from widgets.styled_text import Line, TextStyles, line, side_by_side, wrap
 
@@ -51,7 +51,9 @@ class ConflictModal(RequestModal):
         return [line((title, styles.muted)), *wrap([(make_visible(text, lookalikes=False), styles.text)], width)]
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        lines = option_lines(OPTIONS, lambda action: self.armed, KEYS.label, width, styles)
+        lines = option_lines(
+            OPTIONS, lambda action: self.armed, KEYS.label, width, styles, held=held_label(self.held_key)
+        )
         pairs = [("esc", "stops the run; nothing is written")]
         if hidden := self.body.lines_below:
             pairs.append((KEYS.arrow_labels("down"), f"{hidden} more lines"))
@@ -59,10 +61,11 @@ class ConflictModal(RequestModal):
 
     # --- keys ---
 
-    def process_key(self, event: events.Key) -> None:
-        """Choose a text, or scroll."""
+    def process_key(self, event: events.Key) -> bool:
+        """Choose a text, or scroll; return False for a key without a function."""
         action = KEYS.action_for(event)
         if action in ("ours", "theirs", "both"):
             self.answer(Answer(verdict="approve", data={"take": action}))
         else:
-            self.body.scroll_for(action)
+            return self.body.scroll_for(action)
+        return True

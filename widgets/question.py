@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from tui_agent.common.domain import Answer
 from tui_agent.text import make_visible
-from widgets.dialog_keys import Keys, key_spans
+from widgets.dialog_keys import Keys, held_label, key_spans
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
 from widgets.request_view import RequestModal, hidden_hint, option_lines
@@ -47,8 +47,9 @@ class QuestionModal(RequestModal):
         texts = (self.request.question, *self.request.options[:9])
         question, *answers = (make_visible(text, lookalikes=False) for text in texts)
         lines = hanging([("? ", styles.accent)], [(question, styles.text)], width, styles.text)
+        held = held_label(self.held_key)
         options = [(str(number), text, "") for number, text in enumerate(answers, start=1)]
-        return add_below(lines, option_lines(options, lambda key: self.armed, str, width, styles))
+        return add_below(lines, option_lines(options, lambda key: self.armed, str, width, styles, held=held))
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         pairs = [("enter", "answers"), *KEYS.hints([("decline", "declines")]), ("esc", "stops the run")]
@@ -63,7 +64,21 @@ class QuestionModal(RequestModal):
         reply = self.query_one("#reply", LineInput)
         return not reply.value and (KEYS.action_for_key(key) == "decline" or key in tuple(reply.option_keys))
 
-    def process_key(self, event: events.Key) -> None:
+    def show_held(self, event: events.Key | None) -> None:
+        """Mark the option that the held key chooses in a moment."""
+        super().show_held(event)
+        self.query_one("#body", LinesView).relayout()
+
+    def take_text(self, event: events.Key) -> None:
+        """Type a key into the field: keys that do not stand alone are an answer in words."""
+        if not self.armed:
+            super().take_text(event)
+        elif event.key == "enter":
+            self._answer_typed(self.query_one("#reply", LineInput).value)
+        else:
+            self.query_one("#reply", LineInput).press(event)
+
+    def process_key(self, event: events.Key) -> bool:
         """Scroll, decline, choose an option, or type a key that was pressed before the field had the focus."""
         reply = self.query_one("#reply", LineInput)
         self.on_armed()
@@ -75,9 +90,13 @@ class QuestionModal(RequestModal):
             self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
         else:
             reply.press(event)
+        return True
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Answer with the typed text, unless it is empty."""
         event.stop()
-        if event.value.strip():
-            self.answer(Answer(verdict="reply", text=event.value.strip()))
+        self._answer_typed(event.value)
+
+    def _answer_typed(self, text: str) -> None:
+        if text.strip():
+            self.answer(Answer(verdict="reply", text=text.strip()))

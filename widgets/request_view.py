@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from textual import events
@@ -25,17 +24,13 @@ from textual.widgets import TextArea
 
 from tui_agent.common.domain import Answer
 from tui_agent.view.items import RequestItem
-from widgets.dialog_keys import key_lines
+from widgets.dialog_keys import held_label, key_lines
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView, LineView
+from widgets.lone_keys import TakesLetters
 from widgets.overlay import OverlayScreen
 from widgets.styled_text import Line, Span, TextStyles, hanging
 from widgets.textual_private import is_being_removed
-
-if TYPE_CHECKING:
-    Mixin = Widget
-else:
-    Mixin = object  # Textual takes its style sheet from the first base that is a widget
 
 ValueT = TypeVar("ValueT")
 
@@ -56,14 +51,8 @@ def call_later_once(seconds: float, node: MessagePump, callback: Callable[[], ob
     return get_running_loop().call_later(seconds, node.call_later, callback)
 
 
-class KeyGuard(Mixin):
+class KeyGuard(TakesLetters):
     """Mixin for a dialog or panel: ignores keys until none was pressed for `quiet_seconds`."""
-
-    @dataclass
-    class TypedAhead(Message):
-        """Text typed before the request accepted keys; it belongs to the draft."""
-
-        text: str
 
     def __init__(self, *, clock: Callable[[], float] = monotonic, quiet_seconds: float = QUIET_SECONDS) -> None:
         super().__init__()
@@ -114,12 +103,13 @@ class KeyGuard(Mixin):
         self._armed = self.quiet_seconds <= 0 or pressed_at - self._quiet_since >= self.quiet_seconds
         return self._armed
 
+    def holds(self, event: events.Key) -> bool:
+        """Return whether a key acts here if it stands alone; earlier keys go to the draft anyway."""
+        return self.armed and super().holds(event)
+
     def forward_to_draft(self, event: events.Key) -> None:
-        """Send an early key to the draft."""
-        if event.key in ("enter", "ctrl+j"):
-            self.post_message(self.TypedAhead("\n"))
-        elif event.character and event.is_printable:
-            self.post_message(self.TypedAhead(event.character))
+        """Send a key that is early or text to the draft."""
+        super().forward_to_draft(event)
         self.disarm()
 
 
@@ -145,17 +135,25 @@ class GuardedModal(KeyGuard, OverlayScreen):
 
     def on_key(self, event: events.Key) -> None:
         """Handle a key that no input consumed; keys that an input binds are passed on to it."""
-        is_typing = isinstance(self.focused, LineInput | TextArea)
-        if is_typing and event.key != "escape" and not self.overrides_field(event.key):
+        if self.is_typing and event.key != "escape" and not self.overrides_field(event.key):
             return
         event.stop()
         event.prevent_default()
         if event.key == "escape":
             self.escape()
-        elif self.accepts_key(event):
-            self.process_key(event)
-        else:
+        elif not self.accepts_key(event):
             self.forward_to_draft(event)
+        elif not self.process_key(event):
+            self.unbound_key(event)
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether characters are typed into a field."""
+        return isinstance(self.focused, LineInput | TextArea)
+
+    def holds(self, event: events.Key) -> bool:
+        """Return whether a key acts here if it stands alone; those of a field do not."""
+        return super().holds(event) and (not self.is_typing or self.overrides_field(event.key))
 
     def on_paste(self, event: events.Paste) -> None:
         """Send a paste to the draft; it never decides."""
@@ -168,8 +166,8 @@ class GuardedModal(KeyGuard, OverlayScreen):
         """Return whether the dialog handles a key even while its input has the focus."""
         return False
 
-    def process_key(self, event: events.Key) -> None:
-        """Handle an accepted key."""
+    def process_key(self, event: events.Key) -> bool:
+        """Handle an accepted key; return False if it has no function."""
         raise NotImplementedError
 
     def escape(self) -> None:
@@ -357,9 +355,6 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             event.stop()
             self.post_message(self.TypedAhead(event.text))
 
-    def unbound_key(self, event: events.Key) -> None:
-        """Called for a key without a function here."""
-
     def process_key(self, event: events.Key) -> bool:
         """Handle an accepted key; return False if it has no function."""
         raise NotImplementedError
@@ -416,7 +411,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         is_elsewhere = focused is None or self not in focused.ancestors_with_self
         pairs = [("tab", "switch to it")] if is_elsewhere else self.keys()
         style = styles.accent if focused is not self or self.armed else styles.muted
-        return key_lines(pairs, width, styles, gap=3, style=style)[:1]
+        return key_lines(pairs, width, styles, gap=3, style=style, held=held_label(self.held_key))[:1]
 
 
 MAX_HEIGHT_SHARE = 0.6
@@ -468,8 +463,13 @@ def option_lines(
     key_of: Callable[[str], str],
     width: int,
     styles: TextStyles,
+    *,
+    held: str = "",
 ) -> list[Line]:
-    """Paint options (action, effect, exact rule) with their keys. Disabled ones are muted, unbound ones omitted."""
+    """Paint options (action, effect, exact rule) with their keys. Disabled ones are muted, unbound ones omitted.
+
+    `held` is the label of the key that acts in a moment: its option is marked.
+    """
     rows = [(key_of(action), text, rule, is_enabled(action)) for action, text, rule in options if key_of(action)]
     key_width = max((len(row[0]) for row in rows), default=1)
     text_width = max((len(row[1]) for row in rows), default=0)
@@ -477,6 +477,8 @@ def option_lines(
     for key, text, rule, enabled in rows:
         style = styles.text if enabled else styles.muted
         key_style = styles.accent + styles.strong.without_color if enabled else styles.muted
+        if enabled and key == held:
+            style, key_style = styles.held, styles.held
         spans = [(f"{text:<{text_width}}  ", style), (rule, styles.muted)] if rule else [(text, style)]
         lines += hanging([(f"{key:<{key_width}}  ", key_style)], spans, width, styles.text)
     return lines

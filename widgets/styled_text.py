@@ -57,6 +57,7 @@ class TextStyles(NamedTuple):
     link: Style
     code: Style
     panel: Style
+    held: Style
     ok: Style
     warn: Style
     bad: Style

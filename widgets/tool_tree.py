@@ -14,6 +14,7 @@ from tui_agent.view.items import Item, ProgressNode, ReplyItem, SessionView, Ste
 from widgets.blocks.base import SHORT, format_duration
 from widgets.dialog_keys import Keys
 from widgets.line_view import ListView
+from widgets.lone_keys import TakesLetters
 from widgets.styled_text import Line, Span, TextStyles, fitted_spans, highlighted_line, line, width_of
 from widgets.words import WORDS
 
@@ -66,7 +67,7 @@ MAX_CHILDREN = 300
 KEYS = Keys("progress")
 
 
-class ToolTree(ListView[int]):
+class ToolTree(TakesLetters, ListView[int]):
     """A tree whose nodes can be collapsed, shown in the transcript, and, for sub-agents, stopped."""
 
     @dataclass
@@ -270,6 +271,14 @@ class ToolTree(ListView[int]):
     def leaves(self, event: events.Key) -> bool:
         """Return whether a key is a character that is not handled by the tree."""
         return event.is_printable and event.key != "space" and not self._action_for(event)
+
+    def holds(self, event: events.Key) -> bool:
+        """Return whether a key stops a sub-agent if it stands alone."""
+        return self._action_for(event) == "stop_subagent"
+
+    def take_text(self, event: events.Key) -> None:
+        """Return to the composer with a typed character."""
+        self.post_message(self.Left(event.character or "\n"))
 
     def _action_for(self, event: events.Key) -> str:
         """Return the action of a key; the stop key is an ordinary character if nothing can be stopped."""

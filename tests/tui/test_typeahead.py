@@ -13,6 +13,7 @@ from tests.tui.kit import FakeClock, app_for, run_app, wait_for, wait_until_idle
 from tui_agent import events as e
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
+from widgets.inputs import LineInput
 from widgets.request_view import QUIET_SECONDS, RequestModal
 
 NAMES = {"\n": "enter", " ": "space"}
@@ -70,7 +71,9 @@ async def test_a_hundred_keys_into_an_opening_dialog_decide_nothing_and_keep_the
         assert (sent + app.prompt.text).replace("\n", "") == text.replace("\n", "")
         clock.arm_dialogs()
         await pilot.press("r" if kind == "approval" else "ctrl+d")
-        await pilot.press("enter")
+        if kind == "approval":
+            await wait_for(pilot, lambda: isinstance(app.focused, LineInput))
+            await pilot.press("enter")
         await wait_for(pilot, lambda: len(session.answers) == 1)
         assert session.answers[0][1].verdict == "reject"
 

@@ -22,6 +22,7 @@ from tui_agent.tui import commands
 from tui_agent.tui.base_app import TransientHints, preload_for_run
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
+from tui_agent.tui.lone_keys import LoneKeys
 from tui_agent.tui.notifications import ATTENTION_EVENTS, USER_EVENTS, Notifier
 from tui_agent.tui.plans import PlanEdits
 from tui_agent.tui.preferences import Preferences
@@ -34,9 +35,10 @@ from widgets.dialog_keys import bindings
 from widgets.first_run import FirstRun
 from widgets.info_panels import HelpPanel
 from widgets.line_view import LinesView
+from widgets.lone_keys import TakesLetters
 from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
-from widgets.request_view import QUIET_SECONDS, RequestView
+from widgets.request_view import QUIET_SECONDS
 from widgets.search_bar import SearchBar
 from widgets.status_line import ActivityLine, greeting, key_line, title_line
 from widgets.tool_tree import ToolTree
@@ -85,6 +87,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self._menu = CommandMenu(commands.menu_entries(), id="menu")
         self.columns.home = self.prompt = PromptInput(self._menu, id="prompt")
         self.dialogs = RequestDialogs(self, clock=clock, quiet_seconds=quiet_seconds)
+        self._lone_keys = LoneKeys(self, self._deliver_key, clock=clock, quiet_seconds=quiet_seconds)
         self.plans = PlanEdits(self)
         self.composer = Composer(self, draft=draft)
         self.notifier = Notifier(self)
@@ -146,8 +149,8 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         if self._router.dirty:
             self._router.paint()
 
-    def on_key_guard_typed_ahead(self, message: RequestView.TypedAhead) -> None:
-        """Append keys that a dialog received too early to the draft."""
+    def on_takes_letters_typed_ahead(self, message: TakesLetters.TypedAhead) -> None:
+        """Append what was typed into a dialog to the draft."""
         self.prompt.append_text(message.text)
 
     @on(FirstRun.Picked)
@@ -255,10 +258,17 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.plans.on_panel_message(message)
 
     async def on_event(self, event: events.Event) -> None:
-        """Buffer keys until widgets can take them, and let the columns handle keys that leave the progress tree."""
-        if not (
-            isinstance(event, events.Key) and (self.buffer_early_key(event) or self.columns.handle_key_in_tree(event))
-        ):
+        """Buffer keys until widgets can take them, and hold those that act in a dialog if they stand alone."""
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            await super().on_event(event)
+        elif isinstance(event, events.Paste):
+            await self._lone_keys.end_hold()
+            await super().on_event(event)
+        elif not self.buffer_early_key(event):
+            await self._lone_keys.process_key(event)
+
+    async def _deliver_key(self, event: events.Key) -> None:
+        if not self.columns.handle_key_in_tree(event):
             await super().on_event(event)
 
     @on(ToolTree.Chosen)
