@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from textual import events
@@ -17,6 +17,7 @@ from tui_agent.common.domain import (
     Diff,
     EditAction,
     Grant,
+    Harm,
     Hunk,
     ReadAction,
     RunAction,
@@ -25,13 +26,13 @@ from tui_agent.common.domain import (
     TrustAction,
 )
 from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
-from tui_agent.events.narration import trust_texts
-from tui_agent.text import clean, make_visible, strip_invisible
+from tui_agent.events.narration import harm_texts, trust_texts
+from tui_agent.text import clean, make_visible, pluralize, strip_invisible
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, held_label, key_lines, key_spans
 from widgets.diff_lines import MIN_SPLIT_COLUMNS
 from widgets.diff_view import DiffView
-from widgets.inputs import EditField, LineInput
+from widgets.inputs import ConfirmInput, EditField, LineInput
 from widgets.line_view import LinesView
 from widgets.request_view import RequestModal, hidden_hint, option_lines
 from widgets.styled_text import Line, Span, TextStyles, chop, fit, hanging, justified_line, line, wrap
@@ -43,6 +44,12 @@ VOID = (
 KEYS = Keys("approval")
 SCOPES = {"approve_once": Scope.ONCE, "approve_session": Scope.SESSION, "approve_always": Scope.ALWAYS}
 DECISIONS = (*SCOPES, "reject", "again")
+UNREAD = "unread"
+"""Word that approves what was not read."""
+MAX_UNSEEN = 500
+"""Lines not seen from which they can be approved unread, by typing a word."""
+LOW_SCREEN = 20
+"""Screen height below which gaps between keys are omitted."""
 MAX_RULE_CHARACTERS = 160
 """Maximum characters of a command that is repeated as the rule that an approval saves."""
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
@@ -52,14 +59,19 @@ class ApprovalModal(RequestModal):
     """Approves once, for the session, always, or rejects with a reason. Space and Enter never approve."""
 
     body: LinesView | DiffView
+    UNSEEN_NOUN: ClassVar[str] = "line"
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         super().__init__(request, **guard)
         self.secrets_shown = False
         """Whether secrets are shown (A7)."""
         self.body = LinesView(self._action_lines, id="body")
-        self.end_seen = False
-        """Whether the end of the action was visible at least once."""
+        self._body_texts: tuple[str, ...] = ()
+        self._seen: set[int] = set()
+        """Lines of the action that were on the screen since it was painted with these texts."""
+        self._asked_too_early = False
+        """Whether the user tried to approve what was not in sight."""
+        self.word = ConfirmInput(id="word")
         self._void_shown = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
@@ -69,7 +81,7 @@ class ApprovalModal(RequestModal):
 
     def compose(self) -> ComposeResult:
         """Yield head, action, keys and the field for a reason."""
-        self.reason.display = False
+        self.reason.display = self.word.display = False
         with Vertical(id="dialog"):
             yield LinesView(self._head, id="head")
             yield self.body
@@ -78,17 +90,54 @@ class ApprovalModal(RequestModal):
                 yield self.field
             yield LinesView(self._keys, id="keys")
             yield self.reason
+            yield self.word
+
+    def on_mount(self) -> None:
+        """Mark the frame of a critical command, and note what comes into sight."""
+        if isinstance(self.body, LinesView):
+            self.body.on_seen = self._note_seen
+        if self._is_critical:
+            dialog = self.query_one("#dialog")
+            dialog.add_class("-critical")
+            dialog.border_title = dialog.border_subtitle = "!! CRITICAL !!"
+
+    # --- what was in sight ---
+
+    def _note_seen(self, lines: range) -> None:
+        """Note which lines of the action were painted."""
+        assert isinstance(self.body, LinesView)
+        texts = tuple(line.text for line in self.body.lines)
+        if texts != self._body_texts:
+            self._body_texts, self._seen = texts, set()
+        before = len(self._seen)
+        self._seen.update(index for index in lines if 0 <= index < len(texts))
+        if len(self._seen) != before:
+            self.call_later(self.repaint_keys)
+
+    def unseen(self) -> int:
+        """Return how many lines that must be seen before approving were never on the screen."""
+        assert isinstance(self.body, LinesView)
+        return max(1, len(self.body.lines)) - len(self._seen)
+
+    def _is_unseen_above(self) -> bool:
+        """Return whether some of them are above the visible ones."""
+        return any(index not in self._seen for index in range(int(self.body.scroll_offset.y)))
+
+    @property
+    def _is_critical(self) -> bool:
+        """Whether the action is a critical command."""
+        return isinstance(self.request.action, RunAction) and self.request.action.severity is Severity.CRITICAL
+
+    def _needed_word(self) -> str:
+        """Return the word that approving needs; empty if a key is enough."""
+        if self._is_critical:
+            return (self.request.harm or Harm()).word
+        return UNREAD if self.unseen() > MAX_UNSEEN else ""
 
     @property
     def flexible_part(self) -> Widget:
         """The hunk field while it is edited, otherwise the body."""
         return self.field if self.field is not None and self.editing else self.body
-
-    def fit(self) -> None:
-        """Fit the body, and record whether its end is visible."""
-        if self.body.size.height and self.body.end_seen and self.body.virtual_size.height:
-            self.end_seen = True
-        super().fit()
 
     def request_updated(self) -> None:
         """Show at once that the request became void, and restart the quiet period (A9)."""
@@ -102,6 +151,11 @@ class ApprovalModal(RequestModal):
     def typing_reason(self) -> bool:
         """Whether the reason for a rejection is being typed."""
         return self.typing is self.reason
+
+    @property
+    def typing_word(self) -> bool:
+        """Whether the word that approves is being typed."""
+        return self.typing is self.word
 
     @property
     def editing(self) -> bool:
@@ -126,7 +180,7 @@ class ApprovalModal(RequestModal):
                 title = f"Read {make_visible(name)}"
                 flags = _flags(outside=action.outside, credentials=action.credentials)
             case RunAction(severity=severity):
-                title, flags = "Run a command", []
+                title, flags = "Run a critical command?" if self._is_critical else "Run a command", []
                 style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
                 right = [(f"severity {severity.value}", style)]
             case _:
@@ -136,6 +190,9 @@ class ApprovalModal(RequestModal):
             lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
         if self.request.why:
             lines += wrap([(make_visible(self.request.why), styles.muted)], width)
+        if self._is_critical:
+            for text in harm_texts(self.request.harm or Harm()):
+                lines += wrap([(make_visible(text), styles.bad + styles.strong.without_color)], width)
         if self.request.void_reason:
             lines += wrap([(VOID, styles.warn)], width)
         return lines
@@ -167,16 +224,37 @@ class ApprovalModal(RequestModal):
             return [*wrap(notice, width), Line([]), *wrap(key_spans([("esc", "stops the run")], styles), width)]
         if self.typing_reason:
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
-        held = held_label(self.held_key)
+        if self.typing_word:
+            note = wrap([(self._word_note(), styles.warn)], width)
+            return [*note, line(*key_spans([("enter", "approves if it is that"), ("esc", "goes back")], styles))]
+        held = held_label(self.held_key) or (KEYS.label("reject") if self._is_critical and self.armed else "")
         lines = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles, held=held)
         others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
         if any(keys for keys, _effect in others):
             style = styles.accent if self.armed else styles.muted
-            lines += [Line([]), *key_lines(others, width, styles, gap=3, style=style, held=held)]
+            lines += [*self._gap, *key_lines(others, width, styles, gap=3, style=style, held=held)]
         hint = key_spans([("esc", "not now" if self._is_trust else "stops the run")], styles)
-        scroll_keys = KEYS.arrow_labels("down", "page_down", "bottom")
-        hint += hidden_hint(self.body, scroll_keys, styles, seen=self.end_seen)
-        return [*lines, Line([]), *wrap(hint, width)]
+        return [*lines, *self._gap, *wrap([*hint, *self._sight_hint(styles)], width)]
+
+    @property
+    def _gap(self) -> list[Line]:
+        """A blank line between groups of keys; none on a low screen."""
+        return [] if self.size.height < LOW_SCREEN else [Line([])]
+
+    def _sight_hint(self, styles: TextStyles) -> list[Span]:
+        """Return the keys that scroll, and how much is still to be seen before approving."""
+        unseen = 0 if self.request.void_reason else self.unseen()
+        if not unseen:
+            return hidden_hint(self.body, KEYS.arrow_labels("down", "page_down", "bottom"), styles, seen=True)
+        key = KEYS.label("page_up" if self._is_unseen_above() else "page_down")
+        text = f" {pluralize(unseen, self.UNSEEN_NOUN)} not seen yet"
+        return [(f"   {key}", styles.accent), (text, styles.held if self._asked_too_early else styles.warn)]
+
+    def _word_note(self) -> str:
+        word = self._needed_word()
+        if self._is_critical:
+            return f"Type {word} to run this command."
+        return f"{pluralize(self.unseen(), self.UNSEEN_NOUN)} not seen. Type {word} to approve without reading them."
 
     @property
     def _is_trust(self) -> bool:
@@ -199,6 +277,10 @@ class ApprovalModal(RequestModal):
         if isinstance(self.request.action, TrustAction):
             no = ("reject", "don't trust it: read-only", "")
             return [no, _TRUST_ANYWAY] if self.request.action.risks else [_TRUST_IT, no]
+        if self._is_critical:
+            return [("reject", "reject, with a reason (enter)", ""), ("approve_once", "approve, by typing a word", "")]
+        if self._needed_word():
+            return [("approve_once", "approve without reading all of it, by typing a word", ""), reject]
         options = [("approve_once", "approve once", "")]
         for action, text in (("approve_session", "for this session"), ("approve_always", "always")):
             if rules := self._rules(SCOPES[action]):
@@ -213,18 +295,26 @@ class ApprovalModal(RequestModal):
     # --- keys ---
 
     def _is_enabled(self, action: str) -> bool:
-        return self.armed and (action in ("reject", "again") or self.end_seen)
+        can_approve = not self.unseen() or (not self._is_critical and bool(self._needed_word()))
+        return self.armed and (action in ("reject", "again") or can_approve)
 
     def process_key(self, event: events.Key) -> bool:
         """Decide, scroll, or type if a field is open; return False for a key without a function."""
         action = KEYS.action_for(event)
+        if self.typing is None and event.key == "enter" and self._is_critical:
+            action = "reject"
         if self.typing_reason and event.key == "enter":
             self._reject(self.reason.value)
+        elif self.typing_word and event.key == "enter":
+            self._confirm()
         elif self.typing is not None:
             self.typing.press(event)
         elif action in DECISIONS:
-            if any(action == option[0] for option in self._options()) and self._is_enabled(action):
+            is_offered = any(action == option[0] for option in self._options())
+            if is_offered and self._is_enabled(action):
                 self._decide(action)
+            self._asked_too_early = is_offered and self.typing is None
+            self.repaint_keys()
         elif not self.body.scroll_for(action) and any(action in actions for actions, _ in self._other_actions()):
             getattr(self, f"_action_{action}")()
             self.repaint_keys()
@@ -250,6 +340,9 @@ class ApprovalModal(RequestModal):
     def _decide(self, action: str) -> None:
         if action == "again":
             self.answer(Answer(verdict="withdrawn"))
+        elif action != "reject" and self._needed_word():
+            self.word.value = ""
+            self._type_into(self.word)
         elif action != "reject":
             self.answer(Answer(verdict="approve", scope=SCOPES[action], data=self._approved_part()))
         elif self._is_trust:
@@ -287,6 +380,15 @@ class ApprovalModal(RequestModal):
         event.stop()
         if self.typing_reason:
             self._reject(event.value)
+        elif self.typing_word:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Approve once if the needed word was typed; otherwise clear the field."""
+        if self.word.value.strip() == self._needed_word():
+            self.answer(Answer(verdict="approve", data=self._approved_part()))
+        else:
+            self.word.value = ""
 
     def _reject(self, reason: str) -> None:
         self.answer(Answer(verdict="reject", text=reason.strip()))
@@ -295,7 +397,7 @@ class ApprovalModal(RequestModal):
         """Leave the reason field, or stop the run."""
         if self._is_trust:
             self.answer(Answer(verdict="reject"))
-        if self.typing_reason:
+        if self.typing_reason or self.typing_word:
             self._end_typing()
         else:
             super().escape()
@@ -367,6 +469,7 @@ class EditModal(ApprovalModal):
 
     body: DiffView
     field: EditField
+    UNSEEN_NOUN = "changed line"
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         super().__init__(request, **guard)
@@ -380,6 +483,8 @@ class EditModal(ApprovalModal):
         self.edits: dict[int, str] = {}
         self.current = 0
         """Index of the hunk that keys act on."""
+        self._opening_offsets: tuple[int, ...] = (0,)
+        """Scroll offsets that the dialog chose itself; empty once the user has scrolled."""
         self.diff = action.diff
         """All hunks, with edits applied."""
         self.body = DiffView(self._visible_diff(), head=self._hunk_head if self._selectable else None, id="body")
@@ -463,6 +568,8 @@ class EditModal(ApprovalModal):
                 (("next_hunk", "previous_hunk"), f"hunk {self.current + 1} of {len(self.diff.hunks)}"),
                 (("leave_out",), "skip it" if self.current in self.included else "include it"),
             ]
+            unseen = [bool(self.body.unseen({index})) for index in self.included]
+            actions += [(("only_seen",), "skip what you have not seen")] if any(unseen) and not all(unseen) else []
         if not self.request.void_reason and self._can_edit():
             actions.append((("edit",), "edit it"))
         if self.diff.hunks and self.size.width - FRAME_COLUMNS >= MIN_SPLIT_COLUMNS:
@@ -501,8 +608,39 @@ class EditModal(ApprovalModal):
         self.query_one("#dialog").set_class(self.body.split, "-wide")
         self._fit_soon()
 
+    def unseen(self) -> int:
+        """Return how many changed lines of the selected hunks were never on the screen."""
+        if not self.body.size.height and not self.editing:
+            return 1
+        return len(self.body.unseen(self.included))
+
+    def _is_unseen_above(self) -> bool:
+        return any(map(self.body.is_above, self.body.unseen(self.included)))
+
+    def on_diff_view_seen(self) -> None:
+        """Update what is still to be seen."""
+        self.repaint_keys()
+
+    def _show_first_change(self) -> None:
+        """Scroll the first changed line into view, until the user scrolls."""
+        offset = round(self.body.scroll_offset.y)
+        if offset not in self._opening_offsets:
+            self._opening_offsets = ()
+        elif (goal := self.body.show_first_change()) is not None:
+            self._opening_offsets = (offset, goal)
+        elif offset:
+            self._opening_offsets = (offset,)
+
+    def _action_only_seen(self) -> None:
+        """Skip the hunks with lines that were never on the screen."""
+        self.included = {index for index in self.included if not self.body.unseen({index})}
+        self.body.leave_out(set(range(len(self.diff.hunks))) - self.included)
+        self._repaint_head()
+
     def fit(self) -> None:
-        """Fit the body, and move to a visible hunk."""
+        """Fit the body, show the first changed line at the beginning, and move to a visible hunk."""
+        if self._opening_offsets and self.body.size.height and self.body.virtual_size.height:
+            self._show_first_change()
         visible = self.body.visible_hunks() if self._selectable and self.body.size.height else []
         if visible and self.current not in visible:
             self.current = visible[0] if self.current < visible[0] else visible[-1]
@@ -531,7 +669,6 @@ class EditModal(ApprovalModal):
             self.edits.pop(self.current, None)
         else:
             self.edits[self.current] = text
-        self.end_seen = False
         self.diff = with_edits(self.action.diff, self.edits)
         self.body.show(self._visible_diff())
         self.body.go_to(self.current)

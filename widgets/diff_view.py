@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from textual.geometry import Size
+from textual.message import Message
 
 from tui_agent.common.domain import Diff
 from widgets.diff_lines import (
@@ -48,6 +49,11 @@ class DiffView(ListView[Pair]):
         self._paired = False
         """Whether the rows are laid out side by side."""
         self._width = 0
+        self._seen: set[int] = set()
+        """Indexes of the rows of which every line was on the screen since the diff was set."""
+        self._seen_lines: dict[int, set[int]] = {}
+        """Unit → those of its lines that were on the screen, if not all."""
+        self.on_seen = self._note_seen
         self._load(diff)
 
     @property
@@ -68,6 +74,12 @@ class DiffView(ListView[Pair]):
         self._characters = sum(len(row.text) for row in self._lines)
         texts = [visible_text(row.text) if row.sign in "+-" else "" for row in self._lines]
         self._signs = [row.sign for row in self._lines]
+        self._seen.clear()
+        self._seen_lines.clear()
+        self._changed: dict[int, set[int]] = {}
+        for index, row in enumerate(self._lines):
+            if row.sign in ("+", "-"):
+                self._changed.setdefault(row.hunk, set()).add(index)
         self._word_marks = WordMarks(texts, self._signs)
 
     # --- what is shown ---
@@ -105,6 +117,42 @@ class DiffView(ListView[Pair]):
         """Whether there is room for the requested side-by-side layout."""
         return self._split and self.columns >= MIN_SPLIT_COLUMNS
 
+    # --- what was in sight ---
+
+    class Seen(Message):
+        """More changed lines have been on the screen."""
+
+    def _note_seen(self, lines: range) -> None:
+        """Note which rows were painted: a row counts once all its lines were."""
+        before = len(self._seen)
+        y = max(0, lines.start)
+        while y < min(lines.stop, self._heights.total):
+            unit, within = self._heights.find(y)
+            height = self._heights.heights[unit]
+            painted = range(within, min(height, within + lines.stop - y))
+            y += height - within
+            shown = self._seen_lines.setdefault(unit, set())
+            shown.update(painted)
+            if len(shown) == height:
+                self._seen.update(index for index in self.rows[unit] if index is not None)
+        if len(self._seen) != before:
+            self.post_message(self.Seen())
+
+    def unseen(self, hunks: Iterable[int]) -> set[int]:
+        """Return the indexes of the changed lines of `hunks` that were never completely on the screen."""
+        return set().union(*(self._changed.get(hunk, set()) for hunk in hunks)) - self._seen
+
+    def is_above(self, index: int) -> bool:
+        """Return whether a row is above the visible ones."""
+        return index < self._row_at(self.scroll_offset.y)
+
+    def show_first_change(self) -> int | None:
+        """Scroll to the first changed line unless it is in view; return the new offset if it scrolls."""
+        first = min((index for rows in self._changed.values() for index in rows), default=0)
+        if first > self._row_at(self.scroll_offset.y + max(0, self.size.height - 2)):
+            return self._scroll_to_row(max(0, first - (self.size.height > 3)))
+        return None
+
     # --- hunks ---
 
     def visible_hunks(self) -> list[int]:
@@ -125,10 +173,11 @@ class DiffView(ListView[Pair]):
         unit, _within = self._heights.find(y)
         return self._row_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
 
-    def _scroll_to_row(self, index: int) -> None:
+    def _scroll_to_row(self, index: int) -> int | None:
         unit = next((number for number, pair in enumerate(self.rows) if index in pair), None)
         if unit is not None:
             self.scroll_to(y=self._heights.top(unit), animate=False)
+        return None if unit is None else self._heights.top(unit)
 
     # --- painting ---
 
@@ -163,6 +212,7 @@ class DiffView(ListView[Pair]):
 
     def _update_rows(self) -> None:
         self._width, self._paired = self.columns, self.side_by_side
+        self._seen_lines.clear()
         self.set_rows(
             row_pairs(self._signs) if self._paired else [Pair(index, None) for index in range(len(self._lines))]
         )

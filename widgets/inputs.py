@@ -70,6 +70,14 @@ class LineInput(Input):
             self.insert_text_at_cursor(event.character)
 
 
+class ConfirmInput(LineInput):
+    """A line for a word that confirms; it must be typed, so a paste is ignored."""
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+
+
 class PlainTextArea(TextArea):
     """A text area with wrapped lines, without line numbers, highlighting or a blinking cursor."""
 

@@ -95,6 +95,8 @@ class LineView(ScrollView, can_focus=False):
     _text_styles: TextStyles | None = None
     _base: Style | None = None
     _stale = False
+    on_seen: Callable[[range], None] | None = None
+    """Called with the lines of the content that are painted, after each paint."""
     _finish: tuple[object, ...] = ()
     """What the cached strips depend on: padding, styles, filters."""
 
@@ -126,7 +128,11 @@ class LineView(ScrollView, can_focus=False):
             old, self._stale, self._text_styles, self._base = self._text_styles, False, None, None
             if old is not None and old != self.text_styles:
                 self.repaint()
-        return self._finished_lines(crop) if self._has_only_padding else super().render_lines(crop)
+        strips = self._finished_lines(crop) if self._has_only_padding else super().render_lines(crop)
+        if self.on_seen is not None:
+            top = self.scroll_offset.y - self.styles.padding.top
+            self.on_seen(range(top + crop.y, top + crop.bottom))
+        return strips
 
     @property
     def _has_only_padding(self) -> bool:

@@ -44,7 +44,7 @@ async def test_every_line_is_in_reach_on_a_small_screen_and_only_then_approving_
         assert "more lines below" in screen_text(app)
         seen: set[int] = set()
         view = dialog(app).query_one(DiffView)
-        while not dialog(app).end_seen:
+        while dialog(app).unseen():
             seen |= functions_in(screen_text(app))
             await pilot.press("pagedown")
             await pilot.pause()

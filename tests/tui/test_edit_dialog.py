@@ -13,6 +13,7 @@ from tui_agent.common.domain import Answer, Scope
 from tui_agent.common.hunks import new_side_text
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
+from widgets.inputs import LineInput
 from widgets.request_view import QUIET_SECONDS, RequestModal
 
 EDIT = edit_action()
@@ -141,7 +142,7 @@ async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[in
         await pilot.press("a")
         assert session.answers == []
         look()
-        while not edit_dialog(app).end_seen:
+        while edit_dialog(app).unseen():
             await pilot.press("pagedown")
             await pilot.pause()
             look()
@@ -172,7 +173,7 @@ async def test_what_was_typed_is_shown_again_and_then_approved() -> None:
         assert "+ # end" in text and "edited by you" in text and "with your text" in text
         assert session.answers == []
         await pilot.press("end")
-        await wait_for(pilot, lambda: edit_dialog(app).end_seen)
+        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
         await pilot.press("a")
         await closed(pilot, app)
         (answer,) = [answer for _id, answer in session.answers]
@@ -217,7 +218,9 @@ async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() ->
         await edited(pilot, "x", "escape", "a")
         assert session.answers == [] and app.prompt.text == "a"
         clock.arm_dialogs()
-        await pilot.press("r", "n", "escape", "a")
+        await pilot.press("r")
+        await wait_for(pilot, lambda: isinstance(app.focused, LineInput))
+        await pilot.press("n", "escape", "a")
         await pilot.pause()
         assert session.answers == [] and app.prompt.text == "aa"
 
@@ -268,15 +271,15 @@ async def test_a_long_edited_hunk_must_be_seen_to_its_end_again() -> None:
     app, session = edit_app(edit_action(old, new))
     async with run_app(app, (80, 24)) as pilot:
         await pilot.press("end")
-        await wait_for(pilot, lambda: edit_dialog(app).end_seen)
+        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
         await edited(pilot, "x", "ctrl+s")
         await pilot.press("home")
-        await wait_for(pilot, lambda: not edit_dialog(app).end_seen or "more line" in screen_text(app))
-        assert not edit_dialog(app).end_seen
+        await wait_for(pilot, lambda: edit_dialog(app).unseen() > 0 or "more line" in screen_text(app))
+        assert edit_dialog(app).unseen()
         await pilot.press("a")
         assert session.answers == []
         await pilot.press("end")
-        await wait_for(pilot, lambda: edit_dialog(app).end_seen)
+        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
         await pilot.press("a")
         await closed(pilot, app)
 

@@ -106,7 +106,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         clock.arm_dialogs()
         await pilot.press("y", "end")  # the end was not seen; `end` means nothing any more
         await wait_until_idle(pilot)
-        assert session.answers == [] and not edit_dialog(app).end_seen
+        assert session.answers == [] and edit_dialog(app).unseen()
         text = screen_text(app)
         assert "y  approve once" in text and "for this session" not in text
         assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "↓ pgdn F5" in text
@@ -121,7 +121,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await pilot.press("ctrl+n")
         await wait_for(pilot, lambda: edit_dialog(app).current == 1)
         await pilot.press("f5")
-        await wait_for(pilot, lambda: edit_dialog(app).end_seen)
+        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
         await pilot.press("a", "s", "space", "enter")
         await wait_until_idle(pilot)
         assert session.answers == []

@@ -13,10 +13,11 @@ from tests.tui.kit import run_app, screen_text, wait_for, wait_until_idle, wait_
 from tests.tui.shelf import DAY, OWN_ID, other_folder, sample_sessions, saved_session, session_app
 from tui_agent.common import paths
 from tui_agent.storage import catalog
+from tui_agent.text import file_size
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.exit_codes import CONTINUE, ContinueIn
-from tui_agent.tui.session_browser import file_size, pick_session, session_age
+from tui_agent.tui.session_browser import pick_session, session_age
 from widgets.approval_modal import ApprovalModal
 from widgets.line_view import ListView
 from widgets.session_picker import SessionPicker

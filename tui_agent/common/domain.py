@@ -194,6 +194,21 @@ class RunAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="r
     """Changed variables of the session's shell that affect how programs are found or loaded."""
 
 
+class Harm(FrozenValue, frozen=True, kw_only=True):
+    """What a critical command would destroy, as far as it could be counted before it was asked for (A1)."""
+
+    targets: tuple[str, ...] = ()
+    """Absolute paths and patterns that it would change."""
+    files: int = 0
+    bytes: int = 0
+    complete: bool = True
+    """False if there is more than `files`."""
+    sandboxed: bool = False
+    """It would run in the sandbox."""
+    word: str = "run it"
+    """What the user types to approve it."""
+
+
 class TrustAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="trust"):
     """Trusting the contents of a folder (A8)."""
 

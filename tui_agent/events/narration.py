@@ -14,6 +14,7 @@ from tui_agent.common.domain import (
     EditAction,
     Fault,
     FolderTrustState,
+    Harm,
     ReadAction,
     RunAction,
     Scope,
@@ -21,10 +22,12 @@ from tui_agent.common.domain import (
 )
 from tui_agent.common.hunks import format_hunk
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, format_plan
-from tui_agent.text import make_visible, pluralize
+from tui_agent.text import file_size, make_visible, pluralize
 
 OPENING = "What would you like to build?"
 """The opening question of a session whose first event has none."""
+MAX_TARGETS = 3
+"""Paths named of those that a critical command would destroy."""
 MAX_NAMES = 8
 """Files named in one line."""
 MAX_COMMAND = 80
@@ -116,6 +119,21 @@ def local_minute(at: str) -> str:
         return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return at
+
+
+def harm_texts(harm: Harm) -> list[str]:
+    """Return what a critical command would destroy, and whether a sandbox stops it, as sentences."""
+    count = f"{'' if harm.complete else 'at least '}{pluralize(harm.files, 'file')}, {file_size(harm.bytes)}"
+    names = ", ".join(harm.targets[:MAX_TARGETS])
+    names += f" and {len(harm.targets) - MAX_TARGETS} more" if len(harm.targets) > MAX_TARGETS else ""
+    if harm.files:
+        texts = [f"It would destroy {count}, in {names}."]
+    elif harm.targets:
+        texts = [f"It would destroy {names}; no files were counted there."]
+    else:
+        texts = ["What it would destroy can't be counted."]
+    where = "It runs in the sandbox" if harm.sandboxed else "Not sandboxed: it can change everything that you can"
+    return [*texts, f"{where}, and undo can't bring it back."]
 
 
 def answer_text(answer: Answer) -> str:
@@ -282,7 +300,8 @@ def _asked(event: e.ApprovalRequested) -> Narration:
         case EditAction(diff=diff):
             details = diff_text(diff)
         case RunAction(reasons=reasons, env_changes=changes):
-            rows = [*(f"- because {reason}" for reason in reasons), *(f"- env {change}" for change in changes)]
+            rows = [f"- {text}" for text in (harm_texts(event.harm) if event.harm else ())]
+            rows += [*(f"- because {reason}" for reason in reasons), *(f"- env {change}" for change in changes)]
             details = "\n".join(rows)
         case _:
             details = ""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, ToolCall, ToolResult, Usage
+from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, Harm, ToolCall, ToolResult, Usage
 from tui_agent.events.base import Event
 
 
@@ -166,6 +166,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True):
     """The rule that requires approval."""
     grants: tuple[Grant, ...] = ()
     """The grants that "for this session" and "always" would store."""
+    harm: Harm | None = None
+    """What a critical command would destroy; None for any other action."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True):

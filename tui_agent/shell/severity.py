@@ -45,6 +45,8 @@ class Rating(FrozenValue, frozen=True, kw_only=True):
     always_ask: bool = False
     changed_paths: tuple[str, ...] = ()
     """Absolute paths that it would change, as far as they are known."""
+    targets: tuple[str, ...] = ()
+    """The same with those in the user's home, and with patterns."""
 
 
 def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
@@ -56,6 +58,7 @@ def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[P
         reasons=tuple(dict.fromkeys(rater.reasons[rater.worst])),
         always_ask=rater.always,
         changed_paths=tuple(dict.fromkeys(rater.scope.changed_paths)),
+        targets=tuple(dict.fromkeys(rater.scope.targets)),
     )
 
 

@@ -71,6 +71,8 @@ class PathScope:
         self._roots = [str(root) for root in roots]
         self.changed_paths: list[str] = []
         """Absolute paths that the command would change, as far as they are known."""
+        self.targets: list[str] = []
+        """The same with those in the user's home."""
 
     def change_folder(self, word: Word | None) -> None:
         """Apply `cd WORD`."""
@@ -84,6 +86,8 @@ class PathScope:
         absolute = self._absolute(text)
         if self._is_known and absolute.startswith("/"):
             self.changed_paths.append(absolute)
+        if self._is_known and (target := os.path.expanduser(absolute)).startswith("/"):
+            self.targets.append(target)
         path = _without_globs(absolute)
         if _DISK.match(path):
             return TargetKind.DISK

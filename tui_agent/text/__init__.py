@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_agent.text.cleaning import Cleaner, clean, pluralize
+from tui_agent.text.cleaning import Cleaner, clean, file_size, pluralize
 from tui_agent.text.masking import SecretMask, StreamMasker
 from tui_agent.text.visible import (
     DisplayStream,
@@ -24,6 +24,7 @@ __all__ = [
     "StreamMasker",
     "clean",
     "displayable",
+    "file_size",
     "make_visible",
     "mark_invisible",
     "one_line",

@@ -147,3 +147,13 @@ def code_point(character: str) -> str:
 def pluralize(number: int, noun: str) -> str:
     """Format a count with its noun, such as `1 file` or `3 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def file_size(count: int) -> str:
+    """Return a number of bytes in a readable unit."""
+    amount, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.5 or unit == "GB":
+            break
+        amount /= 1000
+    return f"{amount:.1f} {unit}" if amount < 9.95 and unit != "B" else f"{amount:.0f} {unit}"

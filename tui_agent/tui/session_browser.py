@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tui_agent.common.paths import data_dir, sessions_dir
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.storage.folder import SessionError
-from tui_agent.text import SecretMask, pluralize
+from tui_agent.text import SecretMask, file_size, pluralize
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.exit_codes import CONTINUE, ContinueIn
 from widgets.dialog_keys import Keys
@@ -295,16 +295,6 @@ def session_age(then: float, now: float) -> str:
         return "yesterday" if days == 1 else f"{days} days ago"
     day = datetime.fromtimestamp(then)
     return f"{day.day} {day:%b}" if day.year == datetime.fromtimestamp(now).year else f"{day.day} {day:%b %Y}"
-
-
-def file_size(count: int) -> str:
-    """Return a number of bytes in a readable unit."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 999.5 or unit == "GB":
-            break
-        amount /= 1000
-    return f"{amount:.1f} {unit}" if amount < 9.95 and unit != "B" else f"{amount:.0f} {unit}"
 
 
 def _real_path(folder: str) -> str:

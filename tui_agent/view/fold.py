@@ -7,11 +7,12 @@ from itertools import takewhile
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.common.domain import Answer
+from tui_agent.common.domain import Answer, RunAction
 from tui_agent.events.narration import narrate
+from tui_agent.text import one_line
 from tui_agent.view import run_steps
 from tui_agent.view.change import Steps, add_item, item_changed, update_status
-from tui_agent.view.items import TAIL, EndItem, NoticeItem, ReplyItem, SessionView, ViewPart
+from tui_agent.view.items import TAIL, EndItem, NoticeItem, ReplyItem, SessionView, ToolItem, ViewPart
 from tui_agent.view.redactor import Redactor
 from tui_agent.view.tree import OUTCOMES, abandon_nodes, begin_node, begin_run, end_node, end_run_node, node_changed
 
@@ -189,6 +190,22 @@ def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> No
     update_status(view, record.at)
 
 
+def _critical_not_run(view: SessionView) -> str:
+    """Return what became of the last critical command of the run, if it was rejected or failed."""
+    for item in reversed(view.items):
+        if isinstance(item, e.UserMessageAdded):
+            break
+        if not isinstance(item, ToolItem):
+            continue
+        for request in reversed(item.requests):
+            if isinstance(request.action, RunAction) and request.harm is not None and request.answer is not None:
+                command = one_line(request.action.command, 60)
+                if request.answer.verdict != "approve":
+                    return f"`{command}` was rejected and did not run"
+                return f"`{command}` failed" if item.status in ("failed", "interrupted") else ""
+    return ""
+
+
 def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
     view.run, view.stage, view.ended_run = "", "", record.run
     reply = next((item for item in reversed(view.items) if isinstance(item, ReplyItem) and not item.role), None)
@@ -198,6 +215,7 @@ def _run_ended(view: SessionView, event: e.RunEnded, record: e.Record) -> None:
     if shown_texts and shown_texts[0]:  # the reply right above is not repeated
         text = text.strip().removeprefix(f"{shown_texts[0]}\n\n")
     item = EndItem(event.outcome, text, event.iterations, event.tool_calls, event.ms, already_shown)
+    item.not_run = _critical_not_run(view)
     end_run_node(view, record, event)
     _end_activity(view, record.at)
     add_item(view, item)

@@ -8,7 +8,7 @@ from enum import Flag, auto
 from typing import Literal, TypeAlias
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, ToolCall, ToolResult, Usage
+from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, Harm, ToolCall, ToolResult, Usage
 from tui_agent.common.symbols import Diagnostic
 from tui_agent.common.workplan import PlanStep
 
@@ -199,6 +199,8 @@ class RequestItem:
     grant: Grant | None = None
     exact_action: Action | None = None
     """The action with its secrets, which the answer is bound to; shown only on request."""
+    harm: Harm | None = None
+    """What a critical command would destroy."""
     void_reason: str = ""
     """Why a pending request can't be approved anymore; empty if it can."""
 
@@ -280,6 +282,8 @@ class EndItem:
     ms: int
     already_shown: bool = False
     """The last reply has the same text."""
+    not_run: str = ""
+    """What became of a critical command of the run that was rejected or failed; empty if there is none."""
 
 
 class ViewPart(Flag):

@@ -280,7 +280,7 @@ def _pending_changed(view: SessionView, record: e.Record) -> None:
 
 
 def _approval_requested(view: SessionView, event: e.ApprovalRequested, record: e.Record) -> None:
-    request = RequestItem(event.id, record.node, event.action, event.digest, event.why, event.grants)
+    request = RequestItem(event.id, record.node, event.action, event.digest, event.why, event.grants, harm=event.harm)
     _open_request(view, request, record)
 
 

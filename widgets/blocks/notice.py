@@ -8,7 +8,7 @@ from rich.style import Style
 
 from tui_agent.common.domain import Answer, Scope, TrustAction
 from tui_agent.keys.keymap import key_of
-from tui_agent.text import pluralize
+from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import EndItem, NoticeItem, RequestItem
 from widgets.blocks.base import TranscriptBlock, format_duration
 from widgets.markdown import render_markdown
@@ -74,6 +74,10 @@ class EndBlock(TranscriptBlock[EndItem]):
         effort = format_duration(item.ms)
         if item.tool_calls:
             effort = f"{pluralize(item.tool_calls, 'tool call')} · {effort}"
+        if item.outcome == "done" and item.not_run:
+            lines = wrap([(item.text, styles.text)], width) if item.text else []
+            text = f"Ended · {make_visible(item.not_run)} · {effort}"
+            return add_below(lines, hanging_text("■", styles.warn, text, styles.warn, width))
         if item.outcome == "done":
             lines = wrap([(item.text, styles.text)], width) if item.text else []
             done = hanging_text("·", styles.muted, f"Done · {effort}", styles.muted, width)

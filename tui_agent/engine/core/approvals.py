@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tui_agent.common.domain import Action, Answer, Grant, action_digest
+from tui_agent.common.domain import Action, Answer, Grant, Harm, action_digest
 from tui_agent.engine.core.stream import EventStream, JournalBroken
 from tui_agent.events import ApprovalAnswered, ApprovalRequested, ApprovalVoided, Event, QuestionAnswered, QuestionAsked
 
@@ -130,13 +130,13 @@ class Approvals:
 
 
 def approval_events(
-    action: Action, why: str, grants: tuple[Grant, ...] = ()
+    action: Action, why: str, grants: tuple[Grant, ...] = (), harm: Harm | None = None
 ) -> tuple[Callable[[str], ApprovalRequested], Callable[[str, Answer], ApprovalAnswered]]:
     """Return the `ask` and `settle` arguments of `Approvals.decide` for permission to perform exactly this action."""
     digest = action_digest(action)
 
     def ask(request: str) -> ApprovalRequested:
-        return ApprovalRequested(id=request, action=action, digest=digest, why=why, grants=grants)
+        return ApprovalRequested(id=request, action=action, digest=digest, why=why, grants=grants, harm=harm)
 
     def settle(request: str, answer: Answer) -> ApprovalAnswered:
         return ApprovalAnswered(id=request, answer=answer, digest=digest, grant=granted(grants, answer))

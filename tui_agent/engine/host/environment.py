@@ -24,9 +24,11 @@ from tui_agent.common.domain import (
     CommandOutcome,
     EditAction,
     Grant,
+    Harm,
     Mode,
     RunAction,
     Scope,
+    Severity,
 )
 from tui_agent.common.workplan import PlanChange
 from tui_agent.engine.core.approvals import Approvals
@@ -500,6 +502,15 @@ class ToolEnvironment:
                 text = f"Still running: {program}. It ends with the session; `!kill {pids}` ends it now."
                 self.stream.emit(Notice(level="info", text=text, code="command.left"))
         return outcome
+
+    async def harm(self, action: Action) -> Harm | None:
+        """Count what a critical command would destroy; None for any other action."""
+        if not isinstance(action, RunAction) or action.severity is not Severity.CRITICAL:
+            return None
+        from tui_agent.engine.host.harm import count_harm
+
+        sandboxed = self.sandbox_policy.applies_to(action, self.approval_mode)
+        return await asyncio.to_thread(count_harm, action, self._readable_folders, sandboxed=sandboxed)
 
     async def verdict(self, action: Action, cannot_undo: str = "") -> Verdict:
         """Decide whether an action runs, is asked for or is refused.

@@ -239,7 +239,8 @@ class CallContext:
         if verdict.decision == "refuse":
             self._settle(action, Answer(verdict="reject", by=verdict.rule))
             raise ToolRefused(f"Not allowed: {verdict.rule}")
-        ask, settle = approval_events(action, why or verdict.rule, verdict.grants)
+        harm = await environment.harm(action)
+        ask, settle = approval_events(action, why or verdict.rule, () if harm else verdict.grants, harm)
         request, watchers = "", list[asyncio.Task[None]]()
 
         def ask_and_watch(request_id: str) -> Event:
