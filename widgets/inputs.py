@@ -73,7 +73,7 @@ class LineInput(Input):
 class ConfirmInput(LineInput):
     """A line for a word that confirms; it must be typed, so a paste is ignored."""
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
 

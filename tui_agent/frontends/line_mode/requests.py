@@ -16,10 +16,22 @@ from typing import Any
 import msgspec
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, Answer, Diff, EditAction, Grant, ReadAction, RunAction, Scope, TrustAction
+from tui_agent.common.domain import (
+    Action,
+    Answer,
+    Diff,
+    EditAction,
+    Grant,
+    Harm,
+    ReadAction,
+    RunAction,
+    Scope,
+    Severity,
+    TrustAction,
+)
 from tui_agent.common.hunks import HunkChoice, new_side_text, with_edits
 from tui_agent.common.workplan import InstructionPlan
-from tui_agent.events.narration import trust_texts
+from tui_agent.events.narration import harm_texts, trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
 from tui_agent.platform.programs import editor_command
@@ -65,6 +77,8 @@ class RequestPrompt:
         action = event.action
         has_secrets = self._print_masked(action_lines(action))
         self._print(f"  {make_visible(event.why)}", "dim")
+        if isinstance(action, RunAction) and action.severity is Severity.CRITICAL:
+            return self._ask_critical(event.harm or Harm(), action, has_secrets)
         is_trust = isinstance(action, TrustAction)
         grants = {} if is_trust else _grants_by_key(event)
         parts = len(action.diff.hunks) if isinstance(action, EditAction) and action.splittable else 0
@@ -95,6 +109,24 @@ class RequestPrompt:
 
         keys = _key_list("y", *grants, "p" if parts > 1 else "", "e" if parts else "", "n")
         return self._ask_until("Approve? ", parse, keys)
+
+    def _ask_critical(self, harm: Harm, action: Action, has_secrets: bool) -> Answer:
+        """Ask about a critical command: a word approves it, once; no key does."""
+        for text in harm_texts(harm):
+            self._print(f"  !! {make_visible(text)}", "warn")
+        self._print(f"  n no; n REASON tells the model why\n  type {harm.word} to run it")
+        if has_secrets:
+            self._print("  u show the secrets")
+
+        def parse(reply: str) -> Answer | None:
+            if reply == harm.word:
+                return Answer(verdict="approve")
+            if reply.lower() == "u" and has_secrets:
+                self._print_masked(action_lines(action), with_secrets=True)
+                return None
+            return _parse_rejection(reply)
+
+        return self._ask_until("Reject? ", parse, _key_list("n", harm.word))
 
     def _edit_hunk(self, action: Action, index: int, edits: dict[int, str]) -> None:
         """Let the user edit the new text of a hunk, and update `edits`."""

@@ -57,6 +57,8 @@ class AnswerBody(RequestBody, frozen=True):
     text: str = ""
     data: AnswerEdit | None = None
     """What was selected or edited before approving."""
+    word: str = ""
+    """The word that confirms a critical command."""
 
 
 class ModesBody(RequestBody, frozen=True):
@@ -230,6 +232,10 @@ class SessionPage(PageServer):
             if (request := self.feed.requests.get(body.id)) is None:
                 return False
             data = answer_data(request, body.data, self._session.mask)
+        request = self.feed.requests.get(body.id)
+        harm = request.harm if isinstance(request, e.ApprovalRequested) else None
+        if body.verdict == "approve" and harm is not None and (body.word != harm.word or body.scope is not Scope.ONCE):
+            raise ValueError(f"this command is critical: type {harm.word} to approve it")
         answer = Answer(verdict=body.verdict, scope=body.scope, text=body.text, data=data)
         return self._session.answer(body.id, answer)
 

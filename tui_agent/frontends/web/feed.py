@@ -17,6 +17,7 @@ from msgspec import to_builtins
 from tui_agent import events as e
 from tui_agent.common.domain import Action, EditAction
 from tui_agent.engine.api import SessionApi
+from tui_agent.events.narration import harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import make_visible
@@ -204,7 +205,7 @@ class Feed:
                 if hides and isinstance(event.action, EditAction):
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
-                return {**data, "action": displayable_action(data["action"]), "hides_secrets": hides}
+                return {**data, "action": displayable_action(data["action"]), "hides_secrets": hides, **_harm(event)}
         bounded: dict[str, Any] = map_strings(data, bounded_text)
         return bounded
 
@@ -286,6 +287,11 @@ def displayable_action(action: Any) -> Any:
         diff = map_strings(action["diff"], lambda line: make_visible(line.rstrip("\r\n"), lookalikes=False))
         return {**map_strings({**action, "diff": None}, make_visible), "diff": diff}
     return map_strings(action, make_visible)
+
+
+def _harm(event: e.ApprovalRequested) -> dict[str, Any]:
+    """What a critical command would destroy, in words."""
+    return {} if event.harm is None else {"harm_texts": [make_visible(text) for text in harm_texts(event.harm)]}
 
 
 def _encode(data: dict[str, Any]) -> str:

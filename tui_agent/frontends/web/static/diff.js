@@ -6,7 +6,8 @@ const ROWS_PER_STEP = 300;
 const KINDS = { create: "New file", modify: "Change", delete: "Delete" };
 
 /**
- * Elements for a diff. With `editView`, its hunks can be selected and edited. At least `minRows` rows are shown.
+ * Elements for a diff. With `editView`, its changed rows are reported as they are shown, and if it is editable, its
+ * hunks can be selected and edited. At least `minRows` rows are shown.
  */
 export function diff(change, editView = null, minRows = 0) {
   const head = el("div", { class: "diff-head" },
@@ -34,13 +35,14 @@ function rowFactories(change, editView) {
   change.hunks.forEach((hunk, index) => {
     const created = [];  // the rows of this hunk that are shown
     const add = (kind, oldNumber, newNumber, sign, text) => rows.push(() => {
-      const row = el("div", { class: `row ${kind}${editView && !editView.selected.has(index) ? " skipped" : ""}` },
+      const row = el("div", { class: `row ${kind}${editView?.isEditable && !editView.selected.has(index) ? " skipped" : ""}` },
         el("span", { class: "line-number", "aria-hidden": "true", text: oldNumber }), el("span", { class: "line-number", "aria-hidden": "true", text: newNumber }),
         el("span", { class: "sign", text: sign }), el("span", { class: "line", text }));
       created.push(row);
+      if (kind === "plus" || kind === "minus") editView?.showRow(index, row);
       return row;
     });
-    if (editView) rows.push(() => hunkHeader(hunk, index, editView, created));
+    if (editView?.isEditable) rows.push(() => hunkHeader(hunk, index, editView, created));
     else if (index || hunk.old_start > 1) add("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`);
     let oldNumber = hunk.old_start;
     let newNumber = hunk.new_start;

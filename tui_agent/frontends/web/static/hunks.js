@@ -3,7 +3,10 @@
 import { el, button } from "./dom.js";
 import { diff } from "./diff.js";
 import { confirmButton, onCtrlEnter } from "./fields.js";
+import { Sight } from "./sight.js";
 import { post } from "./wire.js";
+
+const changedLines = (hunk) => hunk.lines.filter((line) => line[0] === "+" || line[0] === "-").length;
 
 /** Only what is shown can be approved: edited text is shown as a diff first. */
 export class EditView {
@@ -24,6 +27,9 @@ export class EditView {
     this.isLoading = false;  // edited text is not shown yet
     this.isExact = false;  // secrets are shown
     this.scrollTop = 0;
+    this.sight = new Sight(() => this.onChange());
+    this.rows = new Map();  // index of a hunk → its changed rows that are on the page
+    this.shown = this.proposed;
     this.diffPane = el("div");
     this.textPane = el("div", { hidden: true });
     this.areaStore = el("div", { hidden: true });  // the text areas that are not in use
@@ -37,6 +43,23 @@ export class EditView {
 
   /** Nothing can be approved while a hunk is being edited, since its diff has not been shown. */
   get isReady() { return !this.isOpen && !this.isLoading && (!this.count || this.selected.size > 0); }
+
+  /** The number of changed lines of the selected hunks that were never in sight. */
+  get unseen() {
+    let count = 0;
+    for (const index of this.selected) {
+      const rows = this.rows.get(index) ?? [];
+      count += changedLines(this.shown.hunks[index]) - rows.filter((row) => !this.sight.unseen.has(row)).length;
+    }
+    return count;
+  }
+
+  /** Called with each changed row as it is put on the page. */
+  showRow(index, row) {
+    if (!this.rows.has(index)) this.rows.set(index, []);
+    this.rows.get(index).push(row);
+    this.sight.add([row]);
+  }
 
   get approveLabel() {
     const count = this.selected.size < this.count ? ` ${this.selected.size} of ${this.count}` : "";
@@ -91,7 +114,10 @@ export class EditView {
 
   showDiff(change) {
     const rowCount = this.diffPane.querySelectorAll(".row").length;
-    this.diffPane.replaceChildren(diff(change, this.isEditable ? this : null, rowCount));
+    this.sight.reset();
+    this.rows.clear();
+    this.shown = change;
+    this.diffPane.replaceChildren(diff(change, this, rowCount));
   }
 
   setLoading(isLoading) {

@@ -1,13 +1,17 @@
 // Requests to the user, shown above the composer one at a time until they are settled here or elsewhere.
 
-import { $, el, button, icon, cutCount } from "./dom.js";
+import { $, el, button, icon, cutCount, plural } from "./dom.js";
 import { PlanEditor, SummaryEditor } from "./editors.js";
 import { Draft, changedTexts, confirmButton, onCtrlEnter, unsentText } from "./fields.js";
 import { EditView } from "./hunks.js";
+import { Sight } from "./sight.js";
 import { alternativeRank } from "./transcript.js";
 import { post } from "./wire.js";
 
 const SETTLE_MS = 400;  // a click within this time is ignored, since it was meant for what was there before
+const LONE_MS = 250;  // a key on a button acts if no other one is pressed within this time
+const UNREAD = "unread";  // typed to approve what was not read
+const MAX_UNSEEN = 500;  // lines not seen from which that is possible
 const DECIDED_ELSEWHERE = "This was decided elsewhere.";
 
 /** The open requests. Each is { createCard, draft, card, isSent }; only the first one is shown. */
@@ -20,6 +24,7 @@ export class Dock {
     this.onChange = onChange;
     this.requests = new Map();
     this.shownId = "";
+    actOnLoneKeys(this.place);
   }
 
   get size() { return this.requests.size; }
@@ -54,8 +59,8 @@ export class Dock {
   }
 
   createCard(id, request) {
-    const { node, isEditor = false } = request.createCard((body) => this.answer(id, body), request.draft);
-    request.card = el("section", { class: `request${isEditor ? " editor" : ""}`, role: "group", tabindex: "-1", "aria-label": "A decision is needed" }, node);
+    const { node, isEditor = false, isCritical = false } = request.createCard((body) => this.answer(id, body), request.draft);
+    request.card = el("section", { class: `request${isEditor ? " editor" : ""}${isCritical ? " critical" : ""}`, role: "group", tabindex: "-1", "aria-label": "A decision is needed" }, node);
   }
 
   /** Disable the approval of a request that has become invalid. */
@@ -118,48 +123,106 @@ export function approval(request, report) {
     const revealButton = request.hides_secrets ? button("Show hidden secrets", async () => {
       const { action: exact } = await post("/reveal", { id: request.id });
       if (edit) await edit.reveal(exact);
-      else body.replaceChildren(...describe(exact));
+      else { body.replaceChildren(...describe(exact).filter(Boolean)); watchLines(); }
       revealButton.remove();
     }, { class: "quiet small" }) : null;
+    const isCritical = action.severity === "critical";
+    const sight = edit ? null : new Sight(() => update());
+    const watchLines = () => { sight.reset(); sight.add(body.querySelectorAll(".seen-line")); };
+    const unseen = () => edit?.unseen ?? sight.unseen.size;
     const approveButton = (label, data, kind = "") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${kind} approve` });
     const isRisky = Boolean(action.risks?.length);
     const label = { trust: isRisky ? "Trust it all the same" : "Trust it" }[action.kind] ?? "Approve";
     const once = approveButton(label, () => edit?.data() ?? {}, isRisky ? "" : "primary");
-    const standing = [["session", "For this session"], ["always", "Always"]].filter(([scope]) => grants.some((grant) => grant.scope === scope))
+    const word = isCritical ? request.harm?.word ?? "run it" : UNREAD;
+    const wordForm = confirmForm(word, () => answer({ verdict: "approve", ...(isCritical ? { word } : edit?.data() ?? {}) }));
+    const notSeen = el("p", { class: "warning", role: "status" });
+    const standing = isCritical ? [] : [["session", "For this session"], ["always", "Always"]].filter(([scope]) => grants.some((grant) => grant.scope === scope))
       .map(([scope, label]) => approveButton(label, () => ({ scope })));
     const reject = action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }), { class: isRisky ? "primary" : "" })
       : rejectWithReason("Why not? The model reads your reason.", answer, draft);
-    const choices = el("div", { class: "choices" }, isRisky ? [reject, once] : [once, ...standing, reject]);
+    const order = isCritical ? [reject, wordForm.node] : isRisky ? [reject, once] : [once, standing, reject, wordForm.node];
+    const choices = el("div", { class: "choices" }, order.flat());
     const patterns = grants.filter((grant) => grant.scope === "session").map((grant) => grant.pattern).join(", ");
     const allows = patterns ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: patterns })) : null;
     const hint = edit?.hasParts ? el("p", { class: "hint", text: "Uncheck parts to skip them, or edit their text." }) : null;
-    const node = el("div", {}, heading(title(action), request.why), hint, body, revealButton, remarks(action), choices, allows);
+    const node = el("div", {}, heading(title(action), request.why),
+      isCritical ? el("div", { class: "harm" }, (request.harm_texts ?? []).map((text) => el("p", { text }))) : null,
+      hint, body, revealButton, remarks(action), notSeen, choices, allows);
     const update = () => {
+      const count = edit && !edit.isReady ? 0 : unseen();
+      const isReady = (edit?.isReady ?? true) && node.closest("[data-invalid]") === null;
+      for (const each of [once, ...standing]) each.disabled = count > 0 || !isReady;
+      wordForm.allow(isReady && (isCritical ? !count : count > MAX_UNSEEN));
+      notSeen.hidden = !count;
+      notSeen.textContent = count ? `${plural(count, edit ? "changed line" : "line")} not in view yet: scroll to read ${count === 1 ? "it" : "them"}.` : "";
+      if (!edit) return;
       once.textContent = edit.approveLabel;
-      once.disabled = !edit.isReady || node.closest("[data-invalid]") !== null;
       for (const each of [...standing, allows]) if (each) each.hidden = !edit.isUnchanged || edit.isOpen;
       for (const each of [hint, revealButton]) if (each) each.hidden = edit.isOpen;
     };
-    if (edit) { update(); edit.restore(); }
-    return { node };
+    if (!edit) watchLines();
+    update();
+    edit?.restore();
+    return { node, isCritical };
   };
 }
 
 function title(action) {
   if (action.kind === "edit") return { create: "Create a file?", modify: "Edit this file?", delete: "Delete this file?" }[action.diff.kind];
+  if (action.severity === "critical") return "Run a critical command?";
   return { run: "Run this command?", read: "Read this?" }[action.kind] ?? "Trust this folder?";
 }
 
 function describe(action) {
-  if (action.kind === "run") return [el("pre", { class: "command", text: action.command }), el("p", { class: "cwd" }, "in ", el("code", { text: action.cwd }))];
-  if (action.kind === "read") return [el("pre", { class: "command", text: action.display })];
-  const risks = (action.risks ?? []).map((text) => el("p", { class: "warning", text }));
+  if (action.kind === "run") return [visibleLines(action.command), el("p", { class: "cwd" }, "in ", el("code", { text: action.cwd }))];
+  if (action.kind === "read") return [visibleLines(action.display)];
+  const risks = (action.risks ?? []).map((text) => el("p", { class: "warning seen-line", text }));
   const findings = action.found?.length
-    ? [el("p", { text: "If you trust it, this is read and followed, from now on and whenever it changes:" }), el("ul", {}, action.found.map((text) => el("li", { text })))]
+    ? [el("p", { text: "If you trust it, this is read and followed, from now on and whenever it changes:" }), el("ul", {}, action.found.map((text) => el("li", { class: "seen-line", text })))]
     : [el("p", { text: "Nothing in it is read and followed yet. AGENTS.md, settings, git and language servers would be." })];
   const covered = risks.length ? "Folders below it are asked about on their own." : "This covers the folders below it.";
-  return [el("pre", { class: "command", text: action.folder }), ...risks, ...findings,
+  return [visibleLines(action.folder), ...risks, ...findings,
     el("p", { class: "hint", text: `${covered} Otherwise the session is read-only.` })];
+}
+
+/** A text, each line of which must have been in sight. */
+function visibleLines(text) {
+  return el("pre", { class: "command" }, text.split("\n").map((line) => el("div", { class: "seen-line", text: line || " " })));
+}
+
+/** A form that approves once the word was typed. A paste does not count. */
+function confirmForm(word, onSubmit) {
+  const field = el("input", { type: "text", class: "confirm-word", autocomplete: "off", spellcheck: "false", "aria-label": `Type ${word} to approve`,
+    placeholder: `Type ${word} to approve`, on: { paste: (event) => event.preventDefault(), drop: (event) => event.preventDefault() } });
+  const submit = el("button", { type: "submit", class: "danger", disabled: true }, word === UNREAD ? "Approve without reading" : "Run it");
+  let isAllowed = false;
+  const update = () => { submit.disabled = !isAllowed || field.value !== word; };
+  field.addEventListener("input", update);
+  const node = el("form", { class: "reason confirm", on: { submit: (event) => { event.preventDefault(); if (!submit.disabled) onSubmit(); } } }, field, submit);
+  const allow = (allowed) => { isAllowed = allowed; node.hidden = !allowed; update(); };
+  return { node, allow };
+}
+
+/** Let a key act on a button only if it stands alone: Space and Enter in typed text press nothing. */
+function actOnLoneKeys(place) {
+  let typedAt = -Infinity;
+  let pressedAlone = false;
+  let timer = 0;
+  const isTyped = (event) => (event.key.length === 1 || event.key === "Enter") && !event.ctrlKey && !event.metaKey && !event.altKey;
+  addEventListener("keydown", (event) => {
+    if (!isTyped(event)) return;
+    pressedAlone = performance.now() - typedAt >= LONE_MS && !event.repeat;
+    typedAt = performance.now();
+    clearTimeout(timer);
+  }, true);
+  place.addEventListener("click", (event) => {
+    const target = event.target.closest("button[type=button]");
+    if (!target || event.detail > 0 || !event.isTrusted) return;  // a pointer, or the second time
+    event.preventDefault();
+    event.stopPropagation();
+    if (pressedAlone || performance.now() - typedAt > 1000) timer = setTimeout(() => { if (target.isConnected && !target.disabled) target.click(); }, LONE_MS);
+  }, true);
 }
 
 function remarks(action) {
