@@ -10,7 +10,7 @@ from tui_agent.events import Record
 from tui_agent.text import SecretMask
 from tui_agent.tools.diffs import diff_bytes
 from tui_agent.tui.app import TuiAgentApp
-from widgets.approval_modal import EditModal
+from widgets.edit_modal import EditModal
 
 OLD = '''\
 """Exports rows."""

@@ -9,7 +9,15 @@ from tests.doubles.planted import BY_FORMAT
 from tests.engine.test_partial_edits import NEW, OLD
 from tests.tui.edits import GRANTS, approval_records, edit_action
 from tests.web.kit import PageClient, serve_fake_session, serve_session
-from tests.web.windows import BrowserPages, browser_test, open_link, screenshot, wait_for, wait_until_answerable
+from tests.web.windows import (
+    BrowserPages,
+    browser_test,
+    open_link,
+    read_all,
+    screenshot,
+    wait_for,
+    wait_until_answerable,
+)
 from tui_agent.common.domain import EditAction
 from tui_agent.events import ApprovalAnswered
 
@@ -138,6 +146,7 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: BrowserPag
             await page.locator(".edited-label").count() == 1
             and not await page.locator(".row >> text=options.fmt").count()
         )
+        await read_all(page)
         await page.wait_for_selector("button.approve:text-is('Approve with your text'):enabled")
         await screenshot(page, "hunk-seen-dark")
         await page.reload()
@@ -165,6 +174,7 @@ async def test_the_text_of_a_part_is_changed_seen_and_approved(pages: BrowserPag
         await other.click("[aria-label='Edit the text of part 1 of 2']")
         await other.click("text=Reset")
         await other.click("text=Use this text")
+        await read_all(other)
         await other.wait_for_selector("button.approve:text-is('Approve'):enabled")
         assert not await other.locator(".edited-label").count()
         await other.click("[aria-label='Edit the text of part 2 of 2']")

@@ -80,9 +80,25 @@ async def open_link(page: Any, link: str) -> None:
 
 
 async def wait_until_answerable(page: Any) -> None:
-    """Wait until the request has been shown long enough to accept an answer."""
+    """Wait until the request has been shown long enough to accept an answer, and read all of it."""
     await page.wait_for_selector(".request")
     await wait_for(page, "performance.now() - (document.querySelector('.request')?.dataset.since ?? Infinity) > 410")
+    await page.evaluate(READ_ALL)
+
+
+READ_ALL = """async () => {
+  const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  for (const row of document.querySelectorAll('.request .row.plus, .request .row.minus, .request .seen-line')) {
+    row.scrollIntoView({ block: 'nearest' });
+    await frame();
+  }
+}"""
+
+
+async def read_all(page: Any) -> None:
+    """Scroll every changed line of the request into view, as a reader does."""
+    await page.wait_for_selector(".request")
+    await page.evaluate(READ_ALL)
 
 
 async def screenshot(page: Any, name: str) -> None:

@@ -122,7 +122,7 @@ def _modal_class(request: RequestItem) -> type[RequestModal]:
 
         return ConflictModal
     if isinstance(request.action, EditAction):
-        from widgets.approval_modal import EditModal
+        from widgets.edit_modal import EditModal
 
         return EditModal
     if request.action is None:
