@@ -131,11 +131,11 @@ async def test_the_part_that_was_seen_can_be_accepted_alone() -> None:
         assert modal.unseen()
         await pilot.press("o", "a")
         await wait_for(pilot, lambda: len(session.answers) == 1)
-        assert session.answers[0][1].data == {"hunks": [0]}
+        assert session.answers[0][1].data == {"hunks": [0], "edits": {}}
 
 
 async def test_a_huge_diff_can_be_approved_unread_by_a_word() -> None:
-    app, session = edit_app(edit_action(*long_texts(4_000)))
+    app, session = edit_app(edit_action(*long_texts(1_400)))
     async with run_app(app, (80, 24)) as pilot:
         await ready(pilot)
         await pilot.press("a")
