@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tests.doubles.plan_text import plan_text
-from tui_agent.common.domain import ToolSpec
+from tui_agent.common.domain import ApprovalMode, Mode, ToolSpec
 from tui_agent.plan import markdown, writing
 from tui_agent.plan.document import Plan
 from tui_agent.plan.grammar import parse_time
@@ -16,8 +16,11 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.protocols.parser import ParsedReply, ReplyParser, parse_reply
 from tui_agent.safety import globs
+from tui_agent.safety.policy import judge
 from tui_agent.safety.roots import PathError, Roots
+from tui_agent.settings import Settings
 from tui_agent.shell import severity
+from tui_agent.shell.safe_commands import assess_command
 from tui_agent.tools.base import ToolError
 from tui_agent.tools.edit_file import edit_bytes
 
@@ -41,6 +44,19 @@ def apply_edit(path: str, old: str, new: str, replace_all: bool) -> dict[str, ob
 def classify(command: str) -> str:
     """How much harm a command can do."""
     return severity.classify_command(command).severity
+
+
+def decide(command: str, approval_mode: str, workspace: str, sandboxed: bool) -> str:
+    """What a session does with a command in a trusted folder, with default settings and no grants: run, ask or refuse.
+
+    It starts in the workspace; `sandboxed`: it would run in a sandbox.
+    """
+    folder = Path(workspace).resolve()
+    roots = Roots([folder])
+    action = assess_command(command, folder, roots.folders, roots.holds_credentials, roots.is_protected)
+    mode = ApprovalMode(approval_mode)
+    verdict = judge(action, mode=Mode.AGENT, approval_mode=mode, settings=Settings(), sandboxed=sandboxed)
+    return verdict.decision
 
 
 def check_path(workspace: str, path: str, op: str) -> dict[str, bool | None]:
