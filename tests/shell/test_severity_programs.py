@@ -77,6 +77,7 @@ CASES = {
         sed 's/a/b/w /etc/passwd' x
         python3 <<'E'§import shutil; shutil.rmtree('x')§E
         find . -exec {} \;
+        fd -e o -x rm
         xargs -a f sh -c
         rg --pre=./x foo
         psql <<E§DROP DATABASE x;§E
@@ -86,7 +87,6 @@ CASES = {
     """,
     "medium": r"""
         rm -rf '~'
-        fd -e o -x rm
         git -C a commit -m x
         git switch -c force
         git clean -nd

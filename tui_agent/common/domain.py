@@ -190,6 +190,12 @@ class RunAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="r
     """Reasons for the severity, for the dialog."""
     always_ask: bool = False
     """On the always-ask list."""
+    unfamiliar: bool = False
+    """It is not known what it does: it asks in every mode but read-only, which refuses it."""
+    credentials: tuple[str, ...] = ()
+    """Files with secrets that it names or reads, as displayed."""
+    outside: tuple[str, ...] = ()
+    """Files outside the roots that it names, as displayed."""
     env_changes: tuple[str, ...] = ()
     """Changed variables of the session's shell that affect how programs are found or loaded."""
 

@@ -180,8 +180,8 @@ def _is_covered_by_all(event: e.ApprovalRequested) -> bool:
     match event.action:
         case EditAction(outside=outside, protected=protected):
             return not outside and not protected
-        case RunAction(always_ask=always, severity=severity):
-            return not always and severity is not Severity.CRITICAL
+        case RunAction(always_ask=always, credentials=credentials, outside=outside, severity=severity):
+            return not (always or credentials or outside) and severity is not Severity.CRITICAL
         case _:
             return False
 

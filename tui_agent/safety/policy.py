@@ -92,6 +92,14 @@ def _row(action: ReadAction | EditAction | RunAction) -> str:
             return next((name for name in ("protected", "outside", "sensitive") if getattr(action, name)), "edit")
         case RunAction(always_ask=True):
             return "always_ask"
+        case RunAction(severity=Severity.CRITICAL | Severity.HIGH):
+            return str(action.severity)
+        case RunAction() if action.credentials:
+            return "command_credentials"
+        case RunAction() if action.outside:
+            return "command_outside"
+        case RunAction(unfamiliar=True):
+            return "unfamiliar"
         case RunAction(severity=Severity.NONE):
             return "safe_command" if action.safe else "command"
         case RunAction():
@@ -173,7 +181,7 @@ def offered_grants(action: Action, *, exactly: bool) -> tuple[Grant, ...]:
         once = Grant(
             kind="run", pattern=action.command, cwd=action.cwd, env_changes=action.env_changes, scope=Scope.SESSION
         )
-        if action.env_changes or not may_always(action.command):
+        if action.env_changes or action.credentials or not may_always(action.command):
             return (once,)
         return once, msgspec.structs.replace(once, scope=Scope.ALWAYS)
     if isinstance(action, ReadAction | EditAction) and _REPLACEMENT.search(action.display):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tui_agent.common.domain import Severity
+from tui_agent.shell.interpreters import rate_interpreter
 from tui_agent.shell.syntax import Pipeline, Word
 from tui_agent.shell.targets import (
     CATASTROPHIC,
@@ -19,9 +19,6 @@ from tui_agent.shell.targets import (
     severity_table,
 )
 from tui_agent.shell.wrapped_commands import Invocation, operands
-
-if TYPE_CHECKING:
-    import ast
 
 NONE, MEDIUM, HIGH, CRITICAL = Severity.NONE, Severity.MEDIUM, Severity.HIGH, Severity.CRITICAL
 
@@ -36,7 +33,7 @@ def rate_program(call: Invocation) -> None:
     _rate_by_name(call)
     rate_arguments(call)
     if call.program in table["interpreters"]:
-        _rate_interpreter(call)
+        rate_interpreter(call)
     if rule := _RULES.get(call.program):
         rule(call)
 
@@ -125,73 +122,6 @@ def report_evaluated_index(texts: Sequence[str], report: ReportSeverity) -> None
     """Report texts that name a variable with a command in its index, which the shell would evaluate."""
     if any("$(" in text or "`" in text for text in texts if "[" in text):
         report(HIGH, "A variable's index runs a command.")
-
-
-# --- interpreters ---
-
-_JS_PRINT = re.compile(r"""(console\.log\()?(["'][^"'`]*["']|[\w\s+*/.,%-])*\)?;?""")
-_PERL_PRINT = re.compile(r"""(print|puts|p|say|echo)\b[^;`(|]*;?""")
-
-
-def _rate_interpreter(call: Invocation) -> None:
-    """Rate an interpreter that runs code in its arguments, a script, a module, or its standard input."""
-    program, arguments = call.program, call.arguments
-    letters = severity_table()["interpreters"][program]
-    for index, argument in enumerate(arguments, 1):
-        text = argument.text or ""
-        if letters and re.fullmatch(rf"-[a-zA-Z]*[{letters}]|--eval|--print|-[cC]ommand", text):
-            _rate_code(program, arguments[index].text if index < len(arguments) else "", call.report)
-            return
-        if text == "-m" and index < len(arguments):
-            _rate_module(arguments[index].text or "", [a.text or "" for a in arguments[index + 1 :]], call.report)
-            return
-        if text not in ("-", "/dev/stdin") and (not text.startswith("-") or argument.text is None):
-            is_output = argument.text is None and argument.source.startswith("<(")
-            call.report(HIGH if is_output else MEDIUM, f"{program} runs {argument.source}", always=is_output)
-            return
-    is_piped = bool(call.sources)
-    if call.input_text and not is_piped:
-        _rate_code(program, call.input_text, call.report)
-    call.report(HIGH if is_piped else MEDIUM, f"{program} runs its standard input.", always=is_piped)
-
-
-def _rate_code(program: str, code: str | None, report: ReportSeverity) -> None:
-    if code and _only_prints(program, code):
-        return
-    risky = code is None or re.search(severity_table()["code"], code)
-    report(HIGH if risky else MEDIUM, f"{program} runs code from its arguments.")
-
-
-def _only_prints(program: str, code: str) -> bool:
-    """Return whether the code does nothing but print what is written in it."""
-    if program.startswith(("python", "pypy")):
-        import ast
-
-        try:
-            tree = ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-        return all(_is_harmless(node) for node in ast.walk(tree))
-    if program in ("node", "nodejs", "bun"):
-        return _JS_PRINT.fullmatch(code.strip()) is not None
-    return program in ("perl", "ruby", "php") and _PERL_PRINT.fullmatch(code.strip()) is not None
-
-
-def _is_harmless(node: ast.AST) -> bool:
-    import ast
-
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id in names("print_functions")
-    if isinstance(node, ast.Attribute):
-        return not node.attr.startswith("_") or node.attr in ("__version__", "__file__", "__name__")
-    return not isinstance(
-        node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.While | ast.Delete | ast.Lambda | ast.Assign
-    )
-
-
-def _rate_module(module: str, arguments: list[str], report: ReportSeverity) -> None:
-    only_reads = module == "pip" and arguments[:1] in (["list"], ["show"], ["freeze"], ["check"])
-    report(NONE if module in names("check_modules") or only_reads else MEDIUM, f"Runs the module {module}.")
 
 
 # --- sed and awk ---
@@ -287,6 +217,70 @@ def report_deletion(
             report(MEDIUM, f"Deletes {target.source}", always=kind is not TargetKind.BUILD and not is_partial)
 
 
+CHANGING_PROGRAMS = names("changing")
+"""Programs that change or remove the files that they are given."""
+
+
+_EMPTIES = re.compile(
+    r"(-n|1,\$|\$!|1!|1~1|0~1|/(\.|\.\*|\^|\$)/)?\s*[dDqQ]\s*|(1|2),\$\s*[dc].*|s[/|#]\.\*[/|#]\w*[/|#]\w*|-n|1d;.*"
+)
+"""Scripts of sed that delete all of a file, or print nothing of it."""
+
+
+_ENDLESS_FILE = re.compile(r"/dev/(zero|u?random|full)")
+_HUGE = re.compile(r"\{-?\d+\.\.\d{6,}|\d+(\.\d+)?[GTP]i?B?")
+
+
+def reads_endlessly(pipeline: Pipeline) -> bool:
+    """Return whether a pipeline reads a source without an end that nothing stops, or makes a huge number of words."""
+    programs = [word.text or "" for command in pipeline.commands for word in command.words[:5]]
+    texts = [word.display_text for command in pipeline.commands for word in command.words[1:]]
+    texts += [r.target.display_text for c in pipeline.commands for r in c.redirects if r.target and "<" in r.operator]
+    if any(_HUGE.match(text) and ("head" in programs or ".." in text) for text in texts):
+        return True
+    if "seq" in programs and any(re.fullmatch(r"\d{7,}", text) for text in texts):
+        return True
+    is_yes = any(command.words and command.words[0].text == "yes" for command in pipeline.commands)
+    if not (is_yes or any(_ENDLESS_FILE.fullmatch(text) for text in texts)):
+        return False
+    limits = any(re.match(r"-N|-l ?\d|count=|--bytes|-c\d", text) for text in texts)
+    return not ({"head", "cmp", "diff", "ls", "stat", "test", "[", "file"} & set(programs) or limits)
+
+
+def report_unknown_targets(call: Invocation) -> None:
+    """Report programs that change files which are not known before, or everything in the workspace."""
+    if call.program not in CHANGING_PROGRAMS:
+        return
+    texts = call.texts
+    if call.program in ("sed", "perl", "ruby") and not any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in texts):
+        return
+    if call.program == "sed" and any(_EMPTIES.fullmatch(text) for text in texts[:3]):
+        call.report(HIGH, "Deletes the content of files.")
+    targets = [word for word in call.arguments if not (word.text or "").startswith("-")]
+    is_move = call.program in ("cp", "install", "ln")
+    for target in targets[-1:] if is_move else targets:
+        if target.text is None:
+            call.report(HIGH, f"{call.program} changes files that are not known before it runs.", always=True)
+        elif (
+            call.scope.classify(target) is TargetKind.ABOVE
+            and (call.program not in ("mv", "cp", "ln", "tee") or "*" in target.text or target is targets[0])
+            and (call.program != "cp" or "*" in target.text)
+        ):
+            call.report(HIGH, f"{call.program} changes everything in the workspace: {target.source}", always=True)
+        elif (
+            target.is_pattern
+            and call.program in ("rm", "unlink", "truncate", "shred", "tee")
+            and not _is_leftover(target)
+        ):
+            call.report(HIGH, f"{call.program} changes all files like {target.source}", always=True)
+
+
+def _is_leftover(target: Word) -> bool:
+    name = (target.text or "").rstrip("/").rpartition("/")[2]
+    leftovers = frozenset(severity_table()["leftovers"].split()) | names("build_folders")
+    return name in leftovers or (target.text or "").split("/")[0] in names("build_folders")
+
+
 def _rm(call: Invocation) -> None:
     targets, options = call.split()
     if any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--r[a-z]*|--no-p[a-z-]*", option) for option in options):
@@ -298,6 +292,12 @@ def _rm(call: Invocation) -> None:
         call.report(CRITICAL if is_everything else MEDIUM, f"Deletes {target.source}", always=is_everything)
         if kind in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, TargetKind.DISK):
             call.report(HIGH, f"Deletes {target.source}", always=True)
+
+
+def _rimraf(call: Invocation) -> None:
+    report_deletion(call.split()[0], call.scope, call.report)
+    if any("*" in text for text in call.texts):
+        call.report(HIGH, "Deletes all files that a pattern matches.", always=True)
 
 
 def _mv(call: Invocation) -> None:
@@ -467,6 +467,8 @@ def _git(call: Invocation) -> None:
 
 def _git_config(words: list[str], report: ReportSeverity) -> None:
     """Report a setting that makes git run a program."""
+    if any(word.startswith("user.") for word in words) and len(words) > 1:
+        report(MEDIUM, "git config changes the repository.")
     key, value = [*(words[1:] if words[:1] == ["set"] else words), "", ""][:2]
     is_command = value.startswith("!") or re.search(r"[\s;|&`$/]", value)
     if value and (
@@ -481,6 +483,7 @@ _RULES: dict[str, Callable[[Invocation], None]] = {
         ("rm unlink", _rm),
         ("mv", _mv),
         ("cp ln install", _cp),
+        ("rimraf", _rimraf),
         ("rmdir tee touch mkdir truncate shred", _write_operands),
         ("dd", _dd),
         ("sort", _sort),

@@ -12,6 +12,7 @@ from tui_agent.common.domain import RunAction, Severity
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH
 from tui_agent.shell.interpreter import SafeScript, check_script
+from tui_agent.shell.read_files import read_files
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe
 from tui_agent.shell.script import Script, simple_commands
@@ -40,8 +41,11 @@ def assess_command(
     git: call it in a thread.
     """
     rating = severity.classify_command(_READ.sub("read", command), cwd=cwd, roots=roots)
+    credentials, outside_paths = read_files(rating.named_paths, roots, has_credentials)
     is_safe = (
-        rating.severity in (Severity.NONE, Severity.MEDIUM)  # medium is also what the table does not know
+        not credentials
+        and not outside_paths
+        and rating.severity in (Severity.NONE, Severity.MEDIUM)  # medium is also what the table does not know
         and not rating.always_ask
         and safe_script(command, cwd, roots, has_credentials, git=git) is not None
     )
@@ -58,9 +62,15 @@ def assess_command(
         reasons=(
             *rating.reasons,
             *(f"Changes a protected path: {path}" for path in protected),
+            *(f"Reads credentials: {path}" for path in credentials),
+            *(f"Reads outside the workspace: {path}" for path in outside_paths),
+            *rating.unfamiliar,
             *(("It starts in a folder outside the workspace.",) if outside else ()),
         ),
         always_ask=rating.always_ask or outside or bool(protected),
+        unfamiliar=bool(rating.unfamiliar),
+        credentials=credentials,
+        outside=outside_paths,
     )
 
 

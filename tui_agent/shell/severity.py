@@ -15,16 +15,21 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 from tui_agent.common.domain import FrozenValue, Severity
-from tui_agent.shell import wrapped_commands
+from tui_agent.shell import familiar, wrapped_commands
+from tui_agent.shell.assignments import assignment_risk
 from tui_agent.shell.programs import (
+    CHANGING_PROGRAMS,
     rate_arguments,
     rate_program,
+    reads_endlessly,
     report_deletion,
     report_evaluated_index,
     report_sent_secrets,
+    report_unknown_targets,
 )
 from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
-from tui_agent.shell.targets import PathScope, names, report_write, severity_table
+from tui_agent.shell.targets import PathScope, finds_leftovers, names, report_write, severity_table
+from tui_agent.shell.variables import Variables
 from tui_agent.shell.wrapped_commands import Invocation
 
 MAX_TEXT_DEPTH = 6
@@ -34,6 +39,14 @@ MAX_COMMAND_DEPTH = 24
 _MAX_PIECES = 100
 """Pieces at the start and at the end of an unparsable text that are rated."""
 _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_CODE_FILE = re.compile(
+    r"(^|/)([Mm]akefile|GNUmakefile|Dockerfile|Rakefile|Gemfile|Justfile|[^/]*\.(py|js|mjs|cjs|ts|sh|bash|rb|pl|php|lua|mk|"
+    r"jar|war|toml|cfg|ini|json|gradle|kts|cmake|go|rs|c|h|so|exe|bin|run|yml|yaml|xml|tgz|gz|zip|tar|xz))$"
+)
+_ENDLESS = re.compile(
+    r"\b(while\s+(:|true|\[\s*1\s*\]|\[\[ 1 \]\])|until\s+(false|! true))\s*(;|\n)|for\s*\(\([^;)]*;\s*;"
+)
+_PAUSE = re.compile(r"\b(sleep|break|exit|return|read|wait)\b")
 _RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
 
@@ -47,6 +60,10 @@ class Rating(FrozenValue, frozen=True, kw_only=True):
     """Absolute paths that it would change, as far as they are known."""
     targets: tuple[str, ...] = ()
     """The same with those in the user's home, and with patterns."""
+    unfamiliar: tuple[str, ...] = ()
+    """Why it is not known what it does."""
+    named_paths: tuple[tuple[str, str], ...] = ()
+    """Paths that it names, and the programs that they are named for."""
 
 
 def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
@@ -59,6 +76,8 @@ def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[P
         always_ask=rater.always,
         changed_paths=tuple(dict.fromkeys(rater.scope.changed_paths)),
         targets=tuple(dict.fromkeys(rater.scope.targets)),
+        unfamiliar=tuple(dict.fromkeys(rater.unfamiliar)),
+        named_paths=tuple(dict.fromkeys(rater.scope.named)),
     )
 
 
@@ -70,8 +89,12 @@ class _Rater:
         self.worst = Severity.NONE
         self.reasons: dict[Severity, list[str]] = {severity: [] for severity in Severity}
         self.always = False
+        self.unfamiliar: list[str] = []
+        self._variables = Variables()
         self._functions: set[str] = set()
         self._downloads: set[str] = set()
+        self._written: list[str] = []
+        self._find_words: Sequence[Word] = ()
 
     def report(self, severity: Severity, reason: str, *, always: bool = False) -> None:
         """Add a finding."""
@@ -92,8 +115,19 @@ class _Rater:
             self._rate_pieces(command, depth)
         if re.search(r"\$\{[^}]*@P\}", command):
             self.report(Severity.HIGH, "A variable's text is expanded as a prompt, which can run commands.")
+        for match in re.finditer(r"\$\(\s*<\s*([^\s)]+)\s*\)", command):
+            for word in self._variables.expand(
+                [Word(source=match[1], text=None if "$" in match[1] else match[1])], self.scope.folder
+            ):
+                self.scope.named.append((self.scope.absolute(word.text or "."), "cat"))
+        if _ENDLESS.search(command) and not (_PAUSE.search(command) and "&" not in re.sub(r"&&|>&|&>", "", command)):
+            self.report(Severity.HIGH, "A loop that never ends.")
+        if re.search(r"\{-?\d+\.\.\d{6,}", command):
+            self.report(Severity.HIGH, "It makes a huge number of words.")
         self._functions |= set(parsed.functions)
         self._report_fork_bombs(parsed)
+        for pipeline in parsed.pipelines:
+            self._written += wrapped_commands.written_texts(pipeline)
         for pipeline in parsed.pipelines:
             self._rate_pipeline(pipeline, depth)
 
@@ -117,12 +151,15 @@ class _Rater:
     def _rate_pipeline(self, pipeline: Pipeline, depth: int) -> None:
         for index, command in enumerate(pipeline.commands):
             for name, value in command.assignments:
+                self._assign(name, value)
                 self._rate_assignment(name, value, is_prefix=bool(command.words))
             for redirect in command.redirects:
                 self._rate_redirect(redirect)
             if command.words:
                 sources = (*pipeline.sources, *pipeline.commands[:index])
-                self.rate_command(command.words, depth, sources, command.redirects)
+                self.rate_command(command.words, depth, sources, command.redirects, bool(command.assignments))
+        if reads_endlessly(pipeline):
+            self.report(Severity.HIGH, "It reads without an end, and fills memory or a disk.")
         report_sent_secrets(pipeline, self.report)
         self._downloads |= wrapped_commands.downloaded_files(pipeline)
 
@@ -132,9 +169,14 @@ class _Rater:
         depth: int,
         sources: Sequence[SimpleCommand] = (),
         redirects: Sequence[Redirect] = (),
+        assigns: bool = False,
     ) -> None:
         """Rate a simple command with its arguments."""
-        words = wrapped_commands.expand_braces(words)
+        for word in words:
+            self._note_secret_variables(word)
+        words = wrapped_commands.expand_braces(self._variables.expand(words, self.scope.folder))
+        if not words:
+            return
         program = words[0].text
         if program is None or (words[0].is_pattern and program not in ("[", "[[", "{")) or program == "{}":
             self.report(Severity.HIGH, f"The program's name is not known before it runs: {words[0].source}")
@@ -145,10 +187,22 @@ class _Rater:
         if program in _RESERVED and words[0].source == program:
             self.report(Severity.HIGH, "The shell grammar could not read it.")
         if program in ("{", "}") or program in _RESERVED:
+            while words[1:] and (match := re.match(r"(\w+)=(.*)", words[1].text or "")):
+                self._rate_assignment(match[1], Word.literal(match[2]), is_prefix=True)
+                words = [words[0], *words[2:]]
             if words[1:]:
                 self.rate_command(words[1:], depth + 1, sources, redirects)
             return
-        self._rate_call(Invocation(program, words[1:], self.scope, self.report, depth, sources, redirects))
+        call = Invocation(program, words[1:], self.scope, self.report, depth, sources, redirects, assigns)
+        self._rate_call(call)
+
+    def _note_secret_variables(self, word: Word) -> None:
+        """Note the use of a variable that probably holds a secret, or whose name is not known before it runs."""
+        if word.text is not None or "$" not in word.source:
+            return
+        for match in re.finditer(r"\$\{?(!?)(\w+)", word.source):
+            if match[1] or (familiar.names_secret(match[2]) and not self._variables.knows(match[2])):
+                self.scope.named.append((f"${match[2]}", familiar.ENVIRONMENT))
 
     def _rate_call(self, call: Invocation) -> None:
         """Rate a program by its name or path."""
@@ -163,13 +217,28 @@ class _Rater:
         elif written.startswith("./") and "/" not in path:
             program = written
         if program in self._functions:
+            familiar.report_names(call._replace(program="cat"))
             return
+        if familiar.base_name(program) in severity_table()["interpreters"]:
+            program = familiar.base_name(program)
         call = call._replace(program=program)
+        if (
+            "/" in written
+            and not familiar.is_known_place(written)
+            and self.scope.is_outside(self.scope.absolute(written))
+        ):
+            self.report(Severity.HIGH, f"Runs a program outside the workspace: {written}", always=True)
         if program in names("privilege"):
             self.report(Severity.HIGH, f"{program} runs with other privileges.", always=True)
         if program in severity_table()["wrappers"]:
-            self._rate_wrapper(call)
-        elif program in names("shells") or program in ("source", "."):
+            self._rate_wrapper(call, written)
+            return
+        familiar.report_names(call)
+        report_unknown_targets(call)
+        self._report_prepared(call)
+        if reason := familiar.unfamiliar_reason(call, written):
+            self.unfamiliar.append(reason)
+        if program in names("shells") or program in ("source", "."):
             self._rate_shell(call)
         elif program in ("eval", "alias", "trap"):
             self._rate_evaluation(call)
@@ -179,6 +248,43 @@ class _Rater:
             self.scope.change_folder(next((a for a in call.arguments if not (a.text or "").startswith("-")), None))
         else:
             self._rate_program(call)
+
+    def _report_prepared(self, call: Invocation) -> None:
+        """Report a program that may run what the same command line downloaded or wrote."""
+        if call.program in ("declare", "export", "local", "typeset") and any(
+            word.text is None for word in call.arguments
+        ):
+            self.report(Severity.HIGH, f"{call.program} sets variables that are not known before it runs.")
+        if call.program in familiar.words("text_all"):
+            return
+        for previous, argument in pairwise([Word.literal(""), *call.arguments]):
+            is_script = re.match(r"-\w*[fE]$|--(file|exec|include|load)", previous.text or "")
+            is_reader = call.program in familiar.words("readers")
+            if argument.text is None and argument.source.startswith("<(") and (is_script or not is_reader):
+                self.report(Severity.HIGH, f"{call.program} may run what another command prints.", always=True)
+        is_fed = any("<<" in redirect.operator for redirect in call.redirects)
+        last = call.texts[-1:] or [""]
+        if is_fed and (re.fullmatch(r"-\w*f", last[0]) or call.program in ("docker", "podman", "docker-compose")):
+            # the grammar loses a `-` in front of a here-document
+            self.report(Severity.HIGH, f"{call.program} runs what the command gives it.", always=True)
+        if call.program in familiar.words("readers") - {"source", "."}:
+            return
+        if self.scope.is_outside(self.scope.absolute(".")) and self.scope.folder.startswith(("/", "~")):
+            self.report(
+                Severity.MEDIUM, f"{call.program} works outside the workspace: {self.scope.folder}", always=True
+            )
+        if call.program not in names("network") and any(re.search(_CODE_FILE, name) for name in self._downloads):
+            self.report(Severity.HIGH, f"{call.program} may run what was downloaded.", always=True)
+        if wrapped_commands.is_remote(call.sources) and call.program not in ("tee", "curl", "wget", *names("decoders")):
+            self.report(Severity.HIGH, f"{call.program} gets what was downloaded or decoded.", always=True)
+        for text in self._written:
+            rater = _Rater(PathScope(None, ()))
+            rater.rate_text(text, 0)
+            rater._rate_pieces(text, 0)
+            if re.search(r"(\S.*?\S|\S)\s*&\s*\1", text):
+                rater.report(Severity.HIGH, "It starts itself again and again.")
+            if rater.worst.rank >= Severity.HIGH.rank:
+                self.report(Severity.HIGH, f"{call.program} may run what the command writes into a file.", always=True)
 
     def _report_download(self, path: str) -> None:
         if posixpath.normpath(path) in self._downloads:
@@ -197,11 +303,13 @@ class _Rater:
                 self._rate_inner_text(program, text, call.depth)
         elif program in ("at", "batch") and call.input_text:
             self.rate_text(call.input_text, call.depth + 1)
-        elif program == "make" and re.search(r"(^| )-f( ?-| /dev/stdin)?( |$)", " ".join(a.source for a in arguments)):
+        elif program == "make" and re.search(
+            r"(^| )-f( ?-| /dev/stdin)( |$)|(^| )-f$", " ".join(a.source for a in arguments)
+        ):
             self.report(Severity.HIGH, "make runs rules from its standard input.")
             self._rate_pieces(call.input_text.replace(":", ";"), call.depth)
 
-    def _rate_wrapper(self, call: Invocation) -> None:
+    def _rate_wrapper(self, call: Invocation, written: str) -> None:
         """Rate the command that a program such as `nice -n 5 CMD` runs."""
         program, arguments, depth = call.program, call.arguments, call.depth
         if program == "command" and arguments and arguments[0].text in ("-v", "-V"):
@@ -211,10 +319,23 @@ class _Rater:
         downloads = program in names("downloaders") and name not in names("checks")
         if inner is None or program in names("rated_wrappers") or downloads:
             self._rate_program(call)
-        if inner is None:
+        is_own = inner is not None and bool(inner.words) and call.arguments[-1:] == list(inner.words)[-1:]
+        own = call.arguments[: -len(inner.words)] if inner is not None and is_own else call.arguments
+        familiar.report_names(
+            call._replace(arguments=own, program=program if not is_own or program != "env" else "nice")
+        )
+        if inner is None or not inner.words:
+            self._report_prepared(call)
+        if is_own and program != "time" and (reason := familiar.unusual_option(call._replace(arguments=own))):
+            self.unfamiliar.append(reason)
+        is_rated = is_own and program in familiar.words("wrappers")
+        if not is_rated and (reason := familiar.unfamiliar_reason(call, written)):
+            self.unfamiliar.append(reason)
+        if inner is None or (program == "env" and not inner.words and not inner.texts):
             return
         rate_arguments(call)
         for name, value in inner.assignments:
+            self._assign(name, value)
             self._rate_assignment(name, value, is_prefix=True)
         folder = self.scope.folder
         if inner.folder:
@@ -238,7 +359,7 @@ class _Rater:
         program, arguments = call.program, call.arguments
         texts = [argument.text for argument in arguments]
         for index, text in enumerate(texts, 1):
-            if text is not None and re.fullmatch(r"-[a-zA-Z]*c", text):
+            if text is not None and re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", text):
                 self._rate_inner_text(program, texts[index] if index < len(texts) else "", call.depth)
                 return
             if text in ("--version", "--help"):
@@ -296,46 +417,77 @@ class _Rater:
 
     def _rate_find(self, arguments: Sequence[Word], depth: int) -> None:
         folders = list(takewhile(lambda argument: not (argument.text or "").startswith(("-", "(", "!")), arguments))
+        self._find_words = arguments
         texts = [argument.text or "" for argument in arguments]
         is_filter = wrapped_commands.FIND_FILTER.fullmatch
         if any(text == "-delete" and not is_filter(previous) for previous, text in pairwise(["", *texts])):
             targets = folders or [Word.literal(".")]
-            is_partial = any(map(is_filter, texts)) or targets[0].text == "."
-            report_deletion(targets, self.scope, self.report, is_partial=is_partial)
+            report_deletion(targets, self.scope, self.report, is_partial=finds_leftovers(texts))
         for index, text in enumerate(texts, 1):
             if text in ("-fprint", "-fprint0", "-fprintf", "-fls") and arguments[index:]:
                 report_write(arguments[index], self.scope, self.report)
             if text in ("-exec", "-execdir", "-ok", "-okdir"):
-                self._rate_find_command(arguments[index:], folders, depth)
+                self._rate_find_command(arguments[index:], folders, depth, finds_leftovers(texts))
 
-    def _rate_find_command(self, arguments: Sequence[Word], folders: list[Word], depth: int) -> None:
+    def _rate_find_command(self, arguments: Sequence[Word], folders: list[Word], depth: int, is_partial: bool) -> None:
         command = list(takewhile(lambda word: word.text not in (";", "+"), arguments))
         words = [word for word in command if word.text != "{}"]
         has_placeholder = len(command) > len(words)
         if arguments and arguments[0].text == "{}":
             self.rate_command(arguments[:1], depth + 1)
         elif words:
-            self.rate_command([*words, *(folders if has_placeholder else [])], depth + 1)
+            folders = folders or [Word.literal(".")]
+            is_safe = is_partial and not any(self.scope.is_outside(self.scope.absolute(f.text or "~")) for f in folders)
+            found = [Word.literal("build/found")] if is_safe else folders
+            if (
+                is_safe
+                or words[0].text in names("shells")
+                or familiar.base_name(words[0].text or "") in familiar.words("readers")
+            ):
+                self.rate_command([*words, *(found if has_placeholder else [])], depth + 1)
+                pattern = familiar.find_pattern([word.text or "" for word in self._find_words])
+                if has_placeholder and words[0].text not in ("wc", "ls", "stat", "file", "du"):
+                    self.scope.named += [(self.scope.absolute(f.text or "."), f"tree:{pattern}") for f in folders]
+            else:
+                self.rate_command([*words, *(folders if has_placeholder else [])], depth + 1)
+                if has_placeholder and words[0].text in CHANGING_PROGRAMS:
+                    self.report(Severity.HIGH, f"{words[0].text} changes every file that find finds.", always=True)
             if words[0].text in ("rm", "unlink", "shred", "/bin/rm") and has_placeholder:
-                report_deletion(folders, self.scope, self.report, is_partial=True)
+                report_deletion(folders, self.scope, self.report, is_partial=is_partial)
 
     def _rate_assignment(self, name: str, value: Word, *, is_prefix: bool) -> None:
         if f"{name}={value.text}" in names("harmless_git_env"):
             return
-        report_evaluated_index((value.text or "",), self.report)
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in names("loader_variables")):
-            severity = Severity.HIGH if is_prefix else Severity.MEDIUM
-            self.report(severity, f"{name} changes how programs are found or loaded.")
+        report_evaluated_index((value.text or "", name), self.report)
+        if reason := assignment_risk(name, value, self.scope, is_prefix=is_prefix):
+            self.report(Severity.HIGH, reason)
+        elif any(fnmatch.fnmatchcase(name, pattern) for pattern in names("loader_variables")):
+            self.report(Severity.MEDIUM, f"{name} changes how programs are found or loaded.")
+
+    def _assign(self, name: str, value: Word) -> None:
+        for expanded in self._variables.expand([value], self.scope.folder) or [Word.literal("")]:
+            self._variables.assign(name, expanded)
 
     def _rate_redirect(self, redirect: Redirect) -> None:
         target = redirect.target
         if target is None:
             return
+        self._note_secret_variables(target)
+        for expanded in self._variables.expand([target], self.scope.folder):
+            self._rate_target(redirect, expanded)
+
+    def _rate_target(self, redirect: Redirect, target: Word) -> None:
         text = target.text or ""
         if text.startswith(("/dev/tcp", "/dev/udp")):
             self.report(Severity.HIGH, "Opens a network connection.")
         elif ">" in redirect.operator and not re.fullmatch(r"&?\d+|-|/dev/(null|stdout|stderr|tty|fd/\d+)", text):
+            if target.text is None:
+                self.report(Severity.HIGH, f"Writes a file whose name is not known before it runs: {target.source}")
+            elif target.is_pattern and re.search(r"[*?]", target.text):
+                self.report(Severity.HIGH, f"Writes all files like {target.source}", always=True)
             report_write(target, self.scope, self.report)
+        elif redirect.operator.endswith("<") and "<<" not in redirect.operator and target.text is not None:
+            self.scope.named.append((self.scope.absolute(target.text), "<"))
 
 
 def _is_misleading(name: str) -> bool:

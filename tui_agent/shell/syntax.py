@@ -197,6 +197,14 @@ class _Parser:
                 self.is_plain = False
                 if child.type == "test_command":
                     self._test(child)
+                redirects: list[Redirect] = []
+                for part in child.children if child.type == "function_definition" else ():
+                    if part.type.endswith("_redirect"):
+                        self._redirect(part, depth, redirects, [], [])
+                if redirects:
+                    self.pipelines.append(Pipeline(commands=(SimpleCommand(redirects=tuple(redirects)),)))
+                if child.type == "for_statement":
+                    self._loop(child, depth)
                 if child.type == "function_definition" and (name := child.child_by_field_name("name")):
                     self.functions.append(self._source(name))
                 self.block(child, depth + (_NESTING.fullmatch(child.type) is not None))
@@ -348,6 +356,7 @@ class _Parser:
         source = self._source(node)
         if node.type == "expansion":
             self._backticks_in(source, depth)
+            self._substitutions_in(source[2:-1], depth)
             return
         if node.type == "command_substitution" and source.startswith("`") and ("\\`" in source or "\\$" in source):
             # In backticks the shell removes a backslash before `$` and a backtick before it parses the text.
@@ -383,6 +392,14 @@ class _Parser:
         self.problem = self.problem or parser.problem
 
     # --- words ---
+
+    def _loop(self, node: Node, depth: int) -> None:
+        """Add the values of a loop's variable as assignments."""
+        name = self._source(node.child_by_field_name("variable"))
+        values = [child for child in node.named_children if child.type not in ("variable_name", "do_group", "comment")]
+        assignments = tuple((name, self._word(value, depth)) for value in values)
+        if assignments:
+            self.pipelines.append(Pipeline(commands=(SimpleCommand(assignments=assignments),)))
 
     def _test(self, node: Node) -> None:
         """Add `[ … ]` or `[[ … ]]` as a command of its literal words, since the shell evaluates some of them."""

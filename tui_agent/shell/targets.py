@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from enum import Enum
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -74,9 +75,51 @@ class PathScope:
         self.targets: list[str] = []
         """The same with those in the user's home."""
 
+        self.named: list[tuple[str, str]] = []
+        """Paths that its commands name, and the programs that they are named for."""
+
+    def absolute(self, text: str) -> str:
+        """Return a name as an absolute path with the home folder filled in; relative if the folder is unknown."""
+        path = self._absolute(text)
+        if path.startswith("~"):
+            path = os.path.expanduser(path)
+        path = _PROCESS_ROOT.sub("", path) or "/"
+        if self.folder.startswith("/"):
+            path = re.sub(r"^/proc/(self|thread-self|\d+)/cwd(?=/|$)", self.folder, path)
+        return posixpath.normpath(path) if path else path
+
+    def is_outside(self, path: str) -> bool:
+        """Return whether an absolute path is outside the workspace; a relative one is if it leads up."""
+        if not path.startswith("/"):
+            return path.startswith(("~", "../", "$")) or path == ".."
+        if not self._roots:
+            return True
+        return not any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
+
+    def likely_path(self, path: str) -> str:
+        """Return the path with patterns replaced by protected names that they match: `.gi?` may stand for `.git`."""
+        if not re.search(r"[*?[]", path):
+            return path
+        names_of = []
+        for part in path.split("/"):
+            is_hidden = re.match(r"\.|\[", part) and re.search(r"[*?[]", part)
+            likely = (name for name in names("protected_names") if fnmatch.fnmatchcase(name, part)) if is_hidden else ()
+            names_of.append(min(likely, default=part))
+        return "/".join(names_of)
+
+    def note_change(self, path: str) -> None:
+        """Note an absolute path that the command may change."""
+        if self._is_known and path.startswith("/") and path not in self._roots:
+            self.changed_paths.append(self.likely_path(path))
+
     def change_folder(self, word: Word | None) -> None:
         """Apply `cd WORD`."""
-        self.folder = self._absolute(_path_text(word)) if word else "~"
+        if word is not None and word.text == "-":
+            return
+        if word is not None and word.text is None:
+            self.folder = "~"  # nobody knows where
+            return
+        self.folder = self.likely_path(self._absolute(_path_text(word))) if word else "~"
 
     def classify(self, word: Word) -> TargetKind:
         """Return what kind of path the word names, and note the path as changed."""
@@ -85,7 +128,7 @@ class PathScope:
             return TargetKind.UNKNOWN
         absolute = self._absolute(text)
         if self._is_known and absolute.startswith("/"):
-            self.changed_paths.append(absolute)
+            self.changed_paths.append(self.likely_path(absolute))
         if self._is_known and (target := os.path.expanduser(absolute)).startswith("/"):
             self.targets.append(target)
         path = _without_globs(absolute)
@@ -107,9 +150,10 @@ class PathScope:
                 return _outside_kind(path)
         elif path.startswith(("/", "~")):
             return _outside_kind(path)
-        name = posixpath.normpath(text).strip("/").rpartition("/")[2]
-        is_build = any(fnmatch.fnmatchcase(name, pattern) for pattern in names("build_folders"))
-        return TargetKind.BUILD if is_build and not text.startswith("/") else TargetKind.ORDINARY
+        root = max((r for r in self._roots if path.startswith(f"{r}/")), key=len, default="")
+        inner = path.removeprefix(f"{root}/").split("/") if root else posixpath.normpath(text).strip("/").split("/")
+        is_build = any(fnmatch.fnmatchcase(name, pattern) for name in inner for pattern in names("build_folders"))
+        return TargetKind.BUILD if is_build and (root or not text.startswith("/")) else TargetKind.ORDINARY
 
     def _absolute(self, text: str) -> str:
         if match := _HOME.match(text):
@@ -185,3 +229,12 @@ def _path_text(word: Word) -> str:
         quoted = word.text[:1] in ("~", "$") and word.source[:1] in ("'", '"', "\\")
         return f"./{word.text}" if quoted else word.text
     return word.source.replace('"', "")
+
+
+def finds_leftovers(texts: Sequence[str]) -> bool:
+    """Return whether a `find` looks only for what builds and editors leave behind, by the names that it looks for."""
+    if any(text in ("-o", "-or", "!", "-not", ",") for text in texts):
+        return False
+    patterns = [pattern for option, pattern in pairwise(texts) if option in ("-name", "-iname")]
+    leftovers = frozenset(severity_table()["leftovers"].split()) | names("build_folders")
+    return bool(patterns) and all(pattern in leftovers for pattern in patterns)

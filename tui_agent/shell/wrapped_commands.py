@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tui_agent.common.domain import FrozenValue
 from tui_agent.shell.syntax import Pipeline, Redirect, SimpleCommand, Word
-from tui_agent.shell.targets import PathScope, ReportSeverity, names, report_write, severity_table
+from tui_agent.shell.targets import PathScope, ReportSeverity, finds_leftovers, names, report_write, severity_table
 
 _SPLIT_STRING = re.compile(r"(?:-[0-9a-zA-Z]*S|--split-string=)(.+)", re.DOTALL)
 _BRACES = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")
@@ -34,6 +34,8 @@ class Invocation(NamedTuple):
     sources: Sequence[SimpleCommand]
     """Commands whose output is piped into it."""
     redirects: Sequence[Redirect]
+    assigns: bool = False
+    """Whether assignments are among its arguments, as of `export`."""
 
     @property
     def texts(self) -> list[str]:
@@ -176,7 +178,7 @@ def _without_options(entry: dict[str, Any], arguments: list[Word]) -> WrappedCom
                 folder, takes_value = following, True
             elif equals and name.startswith("--") and name in folder_options:
                 folder = Word.literal(value)
-            if is_env and following and word in ("-S", "--split-string"):
+            if is_env and following and re.fullmatch(r"-[a-zA-Z0-9]*S|--split-string", word):
                 texts.append(following.text)
                 takes_value = True
             elif is_env and (attached := _SPLIT_STRING.match(word)):
@@ -256,8 +258,11 @@ def fill_placeholders(words: Sequence[Word], arguments: Sequence[Word], sources:
             filled.append(word)
         elif lines:
             filled += [_printed_word((word.text or "").replace(mark, line)) for line in lines]
+        elif word.text == mark:
+            filled += _xargs_words(sources)
         else:
-            filled += _xargs_words(sources) if word.text == mark else [word]
+            is_narrow = bool(sources) and is_narrow_listing([word.text or "" for word in sources[0].words])
+            filled.append(word if is_narrow or words[0].text not in names("shells") else _UNKNOWN_INPUT)
     return filled
 
 
@@ -274,6 +279,8 @@ def _xargs_words(sources: Sequence[SimpleCommand]) -> list[Word]:
     if (text := printed_text(sources)) is not None:
         return [_printed_word(word) for word in text.split()]
     words = sources[0].words if sources else ()
+    if is_narrow_listing([word.text or "" for word in words]):
+        return [Word.literal("build/listed")]
     is_listing = bool(words) and words[0].text in ("find", "ls")
     if not is_listing or any(FIND_FILTER.fullmatch(word.text or "") for word in words):
         return [_UNKNOWN_INPUT]
@@ -323,7 +330,8 @@ def downloaded_files(pipeline: Pipeline) -> set[str]:
     is_download = is_remote(pipeline.sources)
     for command in pipeline.commands:
         texts = [word.text or "" for word in command.words]
-        program = texts[0].rsplit("/", 1)[-1] if texts else ""
+        names_of = [text.rsplit("/", 1)[-1] for text in texts[:6]]
+        program = next((name for name in names_of if name in names("network")), names_of[0] if names_of else "")
         is_download |= program in names("decoders")
         if program in names("network"):
             is_download = True
@@ -344,3 +352,32 @@ def _output_files(program: str, texts: list[str]) -> set[str]:
     if program in ("scp", "rsync") and addresses:
         files += [addresses[-1], addresses[0].rsplit("/", 1)[-1]]
     return set(files)
+
+
+def is_narrow_listing(texts: Sequence[str]) -> bool:
+    """Return whether a command lists files of the workspace that it looked for, rather than all of them."""
+    if any(text.startswith(("/", "~", "..")) for text in texts):
+        return False
+    if texts[:1] == ["find"]:
+        return finds_leftovers(texts)
+    is_search = texts[:1] in (["grep"], ["rg"], ["ag"]) or texts[:2] == ["git", "grep"]
+    options = "".join(text[1:] for text in texts if re.fullmatch(r"-[a-zA-Z]+", text))
+    pattern = next((text for text in texts[1:] if not text.startswith("-") and text != "grep"), "")
+    return is_search and ("l" in options or "--files-with-matches" in texts) and len(re.findall(r"\w", pattern)) > 2
+
+
+def written_texts(pipeline: Pipeline) -> list[str]:
+    """Return literal texts that the pipeline writes into files."""
+    texts: list[str] = []
+    for index, command in enumerate(pipeline.commands):
+        writes = any(">" in redirect.operator for redirect in command.redirects)
+        program = command.words[0].text if command.words else ""
+        if writes:
+            start = next((i for i, w in enumerate(command.words) if w.text in ("echo", "printf")), 0)
+            printed = printed_text([replace(command, words=command.words[start:])])
+            texts.append(
+                (printed or "").replace("\\t", "\t") or literal_input(pipeline.commands[:index], command.redirects)
+            )
+        elif program in ("tee", "install", "cp", "dd", "sponge"):
+            texts.append(literal_input(pipeline.commands[:index], command.redirects))
+    return [text for text in texts if text]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.corpora_adapters import decide
+from tui_agent.common.domain import ApprovalMode, Mode, RunAction
+from tui_agent.safety.policy import judge, offered_grants
+from tui_agent.safety.roots import Roots
+from tui_agent.settings import Settings
+from tui_agent.shell.familiar import familiar_table
+from tui_agent.shell.safe_commands import assess_command
+
+FAMILIES = Path(__file__).parent / "families"
+WORKSPACE = "/home/me/proj"
+
+
+def family(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((FAMILIES / f"{name}.json").read_text("utf-8"))
+    return table
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+
+
+def test_harmful_commands_ask() -> None:
+    """A command that asks in auto mode asks in all modes, so that only the others are judged again."""
+    commands = family("harmful")["commands"]
+    running = [command for command in commands if decide(command, "auto", WORKSPACE, False) == "run"]
+    assert len(running) <= len(commands) // 100, running
+    assert [
+        c for c in running if any(decide(c, mode, WORKSPACE, False) == "run" for mode in ("ask", "auto-edit"))
+    ] == []
+
+
+def test_a_sandbox_lets_no_harmful_command_run_that_asks_without_one() -> None:
+    for command in family("harmful")["commands"][::20]:
+        assert decide(command, "auto", WORKSPACE, True) == decide(command, "auto", WORKSPACE, False)
+
+
+def test_unusual_ways_to_write_run_or_send_ask_in_auto_mode() -> None:
+    commands = family("unusual_ways")["commands"]
+    assert [command for command in commands if decide(command, "auto", WORKSPACE, False) == "run"] == []
+
+
+def test_ordinary_work_runs_in_auto_mode() -> None:
+    commands = family("ordinary")["commands"]
+    asked = [command for command in commands if decide(command, "auto", WORKSPACE, False) != "run"]
+    assert len(asked) <= len(commands) // 100, asked
+
+
+def test_false_alarms_run_in_auto_mode() -> None:
+    commands = family("false_alarms")["commands"]
+    assert [command for command in commands if decide(command, "auto", WORKSPACE, False) != "run"] == []
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A workspace with the files and links of the family."""
+    table, folder = family("credentials"), tmp_path / "app"
+    for name in table["files"]:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("key: nothing\n")
+    for kind, name, target in table["links"]:
+        if kind == "hard":
+            os.link(folder / target, folder / name)
+        else:
+            (folder / name).symlink_to(target)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["credentials", "outside"])
+def test_reading_credentials_and_outside_files_asks_in_every_mode(kind: str, app: Path) -> None:
+    commands = family("credentials")[kind]
+    actions = [assessed(command, app) for command in commands]
+    for mode, decision in (("ask", "ask"), ("auto-edit", "ask"), ("auto", "ask"), ("read-only", "refuse")):
+        verdicts = {
+            action.command: judge(
+                action, mode=Mode.AGENT, approval_mode=ApprovalMode(mode), settings=Settings(), sandboxed=True
+            ).decision
+            for action in actions
+        }
+        assert [command for command, verdict in verdicts.items() if verdict != decision] == []
+
+
+def test_harmless_reads_are_not_rated_as_credentials(app: Path) -> None:
+    actions = [assessed(command, app) for command in family("credentials")["harmless"]]
+    assert [action.command for action in actions if action.credentials or action.outside or action.always_ask] == []
+
+
+def assessed(command: str, workspace: Path) -> RunAction:
+    roots = Roots([workspace])
+    return assess_command(command, workspace, roots.folders, roots.holds_credentials, roots.is_protected)
+
+
+@pytest.mark.parametrize("command", ["cat notes.txt", "grep -rn KEY .", "cat < .env", "cat .e*", "printenv"])
+def test_the_dialog_names_the_file_and_offers_no_permanent_grant(command: str, app: Path) -> None:
+    action = assessed(command, app)
+    assert action.credentials and any(action.credentials[0] in reason for reason in action.reasons)
+    assert all(grant.scope == "session" for grant in offered_grants(action, exactly=True))
+
+
+def test_the_expressions_of_the_table_are_valid() -> None:
+    for entry in familiar_table()["programs"].values():
+        for key in ("allow", "deny", "local_deny"):
+            re.compile(entry.get(key, ""))
