@@ -53,7 +53,7 @@ def decide(command: str, approval_mode: str, workspace: str, sandboxed: bool) ->
     """
     folder = Path(workspace).resolve()
     roots = Roots([folder])
-    action = assess_command(command, folder, roots.folders, roots.holds_credentials, roots.is_protected)
+    action = assess_command(command, folder, roots.folders, roots.holds_credentials, roots.is_protected, git=True)
     mode = ApprovalMode(approval_mode)
     verdict = judge(action, mode=Mode.AGENT, approval_mode=mode, settings=Settings(), sandboxed=sandboxed)
     return verdict.decision

@@ -12,7 +12,7 @@ from tui_agent.common.domain import RunAction, Severity
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH
 from tui_agent.shell.interpreter import SafeScript, check_script
-from tui_agent.shell.read_files import read_files
+from tui_agent.shell.named_files import read_files
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe
 from tui_agent.shell.script import Script, simple_commands

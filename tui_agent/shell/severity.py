@@ -15,8 +15,7 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 
 from tui_agent.common.domain import FrozenValue, Severity
-from tui_agent.shell import familiar, wrapped_commands
-from tui_agent.shell.assignments import assignment_risk
+from tui_agent.shell import familiar, named_files, wrapped_commands
 from tui_agent.shell.programs import (
     CHANGING_PROGRAMS,
     rate_arguments,
@@ -29,7 +28,7 @@ from tui_agent.shell.programs import (
 )
 from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
 from tui_agent.shell.targets import PathScope, finds_leftovers, names, report_write, severity_table
-from tui_agent.shell.variables import Variables
+from tui_agent.shell.variables import Variables, assignment_risk
 from tui_agent.shell.wrapped_commands import Invocation
 
 MAX_TEXT_DEPTH = 6
@@ -201,8 +200,8 @@ class _Rater:
         if word.text is not None or "$" not in word.source:
             return
         for match in re.finditer(r"\$\{?(!?)(\w+)", word.source):
-            if match[1] or (familiar.names_secret(match[2]) and not self._variables.knows(match[2])):
-                self.scope.named.append((f"${match[2]}", familiar.ENVIRONMENT))
+            if match[1] or (named_files.names_secret(match[2]) and not self._variables.knows(match[2])):
+                self.scope.named.append((f"${match[2]}", named_files.ENVIRONMENT))
 
     def _rate_call(self, call: Invocation) -> None:
         """Rate a program by its name or path."""
@@ -217,7 +216,7 @@ class _Rater:
         elif written.startswith("./") and "/" not in path:
             program = written
         if program in self._functions:
-            familiar.report_names(call._replace(program="cat"))
+            named_files.report_names(call._replace(program="cat"))
             return
         if familiar.base_name(program) in severity_table()["interpreters"]:
             program = familiar.base_name(program)
@@ -233,7 +232,7 @@ class _Rater:
         if program in severity_table()["wrappers"]:
             self._rate_wrapper(call, written)
             return
-        familiar.report_names(call)
+        named_files.report_names(call)
         report_unknown_targets(call)
         self._report_prepared(call)
         if reason := familiar.unfamiliar_reason(call, written):
@@ -282,8 +281,8 @@ class _Rater:
             rater.rate_text(text, 0)
             rater._rate_pieces(text, 0)
             if re.search(r"(\S.*?\S|\S)\s*&\s*\1", text):
-                rater.report(Severity.HIGH, "It starts itself again and again.")
-            if rater.worst.rank >= Severity.HIGH.rank:
+                rater.report(Severity.CRITICAL, "It starts itself again and again.")
+            if rater.always or rater.worst is Severity.CRITICAL:
                 self.report(Severity.HIGH, f"{call.program} may run what the command writes into a file.", always=True)
 
     def _report_download(self, path: str) -> None:
@@ -321,7 +320,7 @@ class _Rater:
             self._rate_program(call)
         is_own = inner is not None and bool(inner.words) and call.arguments[-1:] == list(inner.words)[-1:]
         own = call.arguments[: -len(inner.words)] if inner is not None and is_own else call.arguments
-        familiar.report_names(
+        named_files.report_names(
             call._replace(arguments=own, program=program if not is_own or program != "env" else "nice")
         )
         if inner is None or not inner.words:
@@ -445,7 +444,7 @@ class _Rater:
                 or familiar.base_name(words[0].text or "") in familiar.words("readers")
             ):
                 self.rate_command([*words, *(found if has_placeholder else [])], depth + 1)
-                pattern = familiar.find_pattern([word.text or "" for word in self._find_words])
+                pattern = named_files.find_pattern([word.text or "" for word in self._find_words])
                 if has_placeholder and words[0].text not in ("wc", "ls", "stat", "file", "du"):
                     self.scope.named += [(self.scope.absolute(f.text or "."), f"tree:{pattern}") for f in folders]
             else:

@@ -204,7 +204,7 @@ class _Parser:
                 if redirects:
                     self.pipelines.append(Pipeline(commands=(SimpleCommand(redirects=tuple(redirects)),)))
                 if child.type == "for_statement":
-                    self._loop(child, depth)
+                    self._loop(child)
                 if child.type == "function_definition" and (name := child.child_by_field_name("name")):
                     self.functions.append(self._source(name))
                 self.block(child, depth + (_NESTING.fullmatch(child.type) is not None))
@@ -393,11 +393,22 @@ class _Parser:
 
     # --- words ---
 
-    def _loop(self, node: Node, depth: int) -> None:
+    def _loop(self, node: Node) -> None:
         """Add the values of a loop's variable as assignments."""
         name = self._source(node.child_by_field_name("variable"))
         values = [child for child in node.named_children if child.type not in ("variable_name", "do_group", "comment")]
-        assignments = tuple((name, self._word(value, depth)) for value in values)
+        # what they expand is parsed with the statement
+        assignments = tuple(
+            (
+                name,
+                Word(
+                    source=self._source(value),
+                    text=literal_text(value, self._source)[0],
+                    is_pattern=is_pattern(value, self._source),
+                ),
+            )
+            for value in values
+        )
         if assignments:
             self.pipelines.append(Pipeline(commands=(SimpleCommand(assignments=assignments),)))
 
