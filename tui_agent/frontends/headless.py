@@ -181,7 +181,8 @@ def _is_covered_by_all(event: e.ApprovalRequested) -> bool:
         case EditAction(outside=outside, protected=protected):
             return not outside and not protected
         case RunAction(always_ask=always, credentials=credentials, outside=outside, severity=severity):
-            return not (always or credentials or outside) and severity is not Severity.CRITICAL
+            reads_files = outside or any(name.startswith("/") for name in credentials)  # not the environment alone
+            return not always and not reads_files and severity is not Severity.CRITICAL
         case _:
             return False
 

@@ -10,8 +10,10 @@ import itertools
 import re
 from collections.abc import Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+from tui_agent.platform.programs import trusted_program
 from tui_agent.shell.wrapped_commands import Invocation
 from tui_agent.text.patterns import read_table
 
@@ -96,9 +98,16 @@ def unusual_option(call: Invocation) -> str:
     return ""
 
 
-def is_known_place(written: str) -> bool:
-    """Return whether a program called by an absolute path is in a folder of the system."""
-    return _SYSTEM_FOLDER.fullmatch(written) is not None
+def is_installed(path: str, roots: Sequence[str]) -> bool:
+    """Return whether a path outside the workspace is a known program that only the user and root can change."""
+    if _SYSTEM_FOLDER.fullmatch(path):
+        return True
+    if base_name(path.rpartition("/")[2]) not in _entries():
+        return False
+    try:
+        return trusted_program(path, [Path(root) for root in roots], ("/",)) is not None
+    except OSError:
+        return False
 
 
 def matches_any(name: str, key: str) -> bool:

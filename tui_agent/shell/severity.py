@@ -221,11 +221,8 @@ class _Rater:
         if familiar.base_name(program) in severity_table()["interpreters"]:
             program = familiar.base_name(program)
         call = call._replace(program=program)
-        if (
-            "/" in written
-            and not familiar.is_known_place(written)
-            and self.scope.is_outside(self.scope.absolute(written))
-        ):
+        path = self.scope.absolute(written)
+        if "/" in written and self.scope.is_outside(path) and not familiar.is_installed(path, self.scope.roots):
             self.report(Severity.HIGH, f"Runs a program outside the workspace: {written}", always=True)
         if program in names("privilege"):
             self.report(Severity.HIGH, f"{program} runs with other privileges.", always=True)

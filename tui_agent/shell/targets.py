@@ -69,7 +69,7 @@ class PathScope:
     def __init__(self, cwd: Path | None, roots: Sequence[Path]) -> None:
         self.folder = str(cwd) if cwd else ""
         self._is_known = bool(cwd)
-        self._roots = [str(root) for root in roots]
+        self.roots = [str(root) for root in roots]
         self.changed_paths: list[str] = []
         """Absolute paths that the command would change, as far as they are known."""
         self.targets: list[str] = []
@@ -92,9 +92,9 @@ class PathScope:
         """Return whether an absolute path is outside the workspace; a relative one is if it leads up."""
         if not path.startswith("/"):
             return path.startswith(("~", "../", "$")) or path == ".."
-        if not self._roots:
+        if not self.roots:
             return True
-        return not any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
+        return not any(path == root or path.startswith(root.rstrip("/") + "/") for root in self.roots)
 
     def likely_path(self, path: str) -> str:
         """Return the path with patterns replaced by protected names that they match: `.gi?` may stand for `.git`."""
@@ -109,7 +109,7 @@ class PathScope:
 
     def note_change(self, path: str) -> None:
         """Note an absolute path that the command may change."""
-        if self._is_known and path.startswith("/") and path not in self._roots:
+        if self._is_known and path.startswith("/") and path not in self.roots:
             self.changed_paths.append(self.likely_path(path))
 
     def change_folder(self, word: Word | None) -> None:
@@ -144,13 +144,13 @@ class PathScope:
         if path in ("", ".") or path == ".." or path.startswith("../"):
             return TargetKind.ABOVE
         if self._is_known and path.startswith("/"):
-            if any(root == path or root.startswith(path.rstrip("/") + "/") for root in self._roots):
+            if any(root == path or root.startswith(path.rstrip("/") + "/") for root in self.roots):
                 return TargetKind.ABOVE
-            if self._roots and not any(path.startswith(root.rstrip("/") + "/") for root in self._roots):
+            if self.roots and not any(path.startswith(root.rstrip("/") + "/") for root in self.roots):
                 return _outside_kind(path)
         elif path.startswith(("/", "~")):
             return _outside_kind(path)
-        root = max((r for r in self._roots if path.startswith(f"{r}/")), key=len, default="")
+        root = max((r for r in self.roots if path.startswith(f"{r}/")), key=len, default="")
         inner = path.removeprefix(f"{root}/").split("/") if root else posixpath.normpath(text).strip("/").split("/")
         is_build = any(fnmatch.fnmatchcase(name, pattern) for name in inner for pattern in names("build_folders"))
         return TargetKind.BUILD if is_build and (root or not text.startswith("/")) else TargetKind.ORDINARY
