@@ -141,6 +141,9 @@ class ListPanel(TakesLetters, Panel, Generic[RowT]):
         letter = len(event.character or "") == 1 and (event.character or "").isalnum()
         return super().holds(event) and (letter or self.KEYS.decides(event))
 
+    def unbound_key(self, event: events.Key) -> None:
+        """Ignore a lone key without a function here: the user opened this panel."""
+
     def on_paste(self, event: events.Paste) -> None:
         """Send a paste to the draft."""
         event.stop()

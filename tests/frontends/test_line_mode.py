@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tui_agent.common.domain import Answer, Diff, EditAction, Grant, Hunk, RunAction, Scope, Severity, TrustAction
+from tui_agent.common.domain import Answer, Diff, EditAction, Grant, Harm, Hunk, RunAction, Scope, Severity, TrustAction
 from tui_agent.common.workplan import Alternative, InstructionPlan, PlanStep, Summary
 from tui_agent.events import ApprovalRequested, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryProposed
 from tui_agent.frontends.line_mode.requests import RequestPrompt
@@ -199,3 +199,14 @@ def test_where_nobody_is_there_nothing_is_allowed(make: Callable[[], ApprovalReq
     summary = SummaryProposed(id="d", summary=Summary(action="x"))
     assert unattended_answer(summary, "test").verdict == "withdrawn"
     assert not needs_answer(msgspec.structs.replace(proposed_plan(), asks=False))
+
+
+def test_a_critical_command_needs_its_word_and_says_what_it_destroys() -> None:
+    action = RunAction(command="rm -rf ~/", cwd="/w", severity=Severity.CRITICAL, always_ask=True)
+    harm = Harm(targets=("/home/ada",), files=12_000, bytes=3_400_000_000, complete=False, word="ada")
+    grant = Grant(kind="run", pattern="rm -rf ~/")
+    event = ApprovalRequested(id="a", action=action, digest="d", why="w", grants=(grant,), harm=harm)
+    answer, out = ask(event, "y", "s", "A", "yes", "n too much")
+    assert (answer.verdict, answer.text) == ("reject", "too much")
+    assert "at least 12,000 files, 3.4 GB" in out and "Not sandboxed" in out and "type ada to run it" in out
+    assert ask(event, "y", "adam", "ada")[0] == Answer(verdict="approve")

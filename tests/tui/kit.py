@@ -123,6 +123,16 @@ async def run_app(app: TuiAgentApp, size: tuple[int, int] = (120, 40)) -> AsyncI
         app.exit(0)
 
 
+async def read_through(pilot: Pilot[int]) -> None:
+    """Page through the approval that is open until all of it was in sight."""
+    screen: Any = pilot.app.screen
+    await pilot.press("home")
+    await wait_until_idle(pilot)
+    while screen.unseen():
+        await pilot.press("pagedown")
+        await wait_until_idle(pilot)
+
+
 def screen_text(app: TuiAgentApp) -> str:
     """What the terminal shows, as text."""
     return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())

@@ -5,7 +5,7 @@ from textual import events
 
 from tests.nightly import crossed
 from tests.scenes import build, load
-from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_rendered
+from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, RunAction, Scope, Severity, ToolResult
 from tui_agent.events import Record
@@ -188,14 +188,18 @@ def long_diff(lines: int) -> list[Record]:
 
 
 async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approved() -> None:
-    app, session = app_for(long_diff(5_000))
+    app, session = app_for(long_diff(60))
     async with run_app(app, (60, 20)) as pilot:
         await pilot.press("a")
         assert session.answers == []
-        assert "more lines below" in screen_text(app)
+        assert "changed lines not seen yet" in screen_text(app)
         await pilot.press("pagedown", "end")
         await pilot.pause()
-        assert "line 4999" in screen_text(app)
+        assert "line 59" in screen_text(app)
+        await pilot.press("a")
+        await pilot.pause()
+        assert session.answers == []
+        await read_through(pilot)
         await pilot.press("a")
         await wait_for(pilot, lambda: closed(app))
         assert session.answers[0][1].verdict == "approve"
@@ -245,11 +249,10 @@ async def test_a_command_of_20_kB_is_reachable_to_its_last_character() -> None:
     scene.end("", call).start(call, "echo")
     scene.request(RunAction(command=command, cwd="/w"), "ask")
     app, session = app_for(scene.records)
-    async with run_app(app, (60, 20)) as pilot:
+    async with run_app(app, (120, 40)) as pilot:
         await pilot.press("a")
         assert session.answers == []
-        await pilot.press("end")
-        await pilot.pause()
+        await read_through(pilot)
         body = modal(app).query_one("#body", LinesView)
         assert "END" in "".join(line.text.strip() for line in body._lines)
         await pilot.press("a")
@@ -338,10 +341,11 @@ async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) ->
         action = RunAction(command=LONG, cwd="/work/a", severity=Severity.MEDIUM)
         grants = offered_grants(action, exactly=False)
         session.push(e.ApprovalRequested(id="r1", action=action, digest="d", why="ask", grants=grants))
-        await wait_for(pilot, lambda: "more lines below" in screen_text(app))
+        await wait_for(pilot, lambda: "lines not seen yet" in screen_text(app))
         shown = screen_text(app)
         assert "reject, with a reason" in shown and "esc stops the run" in shown
         assert "run exactly the command above in /work/a" in " ".join(shown.replace("│", " ").split())
+        await read_through(pilot)
         await pilot.press("end")
         await wait_for(pilot, lambda: "end reached" in screen_text(app))
         await pilot.press("s")

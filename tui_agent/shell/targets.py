@@ -124,9 +124,11 @@ class PathScope:
     def classify(self, word: Word) -> TargetKind:
         """Return what kind of path the word names, and note the path as changed."""
         text = _path_text(word)
-        if _ONLY_VARIABLE.match(text):
-            return TargetKind.UNKNOWN
         absolute = self._absolute(text)
+        if _ONLY_VARIABLE.match(text):
+            if _HOME.match(text):
+                self.targets.append(os.path.expanduser(absolute))
+            return TargetKind.UNKNOWN
         if self._is_known and absolute.startswith("/"):
             self.changed_paths.append(self.likely_path(absolute))
         if self._is_known and (target := os.path.expanduser(absolute)).startswith("/"):
