@@ -7,7 +7,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.tui.edits import NEW, OLD, TOKEN, edit_action, edit_app, edit_dialog, long_texts
-from tests.tui.kit import FakeClock, run_app, screen_text, wait_for, wait_until_rendered
+from tests.tui.kit import FakeClock, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Scope
 from tui_agent.common.hunks import new_side_text
@@ -142,7 +142,7 @@ async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[in
         await pilot.press("a")
         assert session.answers == []
         look()
-        while edit_dialog(app).unseen():
+        while edit_dialog(app).unseen() or edit_dialog(app).body.lines_below:
             await pilot.press("pagedown")
             await pilot.pause()
             look()
@@ -172,8 +172,7 @@ async def test_what_was_typed_is_shown_again_and_then_approved() -> None:
         text = screen_text(app)
         assert "+ # end" in text and "edited by you" in text and "with your text" in text
         assert session.answers == []
-        await pilot.press("end")
-        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
+        await read_through(pilot)
         await pilot.press("a")
         await closed(pilot, app)
         (answer,) = [answer for _id, answer in session.answers]
@@ -270,16 +269,12 @@ async def test_a_long_edited_hunk_must_be_seen_to_its_end_again() -> None:
     old, new = long_texts(60)
     app, session = edit_app(edit_action(old, new))
     async with run_app(app, (80, 24)) as pilot:
-        await pilot.press("end")
-        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
+        await read_through(pilot)
         await edited(pilot, "x", "ctrl+s")
-        await pilot.press("home")
-        await wait_for(pilot, lambda: edit_dialog(app).unseen() > 0 or "more line" in screen_text(app))
-        assert edit_dialog(app).unseen()
+        await wait_for(pilot, lambda: edit_dialog(app).unseen() > 0)
         await pilot.press("a")
         assert session.answers == []
-        await pilot.press("end")
-        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
+        await read_through(pilot)
         await pilot.press("a")
         await closed(pilot, app)
 

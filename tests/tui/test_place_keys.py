@@ -12,7 +12,16 @@ from textual.widgets import Input, TextArea
 
 from tests.doubles.session import FakeSession
 from tests.tui.edits import edit_app, edit_dialog
-from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tests.tui.kit import (
+    FakeClock,
+    app_for,
+    read_through,
+    run_app,
+    screen_text,
+    wait_for,
+    wait_until_idle,
+    wait_until_rendered,
+)
 from tests.tui.shelf import sample_sessions, session_app
 from tests.tui.test_models import FakeModels
 from tests.tui.test_pager import ran
@@ -77,7 +86,17 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
         "settings": {*handled_actions(SettingsForm), *MOVES} - table["setting"],
         "setting": handled_actions(SettingsForm) & table["setting"],
         "checkpoints": {*dict(checkpoints.ACTIONS), "up", "down"},
-        "approval": {*DECISIONS, *MOVES, "next_hunk", "previous_hunk", "leave_out", "edit", "sides", "secrets"},
+        "approval": {
+            *DECISIONS,
+            *MOVES,
+            "next_hunk",
+            "previous_hunk",
+            "leave_out",
+            "only_seen",
+            "edit",
+            "sides",
+            "secrets",
+        },
     }
     assert {place: table[place] for place in does} == does
     bound = [one for kind in (Input, TextArea) for one in kind.BINDINGS if isinstance(one, Binding)]
@@ -109,7 +128,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         assert session.answers == [] and edit_dialog(app).unseen()
         text = screen_text(app)
         assert "y  approve once" in text and "for this session" not in text
-        assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "↓ pgdn F5" in text
+        assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "not seen yet" in text
         await pilot.press("m", *"# mine ")
         await wait_for(pilot, lambda: "ctrl+g use the text" in screen_text(app))
         await pilot.press("ctrl+s", "ctrl+g")
@@ -121,7 +140,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await pilot.press("ctrl+n")
         await wait_for(pilot, lambda: edit_dialog(app).current == 1)
         await pilot.press("f5")
-        await wait_for(pilot, lambda: not edit_dialog(app).unseen())
+        await read_through(pilot)
         await pilot.press("a", "s", "space", "enter")
         await wait_until_idle(pilot)
         assert session.answers == []

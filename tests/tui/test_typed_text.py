@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ def type_quickly(app: TuiAgentApp, text: str, gap: float = 0.1) -> None:
     """Keys that the terminal sent `gap` seconds apart, the last one now."""
     for place, character in enumerate(text, start=1):
         key = events.Key({" ": "space", "\n": "enter"}.get(character, character), character)
-        key.time = time.monotonic() - (len(text) - place) * gap
+        key.time -= (len(text) - place) * gap
         app.post_message(key)
 
 
