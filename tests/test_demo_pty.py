@@ -75,19 +75,26 @@ def session_id(program: Terminal) -> str:
     return last.decode()
 
 
-async def end(program: Terminal) -> str:
+async def end(program: Terminal) -> None:
     code = await program.end(LONG)
     assert code == 0, program.text
     assert program.is_sane()
     last = program.bytes[program.bytes.rindex(b"?1049h") :]
     assert b"\x1b[?1049l" in last
     assert b"Traceback" not in program.bytes
-    return session_id(program)
+
+
+def assert_removed(program: Terminal, folder: Path) -> None:
+    """The demo's folder is gone, and that is what is said."""
+    assert b"The demo's folder was removed." in program.bytes
+    assert b"Resume with:" not in program.bytes
+    assert list(folder.glob("tui-agent-*")) == []
 
 
 @pytest.mark.parametrize("size", sampled([(80, 24), (120, 40)], 1), ids=["80x24", "120x40"])
 async def test_the_demo_from_start_to_exit_by_keys_alone(tmp_path: Path, size: tuple[int, int]) -> None:
-    async with started(tmp_path, "--demo", size=size) as program:
+    workspace = tmp_path / "kept"
+    async with started(tmp_path, "--demo", "-C", str(workspace), size=size) as program:
         await program.wait_for_text("Find the bug", LONG)
         await program.wait_for_text("you are asked before a file changes", LONG)
         program.type(F1)
@@ -98,7 +105,6 @@ async def test_the_demo_from_start_to_exit_by_keys_alone(tmp_path: Path, size: t
         program.type("\r")
         await decide(program, *ASKED)
         await program.wait_for_text(DONE, LONG)
-        (workspace,) = tmp_path.glob("tui-agent-demo-*")
         counting = (workspace / "wordcount" / "counting.py").read_text(encoding="utf-8")
         assert ".casefold()" in counting or ".lower()" in counting
         program.type(F4)
@@ -109,14 +115,16 @@ async def test_the_demo_from_start_to_exit_by_keys_alone(tmp_path: Path, size: t
         program.type("/quit")  # the first letter goes back to the composer
         await program.wait_for_text("/quit ", LONG)
         program.type("\r")
-        name = await end(program)
+        await end(program)
+        name = session_id(program)
     async with started(tmp_path, "--resume", name, size=size) as program:  # as it was said
         await program.wait_for_dialog("Trust this folder?", LONG)
         program.type("r")
         await program.wait_for_text(partial(gone, program, "Trust this folder?"), LONG)
         await program.wait_for_text(DONE, LONG)
         program.type("\x04")
-        assert await end(program) == name
+        await end(program)
+        assert session_id(program) == name
 
 
 async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_path: Path) -> None:
@@ -141,9 +149,10 @@ async def test_a_refused_edit_is_not_made_and_the_reason_goes_to_the_model(tmp_p
             raise AssertionError(program.text)
         program.type("\x03")
         await program.wait_for_text("again quits", LONG)
+        assert (workspace / "wordcount" / "counting.py").read_bytes() == before
         program.type("\x03")
         await end(program)
-        assert (workspace / "wordcount" / "counting.py").read_bytes() == before
+        assert_removed(program, tmp_path)
 
 
 async def test_without_a_server_d_leads_to_the_demo(tmp_path: Path) -> None:
@@ -162,9 +171,8 @@ async def test_without_a_server_d_leads_to_the_demo(tmp_path: Path) -> None:
         program.type(ESC)
         await program.wait_for_text("■ Stopped", LONG)
         program.type("\x04")
-        name = await end(program)
-        assert program.bytes.count(b"Resume with:") == 1
-        assert name
+        await end(program)
+        assert_removed(program, tmp_path)
         assert list(work.iterdir()) == []
 
 
@@ -179,3 +187,4 @@ async def test_keys_typed_before_the_session_is_open_are_not_lost(tmp_path: Path
         await program.wait_for_text("■ Stopped", LONG)
         program.type("\x04")
         await end(program)
+        assert_removed(program, tmp_path)

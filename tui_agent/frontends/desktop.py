@@ -76,7 +76,7 @@ async def show_window(page: SessionPage, program: str) -> None:
     from tui_agent.platform.proc import Child, ProcessError, Stage
     from tui_agent.platform.temporary import TemporaryFolder
 
-    with TemporaryFolder("window") as folder:
+    with TemporaryFolder(f"window-{os.getpid()}") as folder:
         environment = child_environment() | {
             name: os.environ[name] for name in _browser_data()["environment"] if name in os.environ
         }

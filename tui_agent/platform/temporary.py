@@ -22,9 +22,9 @@ class TemporaryFolder:
     """
 
     def __init__(self, purpose: str) -> None:
-        """Create `tui-agent-<purpose>-<process id>-…`. Raises OSError."""
+        """Create `tui-agent-<purpose>-…`. Raises OSError."""
         while True:
-            self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=f"tui-agent-{purpose}-{os.getpid()}-")))
+            self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=f"tui-agent-{purpose}-")))
             lock = _lock(self.path)
             if lock is not None or self.path.is_dir():
                 break
