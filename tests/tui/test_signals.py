@@ -55,7 +55,7 @@ def assert_restored(terminal: Terminal) -> None:
         assert end.rindex(on[:-1] + (b"l" if on.endswith(b"h") else b"h")) > end.rindex(on)
     assert terminal.is_sane()
     assert b"Traceback" not in terminal.bytes
-    assert b"Resume with: tui-agent --resume 20" in terminal.bytes
+    assert b"Resume with:" not in terminal.bytes  # the folder of a demo is removed
 
 
 def assert_closed(home: Path, reason: str) -> None:

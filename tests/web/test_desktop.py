@@ -111,8 +111,9 @@ async def test_a_closed_window_ends_server_and_session(display: str, tmp_path: P
     finally:
         if program.returncode is None:
             program.kill()
-    assert (program.returncode, err) == (0, b""), (out, err)
-    assert b"Resume with: tui-agent --resume" in out
+    assert program.returncode == 0, (out, err)
+    assert err == b"The demo's folder was removed. To keep one: tui-agent --demo -C DIR\n"
+    assert b"Resume with:" not in out
     await wait_until_ended(program.pid)
 
 
