@@ -61,20 +61,22 @@ class Git:
             self._options = await self._filter_options(program)
         return None if self._options is None else [*hardening_options(), *self._options]
 
-    async def answer(self, program: Path, *arguments: str) -> bytes | None:
-        """Return the output of a git command, empty if it fails; None if it can't be run safely or prints too much."""
+    async def answer(self, program: Path, *arguments: str) -> tuple[int, bytes] | None:
+        """Return exit code and output of a git command; None if it can't be run safely or prints too much."""
         options = await self.options(program)
         if options is None:
             return None
-        result = await self._execute(program, *options, *arguments)
-        return None if result is None else result[1] if result[0] == 0 else b""
+        return await self._execute(program, *options, *arguments)
 
     def environment(self) -> dict[str, str]:
         """Return the environment for these options."""
         tree = {"GIT_WORK_TREE": str(self._work_tree)} if self._work_tree else {}
         environment: dict[str, str] = child_environment() | _table()["variables"] | tree
-        environment["PATH"] = path_outside(self._folders, environment["PATH"])
-        return environment
+        # In a list of folders, an empty or relative entry is the current folder.
+        for name in ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
+            if name in environment:
+                environment[name] = path_outside(self._folders, environment[name])
+        return {name: value for name, value in environment.items() if value or not name.endswith("_LIBRARY_PATH")}
 
     async def branch(self, name: str, commit: str, *, seconds: float) -> bool:
         """Create a branch at `commit`, the current one, and switch to it; `commit` is empty in an empty repository.

@@ -116,7 +116,12 @@ class Stage(FrozenValue, frozen=True, kw_only=True):
 
 
 def _request(
-    stages: Sequence[Stage], cwd: Path, environment: Mapping[str, str], keep: bool, sandbox_spec: SandboxSpec
+    stages: Sequence[Stage],
+    cwd: Path,
+    environment: Mapping[str, str],
+    keep: bool,
+    sandbox_spec: SandboxSpec,
+    memory: int,
 ) -> bytes:
     """Return what the supervisor is asked for."""
     return marshal.dumps(
@@ -126,6 +131,7 @@ def _request(
             {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
             keep,
             *sandbox_spec.encode(),
+            memory,
         )
     )
 
@@ -180,11 +186,14 @@ class Child:
         writable: Sequence[Path] = (),
         stdin: int = -1,
         stderr: int = -1,
+        memory: int = 0,
     ) -> Self:
         """Start a pipeline in a session of its own, with no tty and only descriptors 0, 1 and 2.
 
         `stdin`: a descriptor to read, instead of /dev/null; `stderr`: one for error messages, which are otherwise part
         of the output.
+
+        `memory`: bytes that each process may use; 0 for all.
 
         `keep`: processes that the command leaves may run until `stop`; otherwise they are killed when it ends.
         A command that can't be confined is not started; `writable` are additional folders that it may write to. Raises
@@ -195,7 +204,7 @@ class Child:
         if confinement is not None:
             environment = {**environment, **confinement.environment}
             stages, sandbox_spec = confinement.confine(stages, cwd, writable)
-        request = _request(stages, cwd, environment, keep, sandbox_spec)
+        request = _request(stages, cwd, environment, keep, sandbox_spec, memory)
         try:
             child._open(stdin, stderr)
             assert child._control is not None

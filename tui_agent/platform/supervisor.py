@@ -37,9 +37,9 @@ Stage = tuple[bytes, list[bytes], int, int]
 Several stages are a pipeline."""
 SandboxSpec = dict[str, "Any"]
 """The fields of `proc.SandboxSpec`, with paths as bytes."""
-Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "SandboxSpec | None", list[bytes]]
-"""Stages, folder, environment, whether processes that the command leaves may stay until a stop, its sandbox, and
-folders that are created while it runs if they are missing."""
+Request = tuple[list[Stage], bytes, dict[bytes, bytes], bool, "SandboxSpec | None", list[bytes], int]
+"""Stages, folder, environment, whether processes that the command leaves may stay until a stop, its sandbox, folders
+that are created while it runs if they are missing, and the bytes of memory that each process may use (0: all)."""
 
 _RESET = ("HUP", "INT", "QUIT", "PIPE", "ALRM", "TERM", "USR1", "USR2", "CHLD", "XFSZ", "TSTP", "TTIN", "TTOU", "CONT")
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
@@ -176,7 +176,9 @@ class Supervisor:
 
     def start(self, request: Request) -> bool:
         """Start the stages, joined by pipes; False if one of them can't be started."""
-        stages, folder, environment, _, sandbox_spec, _ = request
+        stages, folder, environment, _, sandbox_spec, _, memory = request
+        if memory:
+            _limit(memory)
         null = os.open(os.devnull, os.O_RDWR)
         source = self.source
         for index, stage in enumerate(stages):
@@ -338,6 +340,18 @@ def _execute(
         os.write(error_pipe, f"{getattr(error, 'errno', None) or 5} {step}".encode())
     finally:
         os._exit(127)
+
+
+def _limit(memory: int) -> None:
+    """Limit the data of this process and of those that it starts; it is small itself."""
+    try:
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        limit = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    except (ImportError, OSError, ValueError):
+        return
 
 
 def _confine(sandbox_spec: SandboxSpec, alive: int, sender: socket.socket) -> None:

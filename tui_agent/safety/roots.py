@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 from tui_agent.common import paths
@@ -90,9 +90,15 @@ class Roots:
     def holds_credentials(self, path: str | Path) -> bool:
         """Return whether reading `path` needs approval (A2); True also for an invalid path."""
         try:
-            return self.resolve(str(path)).credentials
+            _check(str(path))
+            _, visited = _follow_links(self._absolute(str(path)))
         except PathError:
             return True
+        return any(credentials_at(self._below_scratch(location)) for location in visited)
+
+    def _below_scratch(self, path: str) -> str:
+        """Return the path, relative if it is in the scratch folder: the names above it mean nothing."""
+        return os.path.relpath(path, self.scratch) if self._root_of(path) == self.scratch else path
 
     def protects(self, path: str) -> bool:
         """Return whether an absolute, resolved path is protected by the names in it."""
@@ -196,6 +202,7 @@ def _credentials() -> globs.GlobList:
     )
 
 
+@lru_cache(maxsize=1 << 14)
 def credentials_at(path: str) -> bool:
     """Return whether a file with this resolved path contains credentials, so that reading it needs approval (A2)."""
     return _credentials().needs_approval(path)

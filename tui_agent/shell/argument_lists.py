@@ -24,6 +24,10 @@ MAX_ARGUMENTS = 1000
 _HARMLESS_PIN = re.compile(r"[\w.\-\s#:/]*")
 
 
+_FETCHING_SHIMS = ("mise", "rtx", "volta-shim", "proto-shim")
+"""What a program's name leads to if a version manager may fetch what the workspace asks for."""
+
+
 class Prepared(FrozenValue, frozen=True, kw_only=True):
     """A program with its arguments, as it would be started."""
 
@@ -52,8 +56,9 @@ class ArgumentLists:
         if name == "git" and arguments[:1] not in (["--version"], ["version"]):
             return self._git(program, arguments, cwd)
         shape = argument_shape(name, arguments)
-        if shape.version_of:
-            self._check_pins(shape.version_of, cwd)
+        if shape.needs_home:
+            require(os.path.basename(os.path.realpath(program)) not in _FETCHING_SHIMS)
+            self._check_pins(name, cwd)
         environment = self._home_variables() if shape.needs_home else {}
         self._readable.check(shape, cwd, is_piped=is_piped)
         if shape.prefix:
@@ -95,7 +100,8 @@ class ArgumentLists:
             for name in pins["version_files"].split():
                 file = folder / name
                 if self._readable.contains(folder) and file.is_file():
-                    text = file.read_text(errors="replace")[:4096]
+                    with open(file, errors="replace") as stream:
+                        text = stream.read(4096)
                     require(bool(_HARMLESS_PIN.fullmatch(text)) and ".." not in text and "path:" not in text)
 
     def _home_variables(self) -> dict[str, str]:

@@ -63,6 +63,7 @@ def _cd(arguments: list[str], cwd: Path, readable: Readable, *, is_check: bool) 
         return str(cwd), "", 0
     folder = readable.resolve(cwd, arguments[0])
     require(readable.contains(folder))
+    require(str(folder) == os.path.normpath(os.path.join(cwd, arguments[0])))  # a shell remembers links
     if folder.is_dir() or is_check:
         return str(folder), "", 0
     return "", f"cd: {arguments[0]}: No such folder\n", 1

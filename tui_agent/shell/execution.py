@@ -16,6 +16,8 @@ from tui_agent.platform.proc import Child, Confinement, ProcessError, Stage
 from tui_agent.shell.safe_arguments import require
 from tui_agent.shell.script import Redirects
 
+MAX_MEMORY = 2 << 30
+"""Bytes that a program may use: a short text can make sed, awk or jq use all there is."""
 MAX_BUFFER = 4 << 20
 """Bytes that one part of a script may pass to the next."""
 
@@ -76,6 +78,7 @@ class ScriptExecution:
                     environment={**bare_environment(), **environment},
                     capture=captured,
                     confinement=self._confinement,
+                    memory=MAX_MEMORY,
                     stdin=source.fileno() if data is not None else -1,
                     stderr=errors.fileno() if sink.out is not sink.err and sink.out != "capture" else -1,
                 )

@@ -25,11 +25,20 @@ _AWK_FORBIDDEN = frozenset(
     )
 )
 _AWK_SUSPICIOUS = re.compile(r"system\s*\(|getline|ENVIRON|PROCINFO|\|\s*\"|\|&")
-_AWK_BEFORE_REGEX = frozenset(["(", ",", "{", "}", ";", "!", "~", "&&", "||", "!~", "?", ":", "=", "==", "!=", "["]) | {
-    "\n",
-    "",
-}
-_AWK_WORDS_BEFORE_REGEX = frozenset(("print", "return", "else", "do", "in", "case"))
+_AWK_CONTROL = frozenset(("if", "for", "switch"))
+"""Words whose closing parenthesis begins a statement."""
+_AWK_BEFORE_REGEX = frozenset(
+    (
+        *("", "\n", "(", ",", "{", "}", ";", "!", "~", "&&", "||", "!~", "?", ":", "=", "==", "!=", "[", "<", ">"),
+        *("<=", ">=", "+", "-", "*", "/", "%", "^", "+=", "-=", "*=", "/=", "%=", "^=", "$", "if )"),
+        *("print", "printf", "return", "else", "in", "case", "exit"),
+    )
+)
+"""Tokens after which a slash begins a regular expression."""
+_AWK_BEFORE_DIVISION = re.compile(
+    r'[)\]"\d.]|/…/|(?!(?:BEGIN|END|delete|next|nextfile|break|continue|default|length)$)[A-Za-z_]'
+)
+"""How a token begins after which a slash divides; after any other the awks disagree, or reject it."""
 
 
 def awk_only_prints(program: str) -> bool:
@@ -37,9 +46,9 @@ def awk_only_prints(program: str) -> bool:
     if _AWK_SUSPICIOUS.search(program) or re.search(r"for\s*\([^;)]*;\s*;", program):
         return False
     position, depth, prints, previous = 0, 0, False, ""
+    opened: list[bool] = []
     while position < len(program):
-        before_regex = previous in _AWK_BEFORE_REGEX or previous in _AWK_WORDS_BEFORE_REGEX
-        if program[position] == "/" and before_regex:
+        if program[position] == "/" and previous in _AWK_BEFORE_REGEX:
             match = _AWK_REGEX.match(program, position)
             # Awks disagree whether a slash in brackets ends the expression.
             if match is None or _has_open_bracket(match[0]):
@@ -47,9 +56,12 @@ def awk_only_prints(program: str) -> bool:
             position, previous = match.end(), "/…/"
             continue
         match = _AWK_TOKEN.match(program, position)
-        if match is None and program[position] == "/":
-            position, previous = position + 1, "/"
-            continue
+        if program[position] == "/":
+            if not _AWK_BEFORE_DIVISION.match(previous):
+                return False
+            if match is None:
+                position, previous = position + 1, "/"
+                continue
         if match is None:
             return False
         position = match.end()
@@ -59,9 +71,13 @@ def awk_only_prints(program: str) -> bool:
         if match["name"] in _AWK_FORBIDDEN:
             return False
         if match["end"]:
-            prints, depth = False, 0
+            prints, depth = prints and token == "\n", 0  # a line end after a comma continues `print`
         prints |= token in ("print", "printf")
         depth += (token == "(") - (token == ")")
+        if token == "(":
+            opened.append(previous in _AWK_CONTROL)
+        elif token == ")" and opened and opened.pop():
+            token = "if )"
         # After `print`, outside of parentheses, `>` names a file.
         if token.startswith(">") and prints and depth <= 0:
             return False
@@ -84,6 +100,7 @@ _SED_FLAGS = re.compile(r"(?:[gpiI]|\d+)*(?=\s*(?:[;\n}]|$))")
 def sed_only_prints(script: str) -> bool:
     """Return whether a sed script reads and writes no other files, and runs nothing."""
     position, depth = 0, 0
+    used: set[str] = set()
     while position < len(script):
         position = _match_end(re.compile(r"[\s;]*"), script, position)
         if position == len(script):
@@ -96,13 +113,15 @@ def sed_only_prints(script: str) -> bool:
             depth += 1 if script[position] == "{" else -1
             position += 1
             continue
+        used.add(script[position : position + 1])
         end = _match_end(_SED_COMMAND, script, position)
         if end == position:
             end = _substitution_end(script, position)
         if end == position:
             return False
         position = end
-    return depth == 0
+    # `D` begins anew with what is left, which these can make longer.
+    return depth == 0 and not ("D" in used and used & set("gGhHx"))
 
 
 def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
@@ -134,8 +153,9 @@ _JQ_FORBIDDEN = re.compile(
 
 def jq_only_prints(program: str) -> bool:
     """Return whether a jq filter reads neither the environment nor other files, and comes to an end."""
-    without_strings = _JQ_STRING.sub(lambda match: '""' if "\\(" not in match[0] else match[0], program)
-    return not _JQ_FORBIDDEN.search(without_strings)
+    # A string in an interpolated expression is not told from what surrounds it.
+    code = program if "\\(" in program else _JQ_STRING.sub('""', program)
+    return not _JQ_FORBIDDEN.search(code)
 
 
 _YQ_PATH = re.compile(r"""[\w.\[\]|"'*, ?:/-]+""")

@@ -67,11 +67,12 @@ def git_read(
     hidden = has_credentials if _shows_content(kind, parsed) else lambda _: False
     for operand in parsed.operands if name not in ("config", "check-attr", "var") else ():
         _check_operand(operand, cwd, roots, hidden)
-    added = entry.get("add", "")
-    if parsed.verb == "show":
-        added = entry.get("add_show", "")
     verb = [parsed.verb] if parsed.verb else []
-    read = GitRead(cwd=cwd, work_tree=work_tree, arguments=(name, *verb, *added.split(), *parsed.arguments))
+    if verb == ["show"] and name == "stash" and not parsed.options:
+        verb.append("--stat")  # the default, but not with the options that are added
+    read = GitRead(
+        cwd=cwd, work_tree=work_tree, arguments=(name, *verb, *entry.get("add", "").split(), *parsed.arguments)
+    )
     if kind and work_tree is not None:
         require(_is_inside(work_tree, roots) or not _shows_content(kind, parsed))
     _check_content(kind, read, parsed, roots, has_credentials, git)
@@ -111,7 +112,18 @@ class _GitArguments:
             else:
                 self.operands.append(word)
                 self.plain.append(word)
-        require(not any("%G" in word or "%(signature" in word for word in self.arguments))
+        # Formats that call gpg, or print a whole object.
+        require(not any(re.search(r"%(?:G|\((?:signature|raw))", word) for word in self.arguments))
+        for word in self.arguments:  # a merge done again calls the drivers of the repository
+            if word.startswith("--diff-merges"):
+                require(
+                    bool(
+                        re.fullmatch(
+                            r"--diff-merges=(?:off|none|on|m|first-parent|1|separate|combined|c|dense-combined|cc)",
+                            word,
+                        )
+                    )
+                )
 
     def _parse_long(self, word: str, remaining: list[str]) -> None:
         name, equals, _ = word[2:].partition("=")
@@ -145,11 +157,11 @@ class _GitArguments:
                 if letter == "L":
                     _, colon, file = (word[index:] or "".join(values)).rpartition(":")
                     self.operands += [file] if colon else []
-                if letter != "U":
+                if letter not in "UMC" or self._entry.get("content") == "file":
                     self.plain += [f"-{kept}{word[index - 1 :]}", *values]
                 return
             require(letter in entry.get("short", ""))
-            kept += "" if letter in "puscWL" else letter
+            kept += "" if letter in "pusWL" else letter
         if kept:
             self.plain.append(f"-{kept}")
 
@@ -192,6 +204,10 @@ def _work_tree(cwd: Path, roots: Sequence[Path]) -> Path | None:
             continue
         if not stat.S_ISDIR(mode):
             require(_belongs_to(folder, roots))
+        else:
+            # These would lead to the data of another repository.
+            require(not os.path.lexists(data / "commondir"))
+            require(not any(os.path.islink(data / name) for name in ("objects", "refs", "packed-refs", "HEAD", "logs")))
         return folder
     return None
 
@@ -220,6 +236,8 @@ def _shows_content(kind: str, parsed: _GitArguments) -> bool:
     table = _table()
     if kind in ("file", "grep", "object"):
         return True
+    if kind == "stash" and parsed.verb == "show" and parsed.options:
+        kind = "diff"
     if kind in ("diff", "log", "stash"):
         if parsed.options & set(table["shows_patch"].split()) or parsed.options & set("puUcWL"):
             return True
@@ -240,10 +258,14 @@ def _check_content(
         _check_config(parsed)
     if kind == "object" and "p" in parsed.options and parsed.operands and ":" not in parsed.operands[0]:
         require(not parsed.is_unknown)
-    if "no-index" in parsed.options and read.arguments[0] == "diff":
+    if read.arguments[0] == "diff":
         files = [read.cwd / operand for operand in parsed.operands]
-        require(all(_is_inside(Path(os.path.realpath(file)), roots) and not file.is_dir() for file in files))
-        return
+        tree = read.work_tree
+        is_outside = tree is None or any(not Path(os.path.normpath(file)).is_relative_to(tree) for file in files)
+        several = sum(map(os.path.lexists, files)) > 1
+        if "no-index" in parsed.options or (several and is_outside):  # it compares files
+            require(all(_is_inside(Path(os.path.realpath(file)), roots) and not file.is_dir() for file in files))
+            return
     if git is None or read.work_tree is None:
         return
     asked = _Question(read, roots, git)
@@ -276,7 +298,7 @@ def _check_files(
             require(bool(is_commit) or not asked.ask("cat-file", "-t", operand))
     plain = [word for word in parsed.plain if not word.startswith("-L")]
     if name == "show":  # a file of a commit is an operand, and was checked; the rest are commits
-        plain = [word for word in plain if word.startswith(("-", ":/")) or ":" not in word]
+        plain = [word for word in plain if word.startswith(("-", ":/")) or ":" not in word or "{" in word]
         if len(plain) < len(parsed.plain) and all(word.startswith("-") for word in plain):
             return
     if kind in ("file", "object"):
@@ -286,10 +308,17 @@ def _check_files(
         names = [line.rpartition(b":")[2] for line in output.split(b"\0")]
     else:
         verb = ["show"] if parsed.verb else []
-        options = ["--name-only", "-z", *(["--format="] if name in ("log", "show", "whatchanged", "stash") else [])]
+        options = ["--name-only", "-z", "--no-renames"]
+        options += ["--format="] if name in ("log", "show", "whatchanged") or parsed.verb == "list" else []
+        options += ["-m"] if name != "diff" and parsed.verb != "show" else []
+        options += ["-r"] if name == "diff-tree" else []
         if "L" in parsed.options:
             return  # its file is an operand
         output = asked.ask(name, *verb, "--no-ext-diff", "--no-textconv", *options, *plain)
+        if not output:
+            # Either it shows nothing, or git rejects these options together: then it is asked without them.
+            rest = [word for word in plain if word == "--" or not word.startswith("-")]
+            require(not asked.is_rejected or rest == plain or not asked.ask(name, *verb, *options, *rest))
         names = output.replace(b"\n", b"\0").split(b"\0")
     for file in {os.fsdecode(raw) for raw in names if raw}:
         require(not has_credentials(read.work_tree / file))
@@ -301,6 +330,8 @@ class _Question:
     def __init__(self, read: GitRead, roots: Sequence[Path], git: Path) -> None:
         self._git = Git(read.cwd, roots, work_tree=read.work_tree)
         self._program = git
+        self.is_rejected = False
+        """Whether git has rejected the latest command."""
 
     def ask(self, *arguments: str) -> bytes:
         """Return the output of a command, empty if git rejects it. Raises NotSafe if it takes too long."""
@@ -309,9 +340,11 @@ class _Question:
     async def _ask(self, arguments: tuple[str, ...]) -> bytes:
         try:
             async with asyncio.timeout(QUESTION_SECONDS):
-                output = await self._git.answer(self._program, *arguments)
+                answer = await self._git.answer(self._program, *arguments)
         except TimeoutError:
             raise NotSafe from None
-        if output is None:
+        if answer is None:
             raise NotSafe
-        return output
+        code, output = answer
+        self.is_rejected = code > 1  # 1: nothing found
+        return b"" if code else output

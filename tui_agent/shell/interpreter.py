@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -53,6 +53,8 @@ MAX_ROUNDS = 1000
 """Rounds of a loop, and pipelines that one script may run."""
 MAX_TEXT = 64 * 1024
 """Characters of a variable."""
+MAX_WORD = 128 * 1024
+"""Characters of a word."""
 MAX_PATTERN_TEXT = 4096
 """Characters of a variable of which a beginning or an end is removed."""
 MAX_CHOICES = 1000
@@ -182,11 +184,11 @@ class Interpreter:
                 await self._programs(items[index:end], data, target)
             else:
                 await self._internal(command, argv, data, target)
+            if len(items) > 1:
+                self.cwd, self.variables = before[0], dict(before[1])
             if end < len(items):
                 data = self._result(items[index:end], data, target)
             index = end
-        if len(items) > 1:
-            self.cwd, self.variables = before
 
     def _result(self, items: Sequence[tuple[Command, list[str]]], data: Data, target: Sink) -> Data:
         """Return what a part of a pipeline wrote: the input of the next one."""
@@ -264,11 +266,9 @@ class Interpreter:
             case Simple():
                 await self._simple(command, argv, data, sink.with_redirects(command.redirects))
             case Assignment(name, value):
-                require(bool(_ASSIGNABLE.fullmatch(name)) and name not in self._environment)
-                self.status = 0
                 text = await self._text(value)
-                require(len(text) <= MAX_TEXT)
-                self.variables[name] = text
+                self._assign({name: text})
+                self.status = 0
             case Group(script, is_subshell, redirects):
                 before = self.cwd, dict(self.variables)
                 await self.run(script, data, sink.with_redirects(redirects))
@@ -338,19 +338,19 @@ class Interpreter:
         values = await self._fields(loop.words)
         require(len(values) <= MAX_ROUNDS)
         for value in values:
-            self.variables[loop.name] = value
+            self._assign({loop.name: value})
             await self.run(loop.body, None, sink)
 
     async def _read_loop(self, loop: ReadLoop, data: Data, sink: Sink) -> None:
         self.status = 0
         if isinstance(data, Unknown):
-            self.variables |= dict.fromkeys(loop.names, data)
+            self._assign(dict.fromkeys(loop.names, data))
             await self.run(loop.body, None, sink)
             return
         lines = _split(data or b"", loop.end)
         require(len(lines) <= MAX_ROUNDS)
         for line in lines:
-            self.variables |= _read_fields(line, loop)
+            self._assign(_read_fields(line, loop))
             await self.run(loop.body, None, sink)
 
     async def _if(self, command: If, sink: Sink) -> None:
@@ -369,8 +369,11 @@ class Interpreter:
         for token in command.tokens:
             if isinstance(token, ScriptWord):
                 text = await self._text(token)
-                has_pattern = any(isinstance(part, Text) and not part.quoted for part in token.parts)
-                is_pattern = has_pattern and any(character in text for character in "*?[")
+                field = _Field()
+                for part in token.parts:
+                    field.add(await self._value(part), is_pattern=isinstance(part, Text) and not part.quoted)
+                is_pattern = field.has_pattern
+                require(not is_pattern or not (field.has_quoted_pattern or "[" in text or "\\" in text))
                 tokens.append(Term(text, text if is_pattern else None))
             else:
                 tokens.append(token)
@@ -458,6 +461,12 @@ class Interpreter:
             return str(self.cwd)
         return Unknown("\0", self._lists.lists_cleanly(argv, self.cwd))
 
+    def _assign(self, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            require(bool(_ASSIGNABLE.fullmatch(name)) and name not in self._environment)
+            require(len(value) <= MAX_TEXT)
+        self.variables |= values
+
     def _variable(self, part: Variable) -> str:
         value = self._lookup(part.name)
         require(not part.operator or value is None or len(value) <= MAX_PATTERN_TEXT)
@@ -514,6 +523,7 @@ class _Field:
 
 def _join(values: Sequence[str]) -> str:
     unknown = [value for value in values if isinstance(value, Unknown)]
+    require(sum(map(len, values)) <= MAX_WORD)
     text = "".join(values)
     return Unknown(text, all(value.is_clean for value in unknown)) if unknown else text
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
-import itertools
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from tui_agent.shell.safe_arguments import ArgumentShape, NotSafe, Unknown, requ
 
 MAX_ENTRIES = 20_000
 """Entries of a folder that are checked for credentials before a recursive search of it; with more, ask."""
+MAX_LINKED = 200_000
+"""Entries of the workspace among which other names of a file are looked for; with more, ask."""
 MAX_MATCHES = 500
 """File names that a pattern may match."""
 _HOME_CREDENTIALS = (".ssh/*", ".aws/*", ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".kube/config")
@@ -38,6 +40,8 @@ class Readable:
         self.has_credentials = has_credentials
         self._matches: dict[tuple[Path, str], list[str]] = {}
         self._clean: dict[object, bool] = {}
+        self._plain: set[tuple[int, int]] = set()
+        """Device and inode of files with several names, none of which means credentials."""
 
     def contains(self, path: Path) -> bool:
         """Whether a real path is in one of the roots."""
@@ -64,7 +68,7 @@ class Readable:
                 require(name.is_clean and not self.has_credentials(cwd / name.replace("\0", "x")))
             elif name != "-":
                 path = self.resolve(cwd, name)
-                require(self.may_read(path, files_only=shape.files_only))
+                require(self.may_read(path, files_only=shape.files_only) and (path.exists() or not shape.exists))
                 paths.append(path)
         if shape.recursive:
             if not shape.reads and not (is_piped and shape.reads_pipe):
@@ -87,40 +91,51 @@ class Readable:
         except FileNotFoundError:
             return True
         if stat.S_ISREG(status.st_mode):
-            return status.st_nlink == 1 or (status.st_dev, status.st_ino) not in self._linked_credentials
+            return status.st_nlink == 1 or not self._are_linked_credentials([status])
         return stat.S_ISDIR(status.st_mode) and not files_only
 
+    def _are_linked_credentials(self, files: Iterable[os.stat_result]) -> bool:
+        """Return whether one of the files, which have several names, may be a file with credentials by another one."""
+        linked = {(status.st_dev, status.st_ino) for status in files if status.st_nlink > 1} - self._plain
+        if linked & self._home_credentials:
+            return True
+        inodes = {inode for _, inode in linked}
+        for root in self.roots if linked else ():
+            for number, entry in enumerate(_walk(root)):
+                if number > MAX_LINKED or (entry.inode() in inodes and self.has_credentials(Path(entry.path))):
+                    return True
+        self._plain |= linked
+        return False
+
     @cached_property
-    def _linked_credentials(self) -> frozenset[tuple[int, int]]:
-        """Device and inode of the files with credentials that have several names."""
+    def _home_credentials(self) -> frozenset[tuple[int, int]]:
+        """Device and inode of the home folder's files with credentials that have several names."""
         try:
-            home = [Path(name) for pattern in _HOME_CREDENTIALS for name in glob.glob(f"{paths.home_dir()}/{pattern}")]
+            home = [name for pattern in _HOME_CREDENTIALS for name in glob.glob(f"{paths.home_dir()}/{pattern}")]
         except paths.HomeNotFoundError:
-            home = []
+            return frozenset()
         found: set[tuple[int, int]] = set()
-        inside = (path for root in self.roots for path in itertools.islice(_walk(root, True), MAX_ENTRIES))
-        for path in itertools.chain(home, (path for path in inside if self.has_credentials(path))):
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            if status.st_nlink > 1:
-                found.add((status.st_dev, status.st_ino))
+        for path in home:
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                found |= {(status.st_dev, status.st_ino)} if status.st_nlink > 1 else set()
         return frozenset(found)
 
     def _tree_is_clean(self, folder: Path, shape: ArgumentShape) -> bool:
         """Return whether a search through the folder reads no secrets; False also if it is too large to check."""
-        entries = list(itertools.islice(_walk(folder, shape.includes_hidden, shape.exclude), MAX_ENTRIES + 1))
-        if len(entries) > MAX_ENTRIES:
-            return False
-        for path in entries:
-            is_followed = shape.follows_links and path.is_symlink()
-            is_read = not shape.include or any(fnmatch.fnmatchcase(path.name, name) for name in shape.include)
-            if (is_read and self.has_credentials(path)) or (
-                is_followed and not self.may_read(Path(os.path.realpath(path)))
-            ):
+        files: list[os.stat_result] = []
+        entries = _walk(folder, shape.includes_hidden, shape.exclude_folders) if folder.is_dir() else ()
+        for number, entry in enumerate(entries):
+            if number >= MAX_ENTRIES:
                 return False
-        return True
+            if any(fnmatch.fnmatchcase(entry.name, name) for name in shape.exclude) and not entry.is_dir():
+                continue
+            if shape.include and not any(fnmatch.fnmatchcase(entry.name, name) for name in shape.include):
+                continue
+            if (shape.follows_links and entry.is_symlink()) or self.has_credentials(Path(entry.path)):
+                return False
+            files.append(entry.stat(follow_symlinks=False))
+        return not self._are_linked_credentials(status for status in files if stat.S_ISREG(status.st_mode))
 
     def lists_cleanly(self, cwd: Path, folders: Sequence[str], patterns: Sequence[str]) -> bool:
         """Return whether a listing of the folders names no file with credentials.
@@ -141,13 +156,20 @@ class Readable:
                 if not self.may_read(folder):
                     return False
                 continue
-            entries = list(itertools.islice(_walk(folder, True), MAX_ENTRIES + 1))
-            if len(entries) > MAX_ENTRIES:
-                return False
-            for path in entries:
-                is_listed = all(_matches(path, pattern) for pattern in patterns) and not path.is_dir()
-                if is_listed and (self.has_credentials(path) or not self.may_read(Path(os.path.realpath(path)))):
+            files: list[os.stat_result] = []
+            for number, entry in enumerate(_walk(folder)):
+                if number >= MAX_ENTRIES:
                     return False
+                if entry.is_dir() or not all(_matches(entry.name, pattern) for pattern in patterns):
+                    continue
+                if self.has_credentials(Path(entry.path)):
+                    return False
+                if entry.is_file(follow_symlinks=False):
+                    files.append(entry.stat(follow_symlinks=False))
+                elif not self.may_read(Path(os.path.realpath(entry.path))):
+                    return False
+            if self._are_linked_credentials(files):
+                return False
         return True
 
     def expand(self, cwd: Path, pattern: str) -> list[str]:
@@ -156,10 +178,13 @@ class Readable:
         if key not in self._matches:
             require("**" not in pattern and "[^" not in pattern and "[!" not in pattern and pattern.count("/") <= 8)
             require("\\" not in pattern)
-            if pattern.startswith("/"):
-                require(self.contains(Path(os.path.normpath(re.split(r"[*?\[]", pattern)[0] or "/"))))
+            start = self.resolve(cwd, os.path.dirname(re.split(r"[*?\[]", pattern)[0]) or ".")
+            require(self.contains(start))
             names = sorted(glob.glob(pattern, root_dir=cwd))
-            require(len(names) <= MAX_MATCHES and not any(name.startswith("-") for name in names))
+            require(len(names) <= MAX_MATCHES)
+            require(all(name.isprintable() and not name.startswith(("-", "@")) for name in names))
+            for folder in {os.path.dirname(name) for name in names}:
+                self.check_name(cwd, folder or ".")
             require(bool(names) or not may_name_credentials(pattern))
             self._matches[key] = names or [pattern]
         return self._matches[key]
@@ -172,20 +197,29 @@ def may_name_credentials(pattern: str) -> bool:
     return len(start) >= 2 and any(secret.startswith(start) and fnmatch.fnmatchcase(secret, name) for secret in _NAMES)
 
 
-def _matches(path: Path, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(path.name.lower(), pattern.rpartition("/")[2].lower())
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name.lower(), pattern.rpartition("/")[2].lower())
 
 
-def _walk(folder: Path, hidden: bool, exclude: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield everything below `folder` without following links; names that begin with a dot only with `hidden`."""
+def _walk(folder: Path, hidden: bool = True, excluded: Sequence[str] = ()) -> Iterator[os.DirEntry[str]]:
+    """Yield everything below `folder` without following links.
 
-    def is_left_out(name: str) -> bool:
-        return (not hidden and name.startswith(".")) or any(fnmatch.fnmatchcase(name, item) for item in exclude)
-
-    for root, folders, files in os.walk(folder, onerror=_raise) if folder.is_dir() else ():
-        folders[:] = [name for name in folders if not is_left_out(name)]
-        yield from (Path(root, name) for name in (*folders, *files) if not is_left_out(name))
-
-
-def _raise(error: OSError) -> None:
-    raise NotSafe from error
+    Names that begin with a dot only with `hidden`; folders with a name that matches `excluded` are left out. Raises
+    NotSafe for a folder that can't be read.
+    """
+    remaining = [str(folder)]
+    while remaining:
+        try:
+            with os.scandir(remaining.pop()) as listing:
+                entries = list(listing)
+        except OSError as error:
+            raise NotSafe from error
+        for entry in entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not hidden and entry.name.startswith("."):
+                continue
+            if is_folder and any(fnmatch.fnmatchcase(entry.name, name) for name in excluded):
+                continue
+            yield entry
+            if is_folder:
+                remaining.append(entry.path)

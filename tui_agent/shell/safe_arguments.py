@@ -54,13 +54,17 @@ class ArgumentShape(FrozenValue, frozen=True, kw_only=True):
     include: tuple[str, ...] = ()
     """Patterns; a recursive search reads only files that match one of them, if there are any."""
     exclude: tuple[str, ...] = ()
-    """Patterns of files and folders that a recursive search leaves out."""
+    """Patterns of files that a recursive search leaves out."""
+    exclude_folders: tuple[str, ...] = ()
+    """Patterns of folders that a recursive search leaves out."""
     follows_links: bool = False
     """Whether a recursive search follows symbolic links."""
     reads_pipe: bool = False
     """Whether it reads its standard input instead of the folder if no path is given."""
     files_only: bool = False
     """Whether it must not be given a folder."""
+    exists: bool = False
+    """Whether its files must exist, as it would look for others instead."""
     prefix: tuple[str, ...] = ()
     """Arguments that are added in front."""
     version_of: str = ""
@@ -124,6 +128,8 @@ def _shape(entry: dict[str, Any], arguments: list[str]) -> ArgumentShape:
             require(entry.get("least", 0) <= len(operands) <= entry.get("most", 100_000))
             require(not (entry.get("local") and any(":" in path for path in (*operands, *parsed.paths))))
             paths = (*parsed.paths, *operands)
+            # `@FILE` stands for the arguments in a file.
+            require(not (entry.get("argument_files") and any(path.startswith(("@", "\0")) for path in paths)))
             is_recursive = bool(parsed.options & set(entry.get("walks", "").split()))
             return ArgumentShape(
                 reads=() if entry.get("names_only") else paths,
@@ -131,6 +137,7 @@ def _shape(entry: dict[str, Any], arguments: list[str]) -> ArgumentShape:
                 recursive=is_recursive,
                 follows_links=is_recursive,
                 files_only=kind == "files" and not is_recursive,
+                exists=bool(entry.get("exists")),
                 prefix=tuple(entry.get("first", ())),
             )
         case kind:
@@ -168,15 +175,36 @@ def _search_shape(entry: dict[str, Any], parsed: _ArgumentParser) -> ArgumentSha
     shown = bool(parsed.options & set(entry.get("names_with", "").split()))
     if shown:
         return ArgumentShape(names=(*parsed.paths, *operands), prefix=tuple(entry.get("first", ())))
+    include, exclude, folders = _selection(parsed.values)
     return ArgumentShape(
         reads=(*parsed.paths, *operands),
         recursive=always or bool(parsed.options & set(entry["walks"].split())),
         includes_hidden=not always or bool(parsed.options & set(entry["hidden_with"].split())),
-        include=tuple(parsed.values.get("include", ())),
-        exclude=(*parsed.values.get("exclude", ()), *parsed.values.get("exclude-dir", ())),
+        include=include,
+        exclude=exclude,
+        exclude_folders=folders,
         reads_pipe=always,
         prefix=tuple(entry.get("first", ())),
+        exists=bool(entry.get("exists")),
     )
+
+
+_PLAIN_PATTERN = re.compile(r"[\w.*-]+", re.ASCII)
+"""A pattern that means the same to grep and to `fnmatch`."""
+
+
+def _selection(values: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the patterns of the files that a search reads, of those that it leaves out, and of such folders.
+
+    Where that is hard to tell, it is assumed to read more.
+    """
+    include, exclude, folders = (
+        tuple(values.get(name, ())) if all(map(_PLAIN_PATTERN.fullmatch, values.get(name, ()))) else ()
+        for name in ("include", "exclude", "exclude-dir")
+    )
+    # Of contradictory patterns the last one counts.
+    is_mixed = bool(values.get("include") and values.get("exclude"))
+    return include, () if is_mixed else exclude, folders
 
 
 def _prints_only(language: str, script: str) -> bool:
