@@ -122,7 +122,7 @@ async def watched(repo: Path, home: Path, server: MockServer, *flags: str) -> tu
     return process.returncode, started, reached
 
 
-PROBES = {"/usr/bin/bwrap", "/bin/true"}
+PROBES = {"/usr/bin/bwrap", "/bin/echo"}
 """Started by the program itself, to find out whether a sandbox works here."""
 
 

@@ -67,6 +67,7 @@ def test_the_file_is_private_and_complete():
     assert sorted(entry.name for entry in paths.config_dir().iterdir()) == [
         "grants.json",
         "grants.lock",
+        "staging",
         "trust.json",
         "trust.lock",
     ]

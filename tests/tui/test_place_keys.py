@@ -129,8 +129,11 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         text = screen_text(app)
         assert "y  approve once" in text and "for this session" not in text
         assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "not seen yet" in text
-        await pilot.press("m", *"# mine ")
+        clock.arm_dialogs()
+        await pilot.press("m")
         await wait_for(pilot, lambda: "ctrl+g use the text" in screen_text(app))
+        await wait_for(pilot, lambda: app.focused is edit_dialog(app).field)
+        await pilot.press(*"# mine ")
         await pilot.press("ctrl+s", "ctrl+g")
         await wait_for(pilot, lambda: "edited by you" in screen_text(app))
         clock.arm_dialogs()
@@ -144,6 +147,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await pilot.press("a", "s", "space", "enter")
         await wait_until_idle(pilot)
         assert session.answers == []
+        clock.arm_dialogs()
         await pilot.press("y")
         await wait_for(pilot, lambda: not isinstance(app.screen, RequestModal))
         ((_id, answer),) = session.answers
