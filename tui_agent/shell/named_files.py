@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import itertools
 import os
 import posixpath
 import re
@@ -43,8 +44,11 @@ def named_files(call: Invocation) -> list[tuple[str, bool]]:
     letters = severity_table()["interpreters"].get(name, "")
     result: list[tuple[str, bool]] = []
     operands: list[tuple[Word, str]] = []
+    arguments = list(call.arguments)
+    if name == "find":  # the commands that it runs are rated by themselves
+        arguments = list(itertools.takewhile(lambda word: not re.match(r"-(exec|ok)", word.text or ""), arguments))
     previous = ""
-    for word, text in zip(call.arguments, call.texts, strict=True):
+    for word, text in zip(arguments, call.texts, strict=False):
         is_code = letters and re.fullmatch(rf"-[a-zA-Z]*[{letters}]|--eval|--print|--command", previous)
         if skips_first and re.fullmatch(r"-\w*[ef]|--(regexp|file|expression|files|type-list|from-file)", previous):
             skips_first = False

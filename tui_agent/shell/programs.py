@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from tui_agent.common.domain import Severity
-from tui_agent.shell.interpreters import rate_interpreter
+from tui_agent.shell.interpreted_code import rate_interpreter
 from tui_agent.shell.syntax import Pipeline, Word
 from tui_agent.shell.targets import (
     CATASTROPHIC,

@@ -446,7 +446,10 @@ class _Rater:
                     self.scope.named += [(self.scope.absolute(f.text or "."), f"tree:{pattern}") for f in folders]
             else:
                 self.rate_command([*words, *(folders if has_placeholder else [])], depth + 1)
-                if has_placeholder and words[0].text in CHANGING_PROGRAMS:
+                is_edit = words[0].text == "sed" and named_files.find_pattern(
+                    [word.text or "" for word in self._find_words]
+                ).strip("*?.")
+                if has_placeholder and words[0].text in CHANGING_PROGRAMS and not is_edit:
                     self.report(Severity.HIGH, f"{words[0].text} changes every file that find finds.", always=True)
             if words[0].text in ("rm", "unlink", "shred", "/bin/rm") and has_placeholder:
                 report_deletion(folders, self.scope, self.report, is_partial=is_partial)

@@ -48,7 +48,7 @@ class Variables:
             return [word]
         names = list(dict.fromkeys(match[1] or match[2] for match in _REFERENCE.finditer(source)))
         if not names:
-            return [word]
+            return [word] if source == word.source else _split(source)
         choices = [self._texts(name, folder) for name in names]
         if not all(choices) or "$" in _REFERENCE.sub("", source):
             return [word]
