@@ -140,6 +140,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await pilot.press("y")  # what was edited has to be seen to its end
         await wait_until_idle(pilot)
         assert session.answers == []
+        clock.arm_dialogs()
         await pilot.press("ctrl+n")
         await wait_for(pilot, lambda: edit_dialog(app).current == 1)
         await pilot.press("f5")

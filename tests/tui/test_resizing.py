@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from tests.doubles.terminal import Terminal
 from tests.nightly import crossed
 from tests.scenes import build
-from tests.tui.kit import app_for, run_app, wait_for, wait_until_idle, wait_until_rendered
+from tests.tui.kit import app_for, read_through, run_app, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.events import Record
 from tui_agent.tui.app import TuiAgentApp
@@ -106,6 +106,9 @@ async def test_a_storm_leaves_every_kind_of_screen_as_it_was(scene: str) -> None
         await wait_for(
             pilot, lambda: not app.view.pending or (isinstance(app.screen, RequestModal) and app.screen.armed)
         )
+        if app.view.pending and hasattr(app.screen, "unseen"):
+            await read_through(pilot)  # larger sizes show more of it
+            await pilot.press("home")
         await wait_until_idle(pilot)
         before = plain(app)
         await storm(app, pilot, 3, (80, 24))

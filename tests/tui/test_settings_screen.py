@@ -54,7 +54,7 @@ async def opened(app: TuiAgentApp, pilot: Pilot[int], *keys: str) -> None:
 
 async def test_every_setting_is_there_with_its_value_and_source_and_no_secret(config: Path) -> None:
     app, _session = app_with(config, approval_mode="auto")
-    async with run_app(app, (120, 100)) as pilot:
+    async with run_app(app, (120, 130)) as pilot:
         await opened(app, pilot)
         assert [row.name for row in form(app).rows] == [".".join(where) for where in setting_paths()]
         text = screen_text(app)
