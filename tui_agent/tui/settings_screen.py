@@ -79,7 +79,7 @@ class SettingsScreen(SettingsForm):
     def _masked(self, text: str) -> str:
         """Mask passwords and tokens (A7)."""
         session = self._base.session
-        text = _URL_CREDENTIALS.sub(r"\1…@", one_line(text, 400))
+        text = _URL_CREDENTIALS.sub(r"\1***@", one_line(text, 400))
         return session.mask.mask(text) if session is not None else text
 
     def save(self, name: str, text: str) -> None:
