@@ -138,6 +138,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await wait_for(pilot, lambda: "edited by you" in screen_text(app))
         clock.arm_dialogs()
         await pilot.press("y")  # what was edited has to be seen to its end
+        await wait_for(pilot, lambda: edit_dialog(app).held_key is None)
         await wait_until_idle(pilot)
         assert session.answers == []
         clock.arm_dialogs()

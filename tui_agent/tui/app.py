@@ -19,10 +19,9 @@ from tui_agent import events as e
 from tui_agent.engine.api import SessionApi
 from tui_agent.keys import keymap
 from tui_agent.tui import commands
-from tui_agent.tui.base_app import TransientHints, preload_for_run
+from tui_agent.tui.base_app import LoneKeys, TransientHints, preload_for_run
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
-from tui_agent.tui.lone_keys import LoneKeys
 from tui_agent.tui.notifications import ATTENTION_EVENTS, USER_EVENTS, Notifier
 from tui_agent.tui.plans import PlanEdits
 from tui_agent.tui.preferences import Preferences
