@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.doubles.job import BROKEN, FIXED, TASK, job_scenario, make_workspace
+from tests.doubles.job import BROKEN, TASK, job_scenario, make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common import paths
@@ -87,25 +87,6 @@ async def test_an_approval_shows_the_diff_and_is_bound_to_it(workspace: Path) ->
     assert executed.digest == asked.digest
     (changed,) = watch.of(FileChanged)
     assert (changed.change.before, changed.change.after) == (asked.action.before, asked.action.after)
-
-
-async def test_a_file_that_changed_under_an_open_approval_is_asked_again(workspace: Path) -> None:
-    shown: list[EditAction] = []
-
-    def answer(event: Event) -> Answer:
-        if isinstance(event, ApprovalRequested) and isinstance(event.action, EditAction):
-            shown.append(event.action)
-            if len(shown) == 1:
-                (workspace / "adder.py").write_text("# mine\n" + BROKEN)
-        return APPROVE
-
-    async with serve(job_scenario(), strict=True) as server, run_session(server, workspace) as session:
-        watch = SessionDriver(session, answer)
-        await session.send(TASK)
-        await watch.ended()
-    assert (workspace / "adder.py").read_text("utf-8") == "# mine\n" + FIXED
-    assert len(shown) == 2
-    assert shown[0].before != shown[1].before
 
 
 async def test_leave_for_the_session_asks_once(workspace: Path) -> None:

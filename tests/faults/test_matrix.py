@@ -62,7 +62,7 @@ TABLE = {
     "protected: key, by another case": Cell(write("Deploy.PEM"), "ask ask ask refuse", "Deploy.PEM"),
     "unasked": Cell(run("ls"), "run run run run"),
     "unasked pipe": Cell(run("cat notes.txt | wc -l"), "run run run run"),
-    "none": Cell(run("git --version && git branch --list x"), "ask ask run refuse"),
+    "none": Cell(run("time ls"), "ask ask run refuse"),
     "medium": Cell(run("touch medium"), "ask ask run refuse", "medium"),
     "medium by redirection": Cell(run("echo x > redirected"), "ask ask run refuse", "redirected"),
     "high": Cell(run('LD_PRELOAD="" touch high'), "ask ask ask refuse", "high"),

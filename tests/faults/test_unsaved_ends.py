@@ -180,7 +180,8 @@ async def test_quitting_while_nothing_is_saved_warns_first() -> None:
 def test_after_the_screen_the_loss_is_reported_and_no_resume_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
     def app(**parts: Any) -> Any:
         session = SimpleNamespace(id="s-1", **parts)
-        return SimpleNamespace(failure="", composer=SimpleNamespace(exit_message=""), session=session, return_value=0)
+        composer = SimpleNamespace(exit_message="")
+        return SimpleNamespace(failure="", composer=composer, session=session, resumable=True, return_value=0)
 
     run._print_exit_messages(app(unsaved=Unsaved("The disk is full.", None, False), can_be_resumed=lambda: False))
     err = capsys.readouterr().err
