@@ -109,6 +109,12 @@ class ApprovalModal(RequestModal):
         if len(self._seen) != before:
             self.call_later(self.repaint_keys)
 
+    def on_lower(self) -> None:
+        """Forget what was painted with more room before the user scrolled: it was never at rest on the screen."""
+        if not self.body.scroll_offset.y:
+            self._seen = set()
+            self.body.refresh()
+
     def unseen(self) -> int:
         """Return how many lines that must be seen before approving were never on the screen."""
         assert isinstance(self.body, LinesView)

@@ -138,6 +138,12 @@ class DiffView(ListView[Pair]):
         if len(self._seen) != before:
             self.post_message(self.Seen())
 
+    def forget_seen(self) -> None:
+        """Count only what is painted from now on."""
+        self._seen.clear()
+        self._seen_lines.clear()
+        self.refresh()
+
     def unseen(self, hunks: Iterable[int]) -> set[int]:
         """Return the indexes of the changed lines of `hunks` that were never completely on the screen."""
         return set().union(*(self._changed.get(hunk, set()) for hunk in hunks)) - self._seen

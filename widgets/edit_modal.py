@@ -203,6 +203,11 @@ class EditModal(ApprovalModal):
         elif offset:
             self._opening_offsets = (offset,)
 
+    def on_lower(self) -> None:
+        """See ApprovalModal."""
+        if self._opening_offsets:
+            self.body.forget_seen()
+
     def _action_only_seen(self) -> None:
         """Skip the hunks with lines that were never on the screen."""
         self.included = {index for index in self.included if not self.body.unseen({index})}

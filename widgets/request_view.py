@@ -258,10 +258,16 @@ class RequestModal(RequestView, GuardedModal):
         room = self.size.height - dialog.gutter.height - reserved
         height = min(max(3, room), max(6, self.size.height * 3 // 5))
         for widget in {self.body, flexible_part}:
-            if widget.styles.max_height is None or widget.styles.max_height.cells != height:
+            limit = widget.styles.max_height
+            if limit is None or limit.cells != height:
                 widget.styles.max_height = height
                 self._fit_soon()
+                if limit is None or limit.cells is None or limit.cells > height:
+                    self.on_lower()
         self.repaint_keys()
+
+    def on_lower(self) -> None:
+        """Called when the body got less room than it was painted with."""
 
 
 class RequestPanel(RequestView, Vertical, can_focus=True):

@@ -52,32 +52,33 @@ NEVER_READ = (
 
 
 def test_the_question_names_what_is_read_and_nothing_else(workspace: Path) -> None:
+    settings = Settings(language_servers_on=False)  # those on this machine change nothing
     for name in NEVER_READ:
         path = workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    assert trusted_contents(workspace, Settings()) == ()
+    assert trusted_contents(workspace, settings) == ()
     (workspace / "package.json").write_text("{}")
     (workspace / "Makefile").touch()
-    (tests,) = trusted_contents(workspace, Settings())
+    (tests,) = trusted_contents(workspace, settings)
     assert tests.startswith("package.json, Makefile: how the project's tests are run")
     (workspace / "package.json").unlink()
     (workspace / "Makefile").unlink()
     (workspace / "Cargo.toml").touch()
-    assert trusted_contents(workspace, Settings())[0].startswith("Cargo.toml: how")
+    assert trusted_contents(workspace, settings)[0].startswith("Cargo.toml: how")
     (workspace / "Cargo.toml").unlink()
     (workspace / "test_a.py").touch()
     (workspace / "pyproject.toml").touch()
-    assert trusted_contents(workspace, Settings())[0].startswith("pyproject.toml, test_a.py: how")
+    assert trusted_contents(workspace, settings)[0].startswith("pyproject.toml, test_a.py: how")
     (workspace / "test_a.py").unlink()
     (workspace / "AGENTS.md").write_text("x")
     (workspace / "docs").mkdir()
     (workspace / "docs" / "AGENTS.md").write_text("x")
     settings_of(workspace, "")
     (workspace / ".git").mkdir()
-    names = [entry.partition(":")[0] for entry in trusted_contents(workspace, Settings())]
+    names = [entry.partition(":")[0] for entry in trusted_contents(workspace, settings)]
     assert names == ["AGENTS.md", "docs/AGENTS.md", ".tui-agent.yaml", ".git"]
-    assert str(workspace / ".git") in trusted_contents(workspace / "docs", Settings())[-1]
+    assert str(workspace / ".git") in trusted_contents(workspace / "docs", settings)[-1]
 
 
 def test_language_servers_that_may_be_started_are_named(

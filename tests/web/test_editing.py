@@ -265,12 +265,13 @@ async def test_held_keys_decide_nothing_and_long_texts_leave_room_to_decide(page
         await page.wait_for_selector("#activity >> text=Enter what was done")
         await page.focus(".request >> text=Discard")
         await wait_until_answerable(page)
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".request .armed")
         await hold_key(page, "Enter")
         pressed = await page.evaluate("performance.now()")
         await wait_for(page, f"performance.now() > {pressed} + 410")
-        await page.keyboard.down("Enter")
-        await page.keyboard.down("Enter")
-        await page.keyboard.up("Enter")
+        assert not session.received
+        await page.keyboard.press("Enter")
         assert (await session.next_answer()).verdict == "reject" and len(session.received) == 1
         session.tell(SummaryReviewed(id="s", outcome="discarded", summary=Summary(action="Did it")))
         session.tell(SummaryProposed(id="t", summary=Summary(action="Did more")))
