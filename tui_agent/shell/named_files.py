@@ -44,6 +44,7 @@ def named_files(call: Invocation) -> list[tuple[str, bool]]:
     letters = severity_table()["interpreters"].get(name, "")
     result: list[tuple[str, bool]] = []
     operands: list[tuple[Word, str]] = []
+    roots = call.scope.roots
     arguments = list(call.arguments)
     if name == "find":  # the commands that it runs are rated by themselves
         arguments = list(itertools.takewhile(lambda word: not re.match(r"-(exec|ok)", word.text or ""), arguments))
@@ -57,7 +58,7 @@ def named_files(call: Invocation) -> list[tuple[str, bool]]:
         elif text.startswith("-") and len(text) > 1:
             is_text = text.partition("=")[0] in options
             writes = not is_reader or _OUTPUT_OPTION.match(text) is not None
-            result += [(part, not writes) for part in ([] if is_text else path_fragments(word))]
+            result += [(part, not writes) for part in ([] if is_text else path_fragments(word, roots))]
         elif name == "git" and "@{" in text:
             pass
         elif skips_first:
@@ -72,7 +73,8 @@ def named_files(call: Invocation) -> list[tuple[str, bool]]:
             is_source, is_value = False, True
         if is_reader and _OUTPUT_OPTION.fullmatch(before):
             is_value = True
-        parts = path_fragments(_link_target(word, operands[-1][0]) if is_source and name == "ln" else word)
+        target = _link_target(word, operands[-1][0]) if is_source and name == "ln" else word
+        parts = path_fragments(target, roots)
         result += [(part, (is_input and not is_value) or is_source) for part in parts]
     return [(part, reads) for part, reads in result if name != "git" or not _is_revision(part)]
 

@@ -121,7 +121,7 @@ def assignment_risk(name: str, value: Word, scope: PathScope, *, is_prefix: bool
         return _search_path_risk(name, text, scope)
     if any(
         scope.is_outside(scope.absolute(part))
-        for part in path_fragments(value)
+        for part in path_fragments(value, scope.roots)
         if part.startswith(("/", "~", "..", "$HOME"))
     ):
         return f"{name} leads outside the workspace."
