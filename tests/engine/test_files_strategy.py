@@ -68,6 +68,17 @@ def titles(watch: SessionDriver) -> list[str]:
     return [event.title for event in watch.of(ToolStarted)]
 
 
+async def test_properties_that_the_request_states_are_tried_without_a_question(workspace: Path) -> None:
+    bad = 'def slugify(title):\n    return title.strip().lower().replace(" ", "-")\n'
+    good = 'import re\n\n\ndef slugify(title):\n    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")\n'
+    request = "Create slug.py with a function slugify(title): lower case, words joined by single hyphens."
+    (workspace / "test_calc.py").unlink()
+    watch, ended, _ = await works(workspace, request, shows(bad, "slug.py"), shows(good, "slug.py"))
+    assert ended.outcome == "done", ended
+    assert not watch.of(ApprovalRequested)
+    assert ["single hyphens" in event.why for event in watch.of(CompletionRefused)] == [True]
+
+
 async def test_the_program_shows_the_files_writes_the_reply_and_runs_the_tests(workspace: Path) -> None:
     watch, ended, server = await works(workspace, ASK, shows(GOOD))
     assert ended.outcome == "done" and (workspace / "calc.py").read_text() == GOOD
