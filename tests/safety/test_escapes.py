@@ -56,7 +56,7 @@ class Battlefield:
         script.chmod(0o755)
         return str(script)
 
-    def fight(self, sandbox_kind: str = "") -> set[str]:
+    def fight(self, sandbox_kind: str = "", *, network: bool = False) -> set[str]:
         """Make all attacks, and return the names of those that succeeded."""
         name = f"{os.getpid() % 10_000:04x}"
         requests = [
@@ -84,7 +84,9 @@ class Battlefield:
             (self.root / "attacks").write_text(json.dumps(made))
             self._copy(attack.__file__)
             command = [PYTHON, "-I", "attack.py", "attacks"]
-            printed = asyncio.run(self._confined(sandbox_kind, command)) if sandbox_kind else self._plain(command)
+            printed = (
+                asyncio.run(self._confined(sandbox_kind, command, network)) if sandbox_kind else self._plain(command)
+            )
             noticed = json.loads(world.communicate("end\n", timeout=60)[0])
         succeeded = {self.attacks[int(number)] for number in json.loads(printed.splitlines()[-1])}
         if sandbox_kind:
@@ -100,8 +102,8 @@ class Battlefield:
         )
         return process.stdout
 
-    async def _confined(self, kind: str, command: list[str]) -> str:
-        confined = ConfinedCommand(sandbox(kind), Roots((self.root,), scratch=self.scratch))
+    async def _confined(self, kind: str, command: list[str], network: bool) -> str:
+        confined = ConfinedCommand(sandbox(kind), Roots((self.root,), scratch=self.scratch), network=network)
         capture = Capture()
         child = await Child.start(
             [Stage(program=command[0], argv=tuple(command))],
@@ -155,3 +157,12 @@ def test_each_attack_works_without_a_sandbox_and_none_inside(battlefield: Battle
 def test_landlock_alone_denies_sockets_and_network(battlefield: Battlefield) -> None:
     battlefield.attacks = [item for item in battlefield.attacks if item in (*SOCKETS, *NETWORK)]
     assert battlefield.fight("landlock") == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("battlefield", USERS, indirect=True)
+def test_the_network_setting_allows_the_network_alone(battlefield: Battlefield) -> None:
+    allowed = {item.name for item in NETWORK}
+    for kind in KINDS:
+        succeeded = battlefield.fight(kind, network=True)
+        assert "TCP" in succeeded and succeeded <= allowed, kind
