@@ -485,8 +485,8 @@ class _Rater:
             elif target.is_pattern and re.search(r"[*?]", target.text):
                 self.report(Severity.HIGH, f"Writes all files like {target.source}", always=True)
             report_write(target, self.scope, self.report)
-        elif redirect.operator.endswith("<") and "<<" not in redirect.operator and target.text is not None:
-            self.scope.named.append((self.scope.absolute(target.text), "<"))
+        elif redirect.operator.endswith("<") and "<<" not in redirect.operator and not target.source.startswith("<("):
+            self.scope.named.append((self.scope.absolute(target.display_text), "<"))
 
 
 def _is_misleading(name: str) -> bool:
