@@ -36,7 +36,7 @@ def words(key: str) -> frozenset[str]:
 @cache
 def _entries() -> dict[str, dict[str, Any]]:
     """Return the rules by program."""
-    entries: dict[str, dict[str, Any]] = dict.fromkeys(words("tools"), {"deny": familiar_table()["tool_deny"]})
+    entries: dict[str, dict[str, Any]] = {tool: {"deny": familiar_table()["tool_deny"]} for tool in words("tools")}
     for programs, entry in familiar_table()["programs"].items():
         if programs:
             entries |= dict.fromkeys(programs.split(), entry)
@@ -94,15 +94,22 @@ def _risky_part(call: Invocation, entry: dict[str, Any]) -> str:
 
 
 def _comparable_texts(call: Invocation, entry: dict[str, Any]) -> list[str]:
-    """Return the arguments as the table compares them: without blanks that mean nothing, ordinary code as `CODE`."""
-    if call.program in ("git", "sed"):
+    """Return the arguments as the table compares them: relative to the folder, ordinary code as `CODE`."""
+    if call.program in ("git", "sed"):  # in their words a blank means nothing
         return [re.sub(r"\s", "_", text) for text in call.texts]
     options = entry.get("code", "").split()
     language = base_name(call.program)
-    return [
-        "CODE" if previous in options and text[:1] != "-" and is_ordinary_code(language, text, call.scope) else text
-        for previous, text in itertools.pairwise(["", *call.texts])
-    ]
+    folder = re.compile(rf"{re.escape(call.scope.folder)}(?=[/:]|$)" if call.scope.folder else r"(?!)")
+    texts = []
+    for previous, text in itertools.pairwise(["", *call.texts]):
+        option, equals, code = text.partition("=")
+        if previous in options and text[:1] != "-" and is_ordinary_code(language, text, call.scope):
+            texts.append("CODE")
+        elif equals and option in options and is_ordinary_code(language, code, call.scope):
+            texts.append(f"{option}=CODE")
+        else:
+            texts.append(folder.sub(".", text))
+    return texts
 
 
 _PACKAGE = re.compile(r"(@?[\w./*-]+?)(\[[\w,-]+\])?((@|==|>=|<=|~=|!=|~>|>|<|=|:)[\w.^~*,<>=!+-]*)?")
@@ -118,8 +125,12 @@ def _unknown_package(entry: dict[str, Any], texts: Sequence[str]) -> str:
         return ""
     known = familiar_table()["packages"][entry["packages"]].lower().split()
     for previous, text in itertools.pairwise(texts[starts[0] :]):
-        is_folder = re.fullmatch(r"(?!@)[\w./-]*/[\w./-]*|\.\.?(\[[\w,-]+\])?", text) and entry["packages"] != "composer"
-        if text.startswith("-") or previous in words("package_values") or is_folder:
+        is_folder = re.fullmatch(r"(?!@)[\w./-]*/[\w./-]*|\.\.?(\[[\w,-]+\])?", text) is not None
+        if (
+            text.startswith("-")
+            or previous in words("package_values")
+            or (is_folder and entry["packages"] != "composer")
+        ):
             continue
         match = _PACKAGE.fullmatch(text)
         name = match[1].lower().replace("_", "-") if match else ""
@@ -128,62 +139,22 @@ def _unknown_package(entry: dict[str, Any], texts: Sequence[str]) -> str:
     return ""
 
 
-def _risky_part(call: Invocation, entry: dict[str, Any]) -> str:
-    """Return what an entry of the table says against the arguments; empty if nothing."""
-    if "packages" in entry and (package := _unknown_package(entry, call.texts)):
-        return f"It is not known what the package {package} does."
-    texts = _comparable_texts(call, entry)
-    text = " ".join([*texts, call.input_text] if entry.get("input") else texts)
-    if "deny" in entry and (match := re.search(entry["deny"], text)):
-        return f"{call.program} may write elsewhere or run something with {match[0].strip()!r}."
-    return ""
-
-
-def _comparable_texts(call: Invocation, entry: dict[str, Any]) -> list[str]:
-    """Return the arguments as the table compares them: without blanks that mean nothing, ordinary code as `CODE`."""
-    if call.program in ("git", "sed"):
-        return [re.sub(r"\s", "_", text) for text in call.texts]
-    options = entry.get("code", "").split()
-    language = base_name(call.program)
-    return [
-        "CODE" if previous in options and text[:1] != "-" and is_ordinary_code(language, text, call.scope) else text
-        for previous, text in itertools.pairwise(["", *call.texts])
-    ]
-
-
-_PACKAGE = re.compile(r"(@?[\w./*-]+?)(\[[\w,-]+\])?((@|==|>=|<=|~=|!=|~>|>|<|=|:)[\w.^~*,<>=!+-]*)?")
-
-
-def _unknown_package(entry: dict[str, Any], texts: Sequence[str]) -> str:
-    """Return the first package that a command would install and that is none of the well-known ones; else empty.
-
-    Names that a model made up, or that differ from a well-known one by a letter, would run anybody's code.
-    """
-    starts = [index for index, text in enumerate(texts[:4]) if text in entry["adds"].split()]
-    if not starts:
-        return ""
-    known = familiar_table()["packages"][entry["packages"]].lower().split()
-    previous = ""
-    for text in texts[starts[0] + 1 :]:
-        is_value = previous in words("package_values") or previous.startswith("-") and previous in ("-v", "--version")
-        if previous.startswith("--with"):
-            is_value = False
-        previous = text
-        if text.startswith("-") or is_value or re.fullmatch(r"\.{1,2}(\[[\w,-]+\])?|(\./)?[\w./-]*/[\w./-]*", text) and "@" not in text and entry["packages"] not in ("composer",):
-            continue
-        match = _PACKAGE.fullmatch(text)
-        name = match[1].lower().replace("_", "-") if match else text
-        if not match or not any(fnmatch.fnmatchcase(candidate, pattern) for candidate in (name, match[1].lower()) for pattern in known):
-            return text
-    return ""
-
-
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?")
+
+
+_VALUE_OPTION = re.compile(
+    r"-[a-zA-Z]*[cbodHFTXuAmwK]|--(cookie|cookie-jar|output|data[a-z-]*|header|form|user|write-out|max-time)"
+)
 
 
 def _is_local(texts: Sequence[str]) -> bool:
     """Return whether all addresses among the arguments are of this machine."""
-    addresses = [text for text in texts if re.match(r"\w+://|localhost|127\.|\[::1|[\w-]+(\.[\w-]+)+(:\d+|/|$)", text)]
+    addresses = [
+        text
+        for previous, text in itertools.pairwise(["", *texts])
+        if re.match(r"\w+://|localhost|127\.|\[::1|[\w-]+(\.[\w-]+)+(:\d+|/|$)", text)
+        and not (_VALUE_OPTION.fullmatch(previous) and "://" not in text)
+    ]
     return bool(addresses) and all(map(_LOCAL.fullmatch, addresses))
 
 
@@ -194,6 +165,8 @@ def unusual_option(call: Invocation) -> str:
         entry = {"deny": familiar_table()["script_deny"]}
     if reason := _risky_part(call, entry):
         return reason
+    if "plain_options" in entry:
+        return ""
     own = list(itertools.takewhile(lambda text: text != "--", call.texts))
     for option, following in itertools.pairwise([*own, ""]):
         value = option.partition("=")[2] if "=" in option else following
@@ -205,7 +178,11 @@ def unusual_option(call: Invocation) -> str:
 def _is_project_code(value: str) -> bool:
     """Return whether the value of an option names one program, module or file of the workspace, without arguments."""
     is_name = re.fullmatch(r"(?!.*\.\./)(\./)?[\w@][\w./@:+-]*", value) is not None and "://" not in value
-    return is_name and value not in severity_table()["interpreters"] and value not in names("shells") | names("unsafe_values")
+    return (
+        is_name
+        and value not in severity_table()["interpreters"]
+        and value not in names("shells") | names("unsafe_values")
+    )
 
 
 def is_installed(path: str, roots: Sequence[str]) -> bool:

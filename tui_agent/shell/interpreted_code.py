@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui_agent.common.domain import Severity
-from tui_agent.shell.targets import PathScope, ReportSeverity, names, severity_table
+from tui_agent.shell.targets import PathScope, names, severity_table
 from tui_agent.shell.wrapped_commands import Invocation
 
 if TYPE_CHECKING:

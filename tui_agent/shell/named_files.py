@@ -111,7 +111,7 @@ def report_names(call: Invocation) -> None:
     operands = named_files(call)
     for number, (part, reads) in enumerate(operands, 1):
         path = scope.absolute(part)
-        is_outside = scope.is_outside(path)
+        is_outside = scope.is_outside(path) and not scope.is_own_temporary(path)
         is_target = call.program in words("sources_first") and number == len(operands)
         scope.named.append((path, "touch" if is_target else label))
         if not reads:
