@@ -167,7 +167,7 @@ def unusual_option(call: Invocation) -> str:
         return reason
     if "plain_options" in entry:
         return ""
-    own = list(itertools.takewhile(lambda text: text != "--", call.texts))
+    own = list(itertools.takewhile(lambda text: text != "--", _comparable_texts(call, entry)))
     for option, following in itertools.pairwise([*own, ""]):
         value = option.partition("=")[2] if "=" in option else following
         if re.match(familiar_table()["unusual_options"], option) and not _is_project_code(value):

@@ -34,7 +34,7 @@ def _text_options(program: str) -> frozenset[str]:
 def named_files(call: Invocation) -> list[tuple[str, bool]]:
     """Return the file names in the arguments, and whether the program only reads or names that one."""
     name = base_name(call.program)
-    if name in words("text_all"):
+    if name in words("text_all") | words("no_file_names"):
         return []
     options = _text_options(name)
     is_reader = name in words("readers") and not _changes_in_place(name, call.texts)

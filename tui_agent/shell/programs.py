@@ -326,6 +326,8 @@ def _write_operands(call: Invocation) -> None:
 def _dd(call: Invocation) -> None:
     for text in call.texts:
         if text.startswith("of="):
+            if re.search(r"[*?]", text):
+                call.report(HIGH, f"dd writes all files like {text[3:]}", always=True)
             call.report_write(Word.literal(text[3:]))
 
 

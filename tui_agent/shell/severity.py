@@ -51,7 +51,6 @@ _NO_SHELL_TEXT = (
     r"cpp|h|hpp|cs|fs|rb|php|ex|exs|erl|hs|ml|swift|dart|lua|jl|r|R|toml|yml|yaml|ini|graphql|proto|tf|snap|log|diff|patch)$"
 )
 """Names of files whose text is no shell script."""
-_OUTPUT_OPTION = re.compile(r"-o|-O|-\w*O|--out[\w-]*|-d|-C|--directory|--dest[\w-]*|-B|--target-dir|--prefix")
 _PAUSE = re.compile(r"\b(sleep|break|exit|return|read|wait)\b")
 _RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
@@ -216,12 +215,14 @@ class _Rater:
                 self.scope.note_temporary(target)
         elif operands and (call.program in ("cp", "rsync", "install") or call.texts[:1] == ["clone"]):
             self.scope.note_temporary(operands[-1])
-        for option, value in pairwise(call.arguments):
-            is_archive = call.program == "tar" and re.match(r"-?\w*c\w*f$", option.text or "")
-            if is_archive or _OUTPUT_OPTION.fullmatch(option.text or ""):
-                self.scope.note_temporary(value)
-            elif match := re.fullmatch(rf"(?:{_OUTPUT_OPTION.pattern})=(/\S+)", option.text or ""):
-                self.scope.note_temporary(Word.literal(match[1]))
+        options = names("output_options") | frozenset(
+            severity_table()["own_output_options"].get(call.program, "").split()
+        )
+        for option, value in pairwise([*call.arguments, Word.literal("")]):
+            name, equals, text = (option.text or "").partition("=")
+            is_archive = call.program == "tar" and re.match(r"-?\w*c\w*f$", name)
+            if is_archive or name in options:
+                self.scope.note_temporary(Word.literal(text) if equals else value)
 
     def _note_secret_variables(self, word: Word) -> None:
         """Note the use of a variable that probably holds a secret, or whose name is not known before it runs."""
@@ -311,7 +312,7 @@ class _Rater:
         if wrapped_commands.is_remote(call.sources) and call.program not in ("tee", "curl", "wget", *names("decoders")):
             self.report(Severity.HIGH, f"{call.program} gets what was downloaded or decoded.", always=True)
         for name, text in self._written:
-            if re.search(_NO_SHELL_TEXT, name) and not text.startswith("#!"):
+            if re.search(_NO_SHELL_TEXT, name) and not re.match("#!", text) and "go:generate" not in text:
                 runs_it = call.program in severity_table()["interpreters"] and name in call.texts
                 if runs_it and not is_ordinary_code(call.program, text, self.scope):
                     self.report(Severity.HIGH, f"{call.program} runs what the command writes into a file.", always=True)
@@ -325,7 +326,8 @@ class _Rater:
                 self.report(Severity.HIGH, f"{call.program} may run what the command writes into a file.", always=True)
 
     def _report_download(self, path: str) -> None:
-        if posixpath.normpath(path) in self._downloads:
+        is_written = any(name == path for name, _ in self._written)
+        if posixpath.normpath(path) in self._downloads or (self.scope.is_own_temporary(path) and not is_written):
             self.report(Severity.HIGH, f"Runs downloaded code: {path}", always=True)
 
     def _rate_program(self, call: Invocation) -> None:

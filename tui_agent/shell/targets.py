@@ -89,7 +89,8 @@ class PathScope:
     def note_temporary(self, word: Word) -> None:
         """Note a file or folder that the command writes, if it is a temporary one."""
         path = self.absolute(word.text or "")
-        if path.startswith(TEMPORARY):
+        is_named = (word.text or "").startswith(TEMPORARY) and path.startswith(TEMPORARY)
+        if (is_named or self.is_own_temporary(path)) and self.is_outside(path):
             self.temporary.append(path)
 
     def absolute(self, text: str) -> str:
@@ -195,8 +196,10 @@ def report_write(target: Word, scope: PathScope, report: ReportSeverity) -> None
         case TargetKind.STARTUP:
             report(Severity.HIGH, f"Changes a start-up file or keys: {target.source}", always=True)
         case TargetKind.OUTSIDE | TargetKind.HOME:
-            is_temporary = scope.absolute(target.text or "").startswith(TEMPORARY)
             scope.note_temporary(target)
+            is_temporary = (target.text or "").startswith(TEMPORARY) or scope.is_own_temporary(
+                scope.absolute(target.text or "")
+            )
             report(Severity.MEDIUM, f"Writes outside the workspace: {target.source}", always=not is_temporary)
         case _:
             report(Severity.MEDIUM, f"Writes {target.source}")
