@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tui_agent.platform.programs import trusted_program
+from tui_agent.shell.interpreted_code import is_ordinary_code
+from tui_agent.shell.targets import names, severity_table
 from tui_agent.shell.wrapped_commands import Invocation
 from tui_agent.text.patterns import read_table
 
@@ -22,6 +24,7 @@ familiar_table = partial(read_table, __package__, "familiar.json")
 _SYSTEM_FOLDER = re.compile(r"(/usr(/local)?/s?bin|/s?bin|/opt/homebrew/bin|/home/linuxbrew/\.linuxbrew/bin)/[^/]+")
 _RELATIVE_PROGRAM = re.compile(r"[\w.@+-]+(/[\w.@+-]+)+")
 _VERSION = re.compile(r"(-?[\d.]+)$")
+_PACKAGE_VERSION = re.compile(r"(?<!^)@[\w.^~-]+$")
 
 
 @cache
@@ -33,7 +36,7 @@ def words(key: str) -> frozenset[str]:
 @cache
 def _entries() -> dict[str, dict[str, Any]]:
     """Return the rules by program."""
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, dict[str, Any]] = {tool: {"deny": familiar_table()["tool_deny"]} for tool in words("tools")}
     for programs, entry in familiar_table()["programs"].items():
         if programs:
             entries |= dict.fromkeys(programs.split(), entry)
@@ -43,15 +46,20 @@ def _entries() -> dict[str, dict[str, Any]]:
 
 
 def base_name(program: str) -> str:
-    """Return a program's name without its version: `python3.11`, `gcc-13`."""
+    """Return a program's name without its version: `python3.11`, `gcc-13`, `prettier@3`."""
+    if program in _entries():
+        return program
     base = _VERSION.sub("", program)
-    return base if program not in _entries() and base in words("versioned") else program
+    package = _PACKAGE_VERSION.sub("", program)
+    return base if base in words("versioned") else package if package in _entries() else program
 
 
 def unfamiliar_reason(call: Invocation, written: str) -> str:
     """Return why a command is not known as ordinary work; empty if it is. `written`: the program as it is called."""
     name = base_name(call.program.removeprefix("./"))
     entry = _entries().get(name)
+    if written.startswith("./") and written[2:] in words("readers") | words("text_all"):
+        return f"{written} is not the program {name}, but a file of the workspace."
     if call.texts in (["--version"], ["-V"], ["--help"], ["-h"], ["-version"], ["version"], ["help"]):
         return ""
     if entry is None:
@@ -59,8 +67,7 @@ def unfamiliar_reason(call: Invocation, written: str) -> str:
         if not is_own and not (written.startswith("/") and not call.scope.is_outside(written)):
             return f"It is not known what {call.program} does."
         entry = {}
-    # in words of these programs a blank means nothing
-    texts = [re.sub(r"\s", "_", text) for text in call.texts] if name in ("git", "sed") else call.texts
+    texts = _comparable_texts(call, entry)
     text = " ".join(texts)
     if any(word.source == "what it reads" for word in call.arguments) and not words("git_changes").isdisjoint(texts):
         return f"It is not known what {call.program} changes."
@@ -69,33 +76,113 @@ def unfamiliar_reason(call: Invocation, written: str) -> str:
     if "allow" in entry and not re.search(entry["allow"], text):
         return f"It is not known what {call.program} does with these arguments."
     if name in words("text_all") or "allow" in entry:
-        deny = entry.get("deny")
-        match = re.search(deny, text) if deny else None
-        return f"{call.program} may write elsewhere or run something with {match[0].strip()!r}." if match else ""
+        return _risky_part(call, entry)
     if name in ("find", "fd", "fdfind"):
         return ""  # their commands are rated
     return unusual_option(call)
 
 
+def _risky_part(call: Invocation, entry: dict[str, Any]) -> str:
+    """Return what an entry of the table says against the arguments; empty if nothing."""
+    if "packages" in entry and (package := _unknown_package(entry, call.texts)):
+        return f"It is not known what the package {package} does."
+    texts = _comparable_texts(call, entry)
+    text = " ".join([*texts, call.input_text] if entry.get("input") else texts)
+    if "deny" in entry and (match := re.search(entry["deny"], text)):
+        return f"{call.program} may write elsewhere or run something with {match[0].strip()!r}."
+    return ""
+
+
+def _comparable_texts(call: Invocation, entry: dict[str, Any]) -> list[str]:
+    """Return the arguments as the table compares them: relative to the folder, ordinary code as `CODE`."""
+    if call.program in ("git", "sed"):  # in their words a blank means nothing
+        return [re.sub(r"\s", "_", text) for text in call.texts]
+    options = entry.get("code", "").split()
+    language = base_name(call.program)
+    folder = re.compile(rf"{re.escape(call.scope.folder)}(?=[/:]|$)" if call.scope.folder else r"(?!)")
+    texts = []
+    for previous, text in itertools.pairwise(["", *call.texts]):
+        option, equals, code = text.partition("=")
+        if previous in options and text[:1] != "-" and is_ordinary_code(language, text, call.scope):
+            texts.append("CODE")
+        elif equals and option in options and is_ordinary_code(language, code, call.scope):
+            texts.append(f"{option}=CODE")
+        else:
+            texts.append(folder.sub(".", text))
+    return texts
+
+
+_PACKAGE = re.compile(r"(@?[\w./*-]+?)(\[[\w,-]+\])?((@|==|>=|<=|~=|!=|~>|>|<|=|:)[\w.^~*,<>=!+-]*)?")
+
+
+def _unknown_package(entry: dict[str, Any], texts: Sequence[str]) -> str:
+    """Return the first package that a command would install and that is none of the well-known ones; else empty.
+
+    Names that a model made up, or that differ from a well-known one by a letter, would run anybody's code.
+    """
+    starts = [index for index, text in enumerate(texts[:4]) if text in entry["adds"].split()]
+    if not starts:
+        return ""
+    known = familiar_table()["packages"][entry["packages"]].lower().split()
+    for previous, text in itertools.pairwise(texts[starts[0] :]):
+        is_folder = re.fullmatch(r"(?!@)[\w./-]*/[\w./-]*|\.\.?(\[[\w,-]+\])?", text) is not None
+        if (
+            text.startswith("-")
+            or previous in words("package_values")
+            or (is_folder and entry["packages"] != "composer")
+        ):
+            continue
+        match = _PACKAGE.fullmatch(text)
+        name = match[1].lower().replace("_", "-") if match else ""
+        if not name or not any(fnmatch.fnmatchcase(name, pattern.replace("_", "-")) for pattern in known):
+            return text
+    return ""
+
+
 _LOCAL = re.compile(r"(https?://)?(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?")
+
+
+_VALUE_OPTION = re.compile(
+    r"-[a-zA-Z]*[cbodHFTXuAmwK]|--(cookie|cookie-jar|output|data[a-z-]*|header|form|user|write-out|max-time)"
+)
 
 
 def _is_local(texts: Sequence[str]) -> bool:
     """Return whether all addresses among the arguments are of this machine."""
-    addresses = [text for text in texts if re.match(r"\w+://|localhost|127\.|\[::1|[\w-]+(\.[\w-]+)+(:\d+|/|$)", text)]
+    addresses = [
+        text
+        for previous, text in itertools.pairwise(["", *texts])
+        if re.match(r"\w+://|localhost|127\.|\[::1|[\w-]+(\.[\w-]+)+(:\d+|/|$)", text)
+        and not (_VALUE_OPTION.fullmatch(previous) and "://" not in text)
+    ]
     return bool(addresses) and all(map(_LOCAL.fullmatch, addresses))
 
 
 def unusual_option(call: Invocation) -> str:
     """Return what an option may run besides the program, by its name; empty if nothing."""
-    deny = _entries().get(base_name(call.program), {}).get("deny")
-    texts = [re.sub(r"\s", "_", text) for text in call.texts] if call.program in ("git", "sed") else call.texts
-    if deny and (match := re.search(deny, " ".join(texts))):
-        return f"{call.program} may write elsewhere or run something with {match[0].strip()!r}."
-    for option in itertools.takewhile(lambda text: text != "--", call.texts):
-        if re.match(familiar_table()["unusual_options"], option):
+    entry = _entries().get(base_name(call.program.removeprefix("./")))
+    if entry is None:
+        entry = {"deny": familiar_table()["script_deny"]}
+    if reason := _risky_part(call, entry):
+        return reason
+    if "plain_options" in entry:
+        return ""
+    own = list(itertools.takewhile(lambda text: text != "--", _comparable_texts(call, entry)))
+    for option, following in itertools.pairwise([*own, ""]):
+        value = option.partition("=")[2] if "=" in option else following
+        if re.match(familiar_table()["unusual_options"], option) and not _is_project_code(value):
             return f"{call.program} may run another program with {option.partition('=')[0]}."
     return ""
+
+
+def _is_project_code(value: str) -> bool:
+    """Return whether the value of an option names one program, module or file of the workspace, without arguments."""
+    is_name = re.fullmatch(r"(?!.*\.\./)(\./)?[\w@][\w./@:+-]*", value) is not None and "://" not in value
+    return (
+        is_name
+        and value not in severity_table()["interpreters"]
+        and value not in names("shells") | names("unsafe_values")
+    )
 
 
 def is_installed(path: str, roots: Sequence[str]) -> bool:

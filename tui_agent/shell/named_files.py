@@ -34,7 +34,7 @@ def _text_options(program: str) -> frozenset[str]:
 def named_files(call: Invocation) -> list[tuple[str, bool]]:
     """Return the file names in the arguments, and whether the program only reads or names that one."""
     name = base_name(call.program)
-    if name in words("text_all"):
+    if name in words("text_all") | words("no_file_names"):
         return []
     options = _text_options(name)
     is_reader = name in words("readers") and not _changes_in_place(name, call.texts)
@@ -113,7 +113,7 @@ def report_names(call: Invocation) -> None:
     operands = named_files(call)
     for number, (part, reads) in enumerate(operands, 1):
         path = scope.absolute(part)
-        is_outside = scope.is_outside(path)
+        is_outside = scope.is_outside(path) and not scope.is_own_temporary(path)
         is_target = call.program in words("sources_first") and number == len(operands)
         scope.named.append((path, "touch" if is_target else label))
         if not reads:

@@ -259,6 +259,8 @@ def report_unknown_targets(call: Invocation) -> None:
     targets = [word for word in call.arguments if not (word.text or "").startswith("-")]
     is_move = call.program in ("cp", "install", "ln")
     for target in targets[-1:] if is_move else targets:
+        if target.text == "":
+            continue  # `sed -i ''` of macOS
         if target.text is None:
             call.report(HIGH, f"{call.program} changes files that are not known before it runs.", always=True)
         elif (
@@ -324,6 +326,8 @@ def _write_operands(call: Invocation) -> None:
 def _dd(call: Invocation) -> None:
     for text in call.texts:
         if text.startswith("of="):
+            if re.search(r"[*?]", text):
+                call.report(HIGH, f"dd writes all files like {text[3:]}", always=True)
             call.report_write(Word.literal(text[3:]))
 
 

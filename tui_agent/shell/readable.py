@@ -176,7 +176,7 @@ class Readable:
         """Return the names that a pattern matches, as a shell would: looked up once. Raises NotSafe."""
         key = (cwd, pattern)
         if key not in self._matches:
-            require("**" not in pattern and "[^" not in pattern and "[!" not in pattern and pattern.count("/") <= 8)
+            require("[^" not in pattern and "[!" not in pattern and pattern.count("/") <= 8)
             require("\\" not in pattern)
             start = self.resolve(cwd, os.path.dirname(re.split(r"[*?\[]", pattern)[0]) or ".")
             require(self.contains(start))

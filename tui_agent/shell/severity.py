@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tui_agent.common.domain import FrozenValue, Severity
 from tui_agent.shell import familiar, named_files, wrapped_commands
+from tui_agent.shell.interpreted_code import is_ordinary_code
 from tui_agent.shell.programs import (
     CHANGING_PROGRAMS,
     rate_arguments,
@@ -45,6 +46,11 @@ _CODE_FILE = re.compile(
 _ENDLESS = re.compile(
     r"\b(while\s+(:|true|\[\s*1\s*\]|\[\[ 1 \]\])|until\s+(false|! true))\s*(;|\n)|for\s*\(\([^;)]*;\s*;"
 )
+_NO_SHELL_TEXT = (
+    r"\.(py|pyi|ipynb|js|mjs|cjs|ts|mts|tsx|jsx|vue|svelte|json|jsonc|md|mdx|rst|txt|csv|css|scss|html|svg|xml|sql|go|rs|java|kt|scala|c|cc|"
+    r"cpp|h|hpp|cs|fs|rb|php|ex|exs|erl|hs|ml|swift|dart|lua|jl|r|R|toml|yml|yaml|ini|graphql|proto|tf|snap|log|diff|patch)$"
+)
+"""Names of files whose text is no shell script."""
 _PAUSE = re.compile(r"\b(sleep|break|exit|return|read|wait)\b")
 _RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
@@ -92,7 +98,7 @@ class _Rater:
         self._variables = Variables()
         self._functions: set[str] = set()
         self._downloads: set[str] = set()
-        self._written: list[str] = []
+        self._written: list[tuple[str, str]] = []
         self._find_words: Sequence[Word] = ()
 
     def report(self, severity: Severity, reason: str, *, always: bool = False) -> None:
@@ -108,7 +114,7 @@ class _Rater:
         if depth > MAX_TEXT_DEPTH:
             self.report(Severity.HIGH, "Commands are nested too deeply to be analyzed.")
             return
-        parsed = parse_shell(command)
+        parsed = parse_shell(re.sub(r"(?<=\S)\\\n(?=\S)", "", command))
         if parsed.problem:
             self.report(Severity.HIGH, parsed.problem)
             self._rate_pieces(command, depth)
@@ -193,7 +199,30 @@ class _Rater:
                 self.rate_command(words[1:], depth + 1, sources, redirects)
             return
         call = Invocation(program, words[1:], self.scope, self.report, depth, sources, redirects, assigns)
+        start = len(self.scope.named)
+        self._note_temporary_outputs(call)
         self._rate_call(call)
+        named = self.scope.named[start:]
+        self.scope.named[start:] = [(path, label) for path, label in named if not self.scope.is_own_temporary(path)]
+
+    def _note_temporary_outputs(self, call: Invocation) -> None:
+        """Note the temporary files that options such as `-o` name."""
+        if call.program in severity_table()["interpreters"] or call.program in names("shells"):
+            return
+        operands = call.split()[0]
+        if call.program in ("tee", "mkdir"):
+            for target in operands:
+                self.scope.note_temporary(target)
+        elif operands and (call.program in ("cp", "rsync", "install") or call.texts[:1] == ["clone"]):
+            self.scope.note_temporary(operands[-1])
+        options = names("output_options") | frozenset(
+            severity_table()["own_output_options"].get(call.program, "").split()
+        )
+        for option, value in pairwise([*call.arguments, Word.literal("")]):
+            name, equals, text = (option.text or "").partition("=")
+            is_archive = call.program == "tar" and re.match(r"-?\w*c\w*f$", name)
+            if is_archive or name in options:
+                self.scope.note_temporary(Word.literal(text) if equals else value)
 
     def _note_secret_variables(self, word: Word) -> None:
         """Note the use of a variable that probably holds a secret, or whose name is not known before it runs."""
@@ -213,13 +242,19 @@ class _Rater:
         program = path.rsplit("/", 1)[-1] if "/" in path else written
         if path in ("gradlew", "mvnw"):
             program = path[:-1]
-        elif written.startswith("./") and "/" not in path:
+        elif (written.startswith("./") and "/" not in path) or written.startswith("@"):
             program = written
         if program in self._functions:
             named_files.report_names(call._replace(program="cat"))
             return
         if familiar.base_name(program) in severity_table()["interpreters"]:
             program = familiar.base_name(program)
+        if program in ("dotnet", "msbuild"):  # `/p:A=b` is an option
+            arguments = [
+                Word.literal(f"-{text[1:]}") if re.fullmatch(r"/\w+(:\S*)?", text := a.text or "") else a
+                for a in call.arguments
+            ]
+            call = call._replace(arguments=arguments)
         call = call._replace(program=program)
         path = self.scope.absolute(written)
         if "/" in written and self.scope.is_outside(path) and not familiar.is_installed(path, self.scope.roots):
@@ -265,15 +300,23 @@ class _Rater:
             self.report(Severity.HIGH, f"{call.program} runs what the command gives it.", always=True)
         if call.program in familiar.words("readers") - {"source", "."}:
             return
-        if self.scope.is_outside(self.scope.absolute(".")) and self.scope.folder.startswith(("/", "~")):
+        folder = self.scope.absolute(".")
+        is_elsewhere = self.scope.is_outside(folder) and not self.scope.is_own_temporary(folder)
+        if is_elsewhere and self.scope.folder.startswith(("/", "~")):
             self.report(
                 Severity.MEDIUM, f"{call.program} works outside the workspace: {self.scope.folder}", always=True
             )
-        if call.program not in names("network") and any(re.search(_CODE_FILE, name) for name in self._downloads):
+        is_kept = call.program in ("tar", "unzip", *names("network"))
+        if not is_kept and any(re.search(_CODE_FILE, name) for name in self._downloads):
             self.report(Severity.HIGH, f"{call.program} may run what was downloaded.", always=True)
         if wrapped_commands.is_remote(call.sources) and call.program not in ("tee", "curl", "wget", *names("decoders")):
             self.report(Severity.HIGH, f"{call.program} gets what was downloaded or decoded.", always=True)
-        for text in self._written:
+        for name, text in self._written:
+            if re.search(_NO_SHELL_TEXT, name) and not re.match("#!", text) and "go:generate" not in text:
+                runs_it = call.program in severity_table()["interpreters"] and name in call.texts
+                if runs_it and not is_ordinary_code(call.program, text, self.scope):
+                    self.report(Severity.HIGH, f"{call.program} runs what the command writes into a file.", always=True)
+                continue
             rater = _Rater(PathScope(None, ()))
             rater.rate_text(text, 0)
             rater._rate_pieces(text, 0)
@@ -283,7 +326,8 @@ class _Rater:
                 self.report(Severity.HIGH, f"{call.program} may run what the command writes into a file.", always=True)
 
     def _report_download(self, path: str) -> None:
-        if posixpath.normpath(path) in self._downloads:
+        is_written = any(name == path for name, _ in self._written)
+        if posixpath.normpath(path) in self._downloads or (self.scope.is_own_temporary(path) and not is_written):
             self.report(Severity.HIGH, f"Runs downloaded code: {path}", always=True)
 
     def _rate_program(self, call: Invocation) -> None:
@@ -295,6 +339,13 @@ class _Rater:
             if any(r.target and r.target.source.startswith("<(") for r in call.redirects):
                 self.report(Severity.HIGH, f"{program} may run what another command prints.", always=True)
         if program == "git":
+            searched = [
+                text
+                for before, text in pairwise(["", *call.texts])
+                if before in ("-S", "-G", "--grep") or text[:2] in ("-S", "-G")
+            ]
+            if "-p" in call.texts and any(map(named_files.names_secret, searched)):
+                self.scope.named.append(("the history of secrets", named_files.ENVIRONMENT))
             for text in wrapped_commands.git_commands(arguments):
                 self._rate_inner_text(program, text, call.depth)
         elif program in ("at", "batch") and call.input_text:
@@ -341,6 +392,8 @@ class _Rater:
         words = list(inner.words)
         if program in ("watch", "parallel") and all(word.text is not None for word in words):
             self.rate_text(" ".join(word.text or "" for word in words), depth + 1)  # both pass it to a shell
+        if program == "parallel" and not words and not inner.texts:
+            self.report(Severity.HIGH, "parallel runs what it reads.", always=True)
         if words and program in ("xargs", "parallel"):
             words = wrapped_commands.fill_placeholders(words, arguments, call.sources)
         elif program == "coproc" and words[1:] and words[1].text == "{":
@@ -393,6 +446,8 @@ class _Rater:
                 self.report(Severity.MEDIUM, f"{program} reads commands from a file.")
 
     def _rate_inner_text(self, program: str, text: str | None, depth: int) -> None:
+        if program == "fish" and re.search(r"\bset( -\w+)*\s*([;|\n]|$)", text or ""):
+            self.scope.named.append(("the environment", named_files.ENVIRONMENT))
         if text is None:
             self.report(Severity.HIGH, f"{program} runs text that is not known before it runs.")
         else:
@@ -485,8 +540,8 @@ class _Rater:
             elif target.is_pattern and re.search(r"[*?]", target.text):
                 self.report(Severity.HIGH, f"Writes all files like {target.source}", always=True)
             report_write(target, self.scope, self.report)
-        elif redirect.operator.endswith("<") and "<<" not in redirect.operator and target.text is not None:
-            self.scope.named.append((self.scope.absolute(target.text), "<"))
+        elif redirect.operator.endswith("<") and "<<" not in redirect.operator and not target.source.startswith("<("):
+            self.scope.named.append((self.scope.absolute(target.display_text), "<"))
 
 
 def _is_misleading(name: str) -> bool:

@@ -61,6 +61,8 @@ CATASTROPHIC = frozenset((TargetKind.ROOT, TargetKind.HOME, TargetKind.SYSTEM, T
 """Targets whose deletion is a catastrophe."""
 
 TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
+NEW_TEMPORARY = "/tmp/new.XXXXXXXXXX"
+"""Stands for what `mktemp` makes."""
 
 
 class PathScope:
@@ -77,6 +79,19 @@ class PathScope:
 
         self.named: list[tuple[str, str]] = []
         """Paths that its commands name, and the programs that they are named for."""
+        self.temporary: list[str] = [NEW_TEMPORARY]
+        """Temporary files and folders that the command line itself makes or overwrites."""
+
+    def is_own_temporary(self, path: str) -> bool:
+        """Return whether an absolute path is a temporary file of the command line itself, or in such a folder."""
+        return any(path == own or path.startswith(f"{own}/") for own in self.temporary)
+
+    def note_temporary(self, word: Word) -> None:
+        """Note a file or folder that the command writes, if it is a temporary one."""
+        path = self.absolute(word.text or "")
+        is_named = (word.text or "").startswith(TEMPORARY) and path.startswith(TEMPORARY)
+        if (is_named or self.is_own_temporary(path)) and self.is_outside(path):
+            self.temporary.append(path)
 
     def absolute(self, text: str) -> str:
         """Return a name as an absolute path with the home folder filled in; relative if the folder is unknown."""
@@ -181,7 +196,10 @@ def report_write(target: Word, scope: PathScope, report: ReportSeverity) -> None
         case TargetKind.STARTUP:
             report(Severity.HIGH, f"Changes a start-up file or keys: {target.source}", always=True)
         case TargetKind.OUTSIDE | TargetKind.HOME:
-            is_temporary = (target.text or "").startswith(TEMPORARY)
+            scope.note_temporary(target)
+            is_temporary = (target.text or "").startswith(TEMPORARY) or scope.is_own_temporary(
+                scope.absolute(target.text or "")
+            )
             report(Severity.MEDIUM, f"Writes outside the workspace: {target.source}", always=not is_temporary)
         case _:
             report(Severity.MEDIUM, f"Writes {target.source}")
@@ -237,6 +255,8 @@ def finds_leftovers(texts: Sequence[str]) -> bool:
     """Return whether a `find` looks only for what builds and editors leave behind, by the names that it looks for."""
     if any(text in ("-o", "-or", "!", "-not", ",") for text in texts):
         return False
+    if "-empty" in texts and ("-type", "d") in pairwise(texts):
+        return True
     patterns = [pattern for option, pattern in pairwise(texts) if option in ("-name", "-iname")]
     leftovers = frozenset(severity_table()["leftovers"].split()) | names("build_folders")
     return bool(patterns) and all(pattern in leftovers for pattern in patterns)

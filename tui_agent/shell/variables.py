@@ -11,10 +11,11 @@ from functools import partial
 
 from tui_agent.shell.fragments import path_fragments
 from tui_agent.shell.syntax import Word
-from tui_agent.shell.targets import PathScope
+from tui_agent.shell.targets import NEW_TEMPORARY, PathScope
 from tui_agent.shell.targets import names as listed
 
-_REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(%%?|##?)([^{}$`]*))?\})")
+_NEW_FOLDER = re.compile(r"\$\(\s*mktemp( -d| -t \w+| -p /tmp| --suffix=[\w.]+)*\s*\)")
 _CURRENT_FOLDER = re.compile(r"\$\(\s*(?:{0})\s*\)|`\s*(?:{0})\s*`".format("pwd|git rev-parse --show-toplevel"))
 _MAX_TEXTS = 64
 """Texts that one word may expand to."""
@@ -44,6 +45,7 @@ class Variables:
         source = word.source
         if folder.startswith("/"):
             source = _CURRENT_FOLDER.sub(lambda _: shlex.quote(folder), source)
+        source = _NEW_FOLDER.sub(NEW_TEMPORARY, source)
         if "$(" in source or "`" in source or "<(" in source or "'" in source:
             return [word]
         names = list(dict.fromkeys(match[1] or match[2] for match in _REFERENCE.finditer(source)))
@@ -68,7 +70,16 @@ class Variables:
 
 
 def _value(values: dict[str, str], match: re.Match[str]) -> str:
-    return values[match[1] or match[2]]
+    """Return what a reference stands for: of `${file%.js}` one name for what a pattern in `file` matches."""
+    value, sign, pattern = values[match[1] or match[2]], match[3], match[4] or ""
+    if not sign:
+        return value
+    value = re.sub(r"[*?]", "_", value)
+    expression = fnmatch.translate(pattern)
+    cuts = range(len(value) + 1) if sign in ("%%", "#") else range(len(value), -1, -1)
+    if sign[0] == "%":
+        return next((value[:cut] for cut in cuts if re.match(expression, value[cut:])), value)
+    return next((value[cut:] for cut in cuts if re.match(expression, value[:cut])), value)
 
 
 def _split(text: str) -> list[Word]:
@@ -133,11 +144,18 @@ def _search_path_risk(name: str, text: str, scope: PathScope) -> str:
     own = [
         entry for entry in entries if entry not in (f"${name}", f"${{{name}}}") and not entry.startswith(f"${{{name}:")
     ]
+    own = [entry for entry in own if not (name == "PATH" and _is_tool_folder(entry))]
     own = [entry.replace("${PWD}", "$PWD").replace("$PWD", scope.folder or ".") for entry in own]
     if any("$" in entry or scope.is_outside(scope.absolute(entry)) for entry in own):
         return f"{name} leads outside the workspace."
     is_current = any(scope.absolute(entry) in (scope.folder, ".", scope.absolute(".")) for entry in own)
-    return f"{name} changes how programs are found." if name == "PATH" and (not own or is_current) else ""
+    is_empty = not own and "$PATH" not in text.replace("{", "").replace("}", "")
+    return f"{name} changes how programs are found." if name == "PATH" and (is_empty or is_current) else ""
+
+
+def _is_tool_folder(entry: str) -> bool:
+    entry = re.sub(r"^(\$HOME|\$\{HOME\})(?=/)", "~", entry)
+    return ".." not in entry and any(fnmatch.fnmatchcase(entry, pattern) for pattern in listed("tool_folders"))
 
 
 def _value_risk(name: str, text: str, *, is_loader: bool) -> str:

@@ -366,18 +366,17 @@ def is_narrow_listing(texts: Sequence[str]) -> bool:
     return is_search and ("l" in options or "--files-with-matches" in texts) and len(re.findall(r"\w", pattern)) > 2
 
 
-def written_texts(pipeline: Pipeline) -> list[str]:
-    """Return literal texts that the pipeline writes into files."""
-    texts: list[str] = []
+def written_texts(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Return the files that the pipeline writes literal texts into, and the texts."""
+    texts: list[tuple[str, str]] = []
     for index, command in enumerate(pipeline.commands):
-        writes = any(">" in redirect.operator for redirect in command.redirects)
+        targets = [r.target.text or "" for r in command.redirects if ">" in r.operator and r.target is not None]
         program = command.words[0].text if command.words else ""
-        if writes:
+        if targets:
             start = next((i for i, w in enumerate(command.words) if w.text in ("echo", "printf")), 0)
-            printed = printed_text([replace(command, words=command.words[start:])])
-            texts.append(
-                (printed or "").replace("\\t", "\t") or literal_input(pipeline.commands[:index], command.redirects)
-            )
+            printed = (printed_text([replace(command, words=command.words[start:])]) or "").replace("\\t", "\t")
+            texts.append((targets[-1], printed or literal_input(pipeline.commands[:index], command.redirects)))
         elif program in ("tee", "install", "cp", "dd", "sponge"):
-            texts.append(literal_input(pipeline.commands[:index], command.redirects))
-    return [text for text in texts if text]
+            name = command.words[-1].text or ""
+            texts.append((name, literal_input(pipeline.commands[:index], command.redirects)))
+    return [(name, text) for name, text in texts if text]
