@@ -112,3 +112,26 @@ def test_the_expressions_of_the_table_are_valid() -> None:
     for entry in familiar_table()["programs"].values():
         for key in ("allow", "deny", "local_deny"):
             re.compile(entry.get(key, ""))
+
+
+def test_publishing_asks_and_its_trial_does_not() -> None:
+    publishing = (
+        "git push",
+        "git push -u origin HEAD",
+        "git -C . push origin x",
+        "npm publish",
+        "cargo publish",
+        "twine upload dist/*",
+    )
+    assert [decide(command, "auto", WORKSPACE, True) for command in publishing] == ["ask"] * len(publishing)
+    assert decide("git push --dry-run origin main", "auto", WORKSPACE, True) == "run"
+
+
+def test_files_whose_names_awk_computes_ask() -> None:
+    for program in (
+        'BEGIN{f=".e" "nv"; while((getline l < f)>0) print l}',
+        "BEGIN{ARGV[1]=x; ARGC=2} 1",
+        "{getline < $1}",
+    ):
+        assert decide(f"awk '{program}'", "auto", WORKSPACE, True) == "ask"
+    assert decide("""awk 'BEGIN{while((getline l < "a.txt")>0) print l} $1<5'""", "auto", WORKSPACE, True) == "run"

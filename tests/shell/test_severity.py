@@ -33,7 +33,7 @@ def test_corpus(case: dict[str, object]) -> None:
         ("rm -rf $X/", "critical"),
         ('rm -rf "$HOME"', "critical"),
         ("rm -rf ${UNSET}/*", "critical"),
-        ("rm -rf .. *", "high"),
+        ("rm -rf .. *", "critical"),
         ("mv * /", "critical"),
         ("find / -delete", "critical"),
         ("find ~ -name x -exec rm -rf {} +", "critical"),

@@ -21,6 +21,8 @@ from tui_agent.text.patterns import read_table
 
 familiar_table = partial(read_table, __package__, "familiar.json")
 
+MAX_SHOWN = 60
+"""Characters of a program's name that are shown."""
 _SYSTEM_FOLDER = re.compile(r"(/usr(/local)?/s?bin|/s?bin|/opt/homebrew/bin|/home/linuxbrew/\.linuxbrew/bin)/[^/]+")
 _RELATIVE_PROGRAM = re.compile(r"[\w.@+-]+(/[\w.@+-]+)+")
 _VERSION = re.compile(r"(-?[\d.]+)$")
@@ -65,7 +67,7 @@ def unfamiliar_reason(call: Invocation, written: str) -> str:
     if entry is None:
         is_own = _RELATIVE_PROGRAM.fullmatch(written) is not None and "/../" not in f"/{written}/"
         if not is_own and not (written.startswith("/") and not call.scope.is_outside(written)):
-            return f"It is not known what {call.program} does."
+            return f"It is not known what {call.program[:MAX_SHOWN]} does."
         entry = {}
     texts = _comparable_texts(call, entry)
     text = " ".join(texts)
@@ -88,6 +90,11 @@ def _risky_part(call: Invocation, entry: dict[str, Any]) -> str:
         return f"It is not known what the package {package} does."
     texts = _comparable_texts(call, entry)
     text = " ".join([*texts, call.input_text] if entry.get("input") else texts)
+    publishes = "publishes" in entry and re.search(entry["publishes"], text)
+    if publishes or ("deny" in entry and (match := re.search(entry["deny"], text)) and "publish" in match[0]):
+        return f"{call.program} publishes something to others."
+    if "discards" in entry and re.search(entry["discards"], text) and re.search(entry["deny"], text):
+        return f"{call.program} may discard work that is not committed."
     if "deny" in entry and (match := re.search(entry["deny"], text)):
         return f"{call.program} may write elsewhere or run something with {match[0].strip()!r}."
     return ""

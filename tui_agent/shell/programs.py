@@ -184,6 +184,8 @@ def _awk(call: Invocation) -> None:
             r"system\s*\(|(?<!\|)\|(?!\|)\s*(getline|\"|&|\w|\()|/inet/|@load", code + text * ("/inet/" in text)
         ):
             call.report(HIGH, "awk runs another program.")
+        elif re.search(r"getline\b[^;}|<]*<\s*(?!\s*\"\")|\bARG[VC]\b", code):
+            call.report(MEDIUM, "awk reads files whose names it computes.", always=True)
         elif re.search(r"print[^;}]*>", code) or text in ("-i", "inplace"):
             call.report(MEDIUM, "awk writes a file.")
             for name in re.findall(r'>\s*"([^"]+)"', text):
@@ -204,15 +206,15 @@ def report_deletion(
     targets: Sequence[Word], scope: PathScope, report: ReportSeverity, *, is_partial: bool = False
 ) -> None:
     """Report that folders are deleted with all their content, or with `is_partial` only some files in them."""
-    dangerous = (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, *(() if is_partial else (TargetKind.ABOVE,)))
+    dangerous = (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP)
     for target in targets:
         kind, text = scope.classify(target), target.text or ""
-        if kind in CATASTROPHIC:
+        if kind in CATASTROPHIC or (kind is TargetKind.ABOVE and not is_partial):
             report(CRITICAL, f"Deletes {kind.value}: {target.source}", always=True)
+        elif re.search(r"(^|/)\.git/?$", text) and not is_partial:
+            report(CRITICAL, f"Deletes the history of the project: {target.source}", always=True)
         elif kind in dangerous or (kind is TargetKind.OUTSIDE and not is_partial and not text.startswith(TEMPORARY)):
             report(HIGH, f"Deletes {kind.value}: {target.source}", always=True)
-        elif re.search(r"(^|/)\.git/?$", text):
-            report(HIGH, f"Deletes the history of the project: {target.source}", always=True)
         else:
             report(MEDIUM, f"Deletes {target.source}", always=kind is not TargetKind.BUILD and not is_partial)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tui_agent.common.domain import FrozenValue, Severity
 from tui_agent.shell import familiar, named_files, wrapped_commands
+from tui_agent.shell.grammar import MAX_LENGTH, unparsable_reason
 from tui_agent.shell.interpreted_code import is_ordinary_code
 from tui_agent.shell.programs import (
     CHANGING_PROGRAMS,
@@ -37,6 +38,7 @@ MAX_TEXT_DEPTH = 6
 MAX_COMMAND_DEPTH = 24
 """Levels of commands within commands (`env env …`) that are rated."""
 _MAX_PIECES = 100
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Pieces at the start and at the end of an unparsable text that are rated."""
 _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _CODE_FILE = re.compile(
@@ -116,7 +118,7 @@ class _Rater:
             return
         parsed = parse_shell(re.sub(r"(?<=\S)\\\n(?=\S)", "", command))
         if parsed.problem:
-            self.report(Severity.HIGH, parsed.problem)
+            self.report(Severity.HIGH, parsed.problem, always=True)
             self._rate_pieces(command, depth)
         if re.search(r"\$\{[^}]*@P\}", command):
             self.report(Severity.HIGH, "A variable's text is expanded as a prompt, which can run commands.")
@@ -138,12 +140,23 @@ class _Rater:
 
     def _rate_pieces(self, command: str, depth: int) -> None:
         """Rate the parts of a text that can't be parsed as a whole, each by itself: they may hold something worse."""
-        pieces = [piece.strip() for piece in re.split(r"[\r\n;&|(){}`\0]+", command)]
+        if unparsable_reason(command):  # its readable parts
+            command = _CONTROL.sub(" ", command)
+            self._rate_cut(command, depth)
+        pieces = [piece.strip() for piece in re.split(r"[\n;&|(){}`]+", command)]
         pieces += [match[1].replace(",", " ") for match in re.finditer(r"\{([^{}\s]*,[^{}\s]*)\}", command)]
         pieces = list(dict.fromkeys(piece for piece in pieces if piece and piece != command.strip()))
         for piece in dict.fromkeys([*pieces[:_MAX_PIECES], *pieces[-_MAX_PIECES:]]):
             parsed = parse_shell(piece)
             for pipeline in () if parsed.problem else parsed.pipelines:
+                self._rate_pipeline(pipeline, depth + 1)
+
+    def _rate_cut(self, command: str, depth: int) -> None:
+        """Rate text without control characters; of text that is too long, its beginning and its end."""
+        size = MAX_LENGTH // 4  # a character has at most four bytes
+        for part in (command,) if not unparsable_reason(command) else (command[:size], command[-size:]):
+            parsed = parse_shell(part)
+            for pipeline in parsed.pipelines:
                 self._rate_pipeline(pipeline, depth + 1)
 
     def _report_fork_bombs(self, parsed: ParsedCommand) -> None:
@@ -184,7 +197,9 @@ class _Rater:
             return
         program = words[0].text
         if program is None or (words[0].is_pattern and program not in ("[", "[[", "{")) or program == "{}":
-            self.report(Severity.HIGH, f"The program's name is not known before it runs: {words[0].source}")
+            self.report(
+                Severity.HIGH, f"The program's name is not known before it runs: {words[0].source}", always=True
+            )
             return
         if depth > MAX_COMMAND_DEPTH:
             self.report(Severity.HIGH, "Commands are nested too deeply to be analyzed.")

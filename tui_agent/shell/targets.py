@@ -210,7 +210,7 @@ def _fixed_kind(path: str) -> TargetKind | None:
     path = _PROCESS_ROOT.sub("", path) or "/"
     if path == "/":
         return TargetKind.ROOT
-    if path in ("~", home) or _HOMES.match(path):
+    if path in ("~", home) or _HOMES.match(path) or home.startswith(f"{path.rstrip('/')}/"):
         return TargetKind.HOME
     if path in names("system"):
         return TargetKind.SYSTEM
