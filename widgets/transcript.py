@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import time
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 
@@ -38,6 +40,9 @@ class Transcript(BlockView):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*MARKS}
 
+    class OlderWanted(Message):
+        """The user comes near the first block, and there are older items that are not loaded."""
+
     def __init__(
         self,
         *,
@@ -57,6 +62,12 @@ class Transcript(BlockView):
         self._last_copied = (-1, -1)
         """Reply and part that `select_last` selected last."""
         self._marks: tuple[Style, ...] = ()
+        self.lacks_older = False
+        """Whether there are older items that are not loaded."""
+        self.read_older: Callable[[], Awaitable[None]]
+        """Calls `load_older` with the items that were dropped."""
+        self._wants_top = False
+        """The user wants to see the first item, which is not loaded yet."""
 
     # --- what the router calls ---
 
@@ -80,8 +91,11 @@ class Transcript(BlockView):
         elif (top := max(0, first_line - self.scroll_offset.y)) < self.size.height:
             self.refresh(Region(0, top, self.size.width, self.size.height - top))
 
-    def load_older(self, items: list[Item], older: int) -> None:
-        """Replace the items, of which the first `older` were not loaded before. The visible lines do not move."""
+    def load_older(self, items: list[Item], older: int, *, complete: bool = True) -> None:
+        """Replace the items, of which the first `older` were not loaded before. The visible lines do not move.
+
+        Not `complete`: there are even older ones.
+        """
         self.select(None)
         self._hold_text()
         old_blocks, following, (index, within) = self.blocks, self.following, self._anchor
@@ -92,11 +106,41 @@ class Transcript(BlockView):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
                 self.blocks[older + number].user_expanded = block.user_expanded
         self.following = following
-        self._anchor = index + older, within
+        self._anchor = (0, 0) if self._wants_top and not self.scroll_offset.y else (index + older, within)
+        self._wants_top, self.lacks_older = False, not complete
+        (top, line), bottom, was_following = self._search_origin
+        self._search_origin = (top + older, line), bottom + older, was_following
         self._relayout()
         if self.finder is not None:
             for number, block in enumerate(self.blocks):
                 self.finder.recount(number, block)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the end is followed and nothing is selected or searched."""
+        return self.following and self.selection is None and self.finder is None and self._press_span is None
+
+    def drop_older(self, count: int) -> None:
+        """Forget the first `count` items. The visible lines do not move."""
+        del self.blocks[:count], self._gaps[:count]
+        self._stack.drop(count)
+        self._painted = OrderedDict((index - count, None) for index in self._painted if index >= count)
+        index, within = self._anchor
+        self._anchor = (index - count, within) if index >= count else (0, 0)
+        self._last_copied, self.lacks_older = (-1, -1), True
+        self._settle()
+        self.refresh()
+
+    def to_top(self) -> None:
+        """Scroll to the first item."""
+        self._wants_top = self.lacks_older
+        self.scroll_home(animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Ask for older items when the first loaded one comes near."""
+        super().watch_scroll_y(old_value, new_value)
+        if self.lacks_older and not self.following and self.scroll_offset.y < 2 * self.size.height:
+            self.post_message(self.OlderWanted())
 
     def refresh_greeting(self) -> None:
         """Repaint a changed greeting."""
@@ -294,6 +338,8 @@ class Transcript(BlockView):
         self.refresh()
         if finder is None:
             return
+        if self.lacks_older:
+            await self.read_older()
         await finder.scan(self.blocks)
         if self.finder is not finder:
             return

@@ -8,7 +8,7 @@ import datetime as dt
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -276,7 +276,7 @@ class Session:
         """The session's title; empty before the first message."""
         return self._state.title
 
-    def follow(self, after: int = 0) -> AsyncIterator[events.Record]:
+    def follow(self, after: int = 0) -> AsyncGenerator[events.Record, None]:
         """Yield all records after number `after`, past and future, until the session is closed.
 
         The deltas of past replies are skipped: the record of the reply's end repeats their text.

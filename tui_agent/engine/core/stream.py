@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -279,7 +279,7 @@ class EventStream:
         seq, offset = max(positions, default=(1, 0))
         return iter(JournalReader(self._folder.journal, start=offset, last=seq - 1))
 
-    async def follow(self, after: int = 0, *, pieces: bool = True) -> AsyncIterator[Record]:
+    async def follow(self, after: int = 0, *, pieces: bool = True) -> AsyncGenerator[Record, None]:
         """Yield all records after number `after`, past and future, once they are written, until the stream is closed.
 
         Without `pieces`, deltas of past replies are skipped, as the reply's end repeats them. Followers may be slow.
