@@ -412,7 +412,8 @@ class Session:
                 await close_part()
             except Exception:
                 log.exception("a part of the session could not be closed")
-        self._save_state()
+        if self._stream.state_pays:
+            self._save_state()
         self._emit(events.SessionClosed(reason=reason))
         self._closed = True
         try:
