@@ -168,13 +168,11 @@ class TruncationWatch:
         return None
 
     def _is_usual(self, case: _Case, gauge: Gauge) -> bool:
-        """Return True if the count is as far from its estimate as the last one, which was of a whole prompt."""
+        """Return True if the estimate is as wrong as that of the last prompt, which was neither cut nor cached."""
         last = self._last[-1] if self._last else None
-        return (
-            last is not None
-            and not last.is_cut
-            and case.size * last.real <= 1.1 * gauge.estimate(last.counts) * case.real
-        )
+        if last is None or last.is_cut or last.is_uncached_part:
+            return False
+        return 0.9 < (case.size / case.real) / (gauge.estimate(last.counts) / last.real) < 1.1
 
     def _filled_window(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> int | None:
         """Return the window that the count fills although the prompt should be larger."""
