@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import time
 from typing import ClassVar
@@ -11,7 +10,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 
@@ -40,9 +38,6 @@ class Transcript(BlockView):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*MARKS}
 
-    class OlderWanted(Message):
-        """The user comes near the first block, and there are older items that are not loaded."""
-
     def __init__(
         self,
         *,
@@ -62,12 +57,8 @@ class Transcript(BlockView):
         self._last_copied = (-1, -1)
         """Reply and part that `select_last` selected last."""
         self._marks: tuple[Style, ...] = ()
-        self.lacks_older = False
-        """Whether there are older items that are not loaded."""
         self.read_older: Callable[[], Awaitable[None]]
         """Calls `load_older` with the items that were dropped."""
-        self._wants_top = False
-        """The user wants to see the first item, which is not loaded yet."""
 
     # --- what the router calls ---
 
@@ -119,28 +110,6 @@ class Transcript(BlockView):
     def at_rest(self) -> bool:
         """Whether the end is followed and nothing is selected or searched."""
         return self.following and self.selection is None and self.finder is None and self._press_span is None
-
-    def drop_older(self, count: int) -> None:
-        """Forget the first `count` items. The visible lines do not move."""
-        del self.blocks[:count], self._gaps[:count]
-        self._stack.drop(count)
-        self._painted = OrderedDict((index - count, None) for index in self._painted if index >= count)
-        index, within = self._anchor
-        self._anchor = (index - count, within) if index >= count else (0, 0)
-        self._last_copied, self.lacks_older = (-1, -1), True
-        self._settle()
-        self.refresh()
-
-    def to_top(self) -> None:
-        """Scroll to the first item."""
-        self._wants_top = self.lacks_older
-        self.scroll_home(animate=False)
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Ask for older items when the first loaded one comes near."""
-        super().watch_scroll_y(old_value, new_value)
-        if self.lacks_older and not self.following and self.scroll_offset.y < 2 * self.size.height:
-            self.post_message(self.OlderWanted())
 
     def refresh_greeting(self) -> None:
         """Repaint a changed greeting."""

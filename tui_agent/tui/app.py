@@ -213,7 +213,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         """Update the hint about what is below the visible part."""
         self.activity.relayout()
 
-    def on_transcript_older_wanted(self) -> None:
+    def on_block_view_older_wanted(self) -> None:
         """Read older items."""
         self.work(self.transcript.read_older)
 
