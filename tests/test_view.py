@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.scenes import build, load, names, record
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Scope, ToolResult
-from tui_agent.view.fold import STEPS, fold_record
+from tui_agent.view.fold import STEPS, add_older, drop_older, fold_record
 from tui_agent.view.items import (
     TAIL,
     EndItem,
@@ -71,6 +71,41 @@ def test_every_difference_is_named_in_the_change(scene: str) -> None:
         assert (repr(view.status) != status) <= (ViewPart.STATUS in change.parts)
         assert (repr(view.queue) != queue) <= (ViewPart.QUEUE in change.parts)
         assert (list(view.pending) != pending) <= (ViewPart.PENDING in change.parts)
+
+
+@pytest.mark.parametrize("scene", names())
+def test_older_items_can_be_dropped_at_any_time_and_come_back(scene: str) -> None:
+    records = load(scene)
+    for keep in (1, 3):
+        view, full = SessionView(), SessionView()
+        for one in records:
+            fold_record(view, one)
+            view.take_changes()
+            drop_older(view, keep)
+            fold_record(full, one)
+            assert view.items == full.items[view.older :]
+            assert [view.items[n] for n in view.indexes.values()] == [
+                full.items[full.indexes[key]] for key in view.indexes
+            ]
+            assert (view.pending, view.status, view.running) == (full.pending, full.status, full.running)
+            nodes, kept = full.tree.nodes, view.tree.nodes
+            assert [kept[n].id for n in view.tree.running] == [nodes[n].id for n in full.tree.running]
+            assert all(node.item < len(view.items) and -1 <= node.parent < len(kept) for node in kept)
+            assert all(kept[child].parent == n for n, node in enumerate(kept) for child in node.children)
+        newest, dropped = list(view.items), view.older
+        assert add_older(view, full) == dropped
+        assert view.older == 0 or not dropped
+        assert all(mine is other for mine, other in zip(view.items[dropped:], newest, strict=True))
+        assert view == full
+
+
+def test_older_items_of_another_journal_are_refused() -> None:
+    view, full = view_of_scene("subagents_done"), view_of_scene("tests_ok")
+    before = list(view.items)
+    drop_older(view, 2)
+    assert add_older(view, full) == 0
+    assert view.items == before[-2:]
+    assert view.older == len(before) - 2
 
 
 def test_every_event_has_a_step_or_is_known_to_need_none() -> None:

@@ -59,6 +59,9 @@ class BlockView(LineView):
     class Followed(Message):
         """Following started or stopped, or the number of unseen blocks changed."""
 
+    class OlderWanted(Message):
+        """The user comes near the first block, and there are older items that are not loaded."""
+
     def __init__(
         self, *, now: Callable[[], float], greeting: Callable[[int, TextStyles], Sequence[Line]], id: str | None = None
     ) -> None:
@@ -81,6 +84,10 @@ class BlockView(LineView):
         self._held_offset: int | None = None
         """Offset in the text of the anchor block at the top of the view when the user last scrolled."""
         self._settling = self._catching_up = False
+        self.lacks_older = False
+        """Whether there are older items that are not loaded."""
+        self._wants_top = False
+        """The user wants to see the first item, which is not loaded yet."""
 
     def on_mount(self) -> None:
         """Continue following when a dialog closes."""
@@ -118,6 +125,24 @@ class BlockView(LineView):
         self._hold(self._stack.find(top))
         self._settle()
         self.refresh()
+
+    # --- bounded memory ---
+
+    def drop_older(self, count: int) -> None:
+        """Forget the first `count` items. The visible lines do not move."""
+        del self.blocks[:count], self._gaps[:count]
+        self._stack.drop(count)
+        self._painted = OrderedDict((index - count, None) for index in self._painted if index >= count)
+        index, within = self._anchor
+        self._anchor = (index - count, within) if index >= count else (0, 0)
+        self.lacks_older = True
+        self._settle()
+        self.refresh()
+
+    def to_top(self) -> None:
+        """Scroll to the first item."""
+        self._wants_top = self.lacks_older
+        self.scroll_home(animate=False)
 
     # --- layout ---
 
@@ -317,6 +342,8 @@ class BlockView(LineView):
             index, within = self._stack.find(max(0, target))
         self._hold((index, within))
         self._settle()
+        if self.lacks_older and not self.following and self.scroll_offset.y < 2 * self.size.height:
+            self.post_message(self.OlderWanted())
 
     def _line_above(self, anchor: tuple[int, int], lines: int) -> int:
         """Return the line `lines` above an anchor, measuring the blocks between: a page up must not skip lines."""

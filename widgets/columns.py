@@ -50,10 +50,21 @@ class Columns(Horizontal):
 
     # --- what is shown ---
 
-    def load_older(self, items: list[Item], older: int) -> None:
+    def load_older(self, items: list[Item], older: int, *, complete: bool = True) -> None:
         """Replace the items, of which the first `older` were not loaded before."""
-        self.transcript.load_older(items, older)
+        self.transcript.load_older(items, older, complete=complete)
         self.progress.reset()
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether nothing older than the end is looked at."""
+        return self.transcript.at_rest and not self.progress.has_focus
+
+    def drop_older(self, count: int) -> None:
+        """Forget the first `count` items, which were dropped."""
+        self.transcript.drop_older(count)
+        self.progress.reset()
+        self.progress.show(())
 
     def show_plan(self, view: PlanView) -> None:
         """Show a changed plan document or proposal."""

@@ -53,6 +53,11 @@ class LineHeights:
             del self._tops[index + 1 :]
         return grown
 
+    def drop(self, count: int) -> None:
+        """Remove the first `count` blocks."""
+        del self.heights[:count]
+        self._tops = [0]
+
     def top(self, index: int) -> int:
         """Return the first line of a block; `index` may be `len(self)`."""
         tops, heights = self._tops, self.heights

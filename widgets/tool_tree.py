@@ -91,8 +91,8 @@ class ToolTree(TakesLetters, ListView[int]):
         self._stop = stop
         self.rows: Sequence[int] = ()
         """Node index of each line; -1 stands for omitted runs or nodes."""
-        self.user_choices: dict[int, bool] = {}
-        """Node index → whether the user collapsed (or expanded) it."""
+        self.user_choices: dict[str, bool] = {}
+        """Id of a node → whether the user collapsed (or expanded) it."""
         self._node_count = 0
 
     # --- what the router calls ---
@@ -110,7 +110,6 @@ class ToolTree(TakesLetters, ListView[int]):
     def reset(self) -> None:
         """Clear the tree before all nodes are replaced."""
         self._node_count = 0
-        self.user_choices.clear()
         self.set_rows([])
 
     def _item(self, index: int) -> Item | None:
@@ -156,7 +155,7 @@ class ToolTree(TakesLetters, ListView[int]):
 
     def _lay_out(self) -> None:
         current, roots = self._current_index, self.view.tree.roots
-        rows = [-1] if len(roots) > MAX_RUNS else []
+        rows = [-1] if len(roots) > MAX_RUNS or self.view.older else []
         for root in roots[-MAX_RUNS:]:
             rows.extend(self._visible_nodes(root))
         self.set_rows(rows, rows.index(current) if current in rows else len(rows) - 1)
@@ -177,7 +176,7 @@ class ToolTree(TakesLetters, ListView[int]):
         node = tree.nodes[index]
         default = node.kind == "batch" or (node.parent < 0 and index != tree.roots[-1])
         default = default or (node.status != "running" and self._is_subagent(index))
-        return self.user_choices.get(index, default)
+        return self.user_choices.get(node.id, default)
 
     # --- painting ---
 
@@ -310,7 +309,7 @@ class ToolTree(TakesLetters, ListView[int]):
             return
         node = self.view.tree.nodes[index]
         if node.children and collapse is not self.collapsed(index):
-            self.user_choices[index] = not self.collapsed(index)
+            self.user_choices[node.id] = not self.collapsed(index)
             self._lay_out()
         elif collapse and node.parent in self.rows:
             self.move_to(self.rows.index(node.parent))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import time
 from typing import ClassVar
 
@@ -57,6 +57,8 @@ class Transcript(BlockView):
         self._last_copied = (-1, -1)
         """Reply and part that `select_last` selected last."""
         self._marks: tuple[Style, ...] = ()
+        self.read_older: Callable[[], Awaitable[None]]
+        """Calls `load_older` with the items that were dropped."""
 
     # --- what the router calls ---
 
@@ -80,8 +82,11 @@ class Transcript(BlockView):
         elif (top := max(0, first_line - self.scroll_offset.y)) < self.size.height:
             self.refresh(Region(0, top, self.size.width, self.size.height - top))
 
-    def load_older(self, items: list[Item], older: int) -> None:
-        """Replace the items, of which the first `older` were not loaded before. The visible lines do not move."""
+    def load_older(self, items: list[Item], older: int, *, complete: bool = True) -> None:
+        """Replace the items, of which the first `older` were not loaded before. The visible lines do not move.
+
+        Not `complete`: there are even older ones.
+        """
         self.select(None)
         self._hold_text()
         old_blocks, following, (index, within) = self.blocks, self.following, self._anchor
@@ -92,11 +97,19 @@ class Transcript(BlockView):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
                 self.blocks[older + number].user_expanded = block.user_expanded
         self.following = following
-        self._anchor = index + older, within
+        self._anchor = (0, 0) if self._wants_top and not self.scroll_offset.y else (index + older, within)
+        self._wants_top, self.lacks_older = False, not complete
+        (top, line), bottom, was_following = self._search_origin
+        self._search_origin = (top + older, line), bottom + older, was_following
         self._relayout()
         if self.finder is not None:
             for number, block in enumerate(self.blocks):
                 self.finder.recount(number, block)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the end is followed and nothing is selected or searched."""
+        return self.following and self.selection is None and self.finder is None and self._press_span is None
 
     def refresh_greeting(self) -> None:
         """Repaint a changed greeting."""
@@ -294,6 +307,8 @@ class Transcript(BlockView):
         self.refresh()
         if finder is None:
             return
+        if self.lacks_older:
+            await self.read_older()
         await finder.scan(self.blocks)
         if self.finder is not finder:
             return

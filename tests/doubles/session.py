@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -180,7 +180,7 @@ class FakeSession:
     def wake(self) -> None:
         self._more.set()
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Record]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Record, None]:
         place = after
         while True:
             while place < len(self.records):

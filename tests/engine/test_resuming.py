@@ -13,6 +13,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError
 from tui_agent.events import Notice, SessionOpened, StateSaved, ToolFinished
 from tui_agent.storage.changes import add_records
+from tui_agent.storage.journal import read_records
 from tui_agent.text import SecretMask
 
 TALK = scenario("hi", "hello")
@@ -102,6 +103,21 @@ async def test_a_saved_state_of_another_shape_is_left_aside(
             watch = SessionDriver(again)
             await again.send("hi")
             assert (await watch.ended()).text == "hello"
+
+
+async def test_a_state_is_not_saved_again_for_a_few_small_records(workspace: Path) -> None:
+    long = scenario("tell me", " ".join(f"w{n * n}" for n in range(3_000)))  # kept in the history, so in each state
+    name = None
+    async with serve(long, TALK, strict=True) as server:
+        for _ in range(4):
+            async with run_session(server, None if name else workspace, resume=name) as session:
+                await session.send("hi" if name else "tell me")
+                await session.wait()
+                name, folder, exported = session.id, session.folder, session._state.export()
+        async with run_session(server, None, resume=name) as session:
+            assert session._state.export() == exported
+    states = [record for record in read_records(folder / "events.jsonl") if isinstance(record.event, StateSaved)]
+    assert len(states) == 1
 
 
 async def test_the_other_roots_of_a_session_come_back(workspace: Path, tmp_path: Path) -> None:

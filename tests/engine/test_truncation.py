@@ -9,7 +9,7 @@ import pytest
 from tests.nightly import repetitions, sampled
 from tui_agent.common.domain import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, Usage, UserMessage
 from tui_agent.engine.context.compaction import Assessment, TruncationWatch
-from tui_agent.engine.core.tokens import KINDS, Gauge, count_request
+from tui_agent.engine.core.tokens import KINDS, Counts, Gauge, count_request
 
 NUM_CTX = 32_768
 WORDS = ["file", "test", "agent", "run", "value", "return", "the", "a", "of", "to", "line", "change", "path"]
@@ -194,6 +194,50 @@ def test_a_window_of_no_usual_size_is_noticed_when_the_count_stands_still() -> N
         result = ToolMessage(call_id=call.id, name="read_file", text=code(dice, 2_000 + 900 * turn))
         messages = (*messages, AssistantMessage(text="next", calls=(call,)), result)
     assert 2_502 in found
+
+
+def test_the_same_prompt_sent_again_is_not_truncated_when_the_estimate_has_grown() -> None:
+    before, messages = growing(random.Random(1), [4_000, 1_500])[-2:]
+    watch, gauge = TruncationWatch(), Gauge()
+    counts = count_request(messages, ())
+    said = Usage(prompt_tokens=round(0.7 * gauge.estimate(counts)))
+    earlier = count_request(before, ())
+    watch.assess(before, earlier, Usage(prompt_tokens=round(0.7 * gauge.estimate(earlier))), gauge, (NUM_CTX,))
+    for _ in range(2):
+        assert not watch.assess(messages, counts, said, gauge, (NUM_CTX,)).cut_to
+    while gauge.estimate(counts) < 1.5 * (said.prompt_tokens or 0) + 300:
+        gauge.learn(counts, 2 * (said.prompt_tokens or 0), complete=True)  # as for another prompt with such text
+    assert not watch.assess(messages, counts, said, gauge, (NUM_CTX,)).cut_to
+
+
+@pytest.mark.parametrize("window", [4_096, 8_192, 16_384])
+def test_a_count_that_meets_a_usual_window_by_chance_is_no_sign_of_it(window: int) -> None:
+    """The estimate is far too high, and was so for the prompt before, too."""
+    watch, gauge = TruncationWatch(), FixedGauge()
+    messages: tuple[Message, ...] = (UserMessage(text="begin"),)
+    reached = 0
+    for real in (0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1):
+        tokens = round(real * window) + (3 if real == 0.5 else -1)
+        messages += (AssistantMessage(text="so"), UserMessage(text="word " * round(1.35 * (tokens - reached))))
+        reached = tokens
+        assert gauge.estimate(count_request(messages, ())) > 1.34 * tokens
+        assert not judge(watch, gauge, messages, Usage(prompt_tokens=tokens)).cut_to
+
+
+class FixedGauge(Gauge):
+    """A gauge that never learns: each count seems to be too low."""
+
+    def learn(self, counts: Counts, real: int, *, complete: bool = False) -> bool:
+        return False
+
+
+def test_a_window_is_never_smaller_than_what_the_server_has_read() -> None:
+    dice = random.Random(5)
+    watch, gauge = TruncationWatch(), Gauge()
+    large = (SYSTEM, UserMessage(text=prose(dice, 60_000)))
+    judge(watch, gauge, large, Usage(prompt_tokens=FakeTokenizer(random.Random(6)).count(large)))
+    other = (SYSTEM, UserMessage(text=prose(dice, 32_000)))
+    assert judge(watch, gauge, other, Usage(prompt_tokens=2_050)).window != 4_096
 
 
 def growing(dice: random.Random, sizes: list[int]) -> list[tuple[Message, ...]]:

@@ -130,6 +130,24 @@ async def test_a_server_with_a_smaller_window_than_asked_for_is_caught(workspace
     assert watch.of(ContextMeasured)[-1].limit == 4_096
 
 
+async def test_an_inferred_window_into_which_nothing_fits_does_not_block_the_session(workspace: Path) -> None:
+    def count(body: Body) -> int:
+        replies = sum(message["role"] == "assistant" for message in body["messages"])
+        return 2_050 if replies == 1 else estimate_tokens(body)  # as from a server with a window of 4,096
+
+    sentence = "the worker took the next job and wrote what it found to disk. "
+    first, longer = f"Explain this log: {sentence * 110}", f"And this one: {sentence * 180}"
+    async with FakeOllama(lambda body: {"content": "it is fine"}, count=count) as server:
+        async with run_session(server, workspace, provider="ollama") as session:
+            watch = SessionDriver(session)
+            ends = []
+            for text in (first, "And then?", longer, longer):
+                await session.send(text)
+                ends.append((await watch.ended()).outcome)
+    assert [one.limit for one in watch.of(ContextMeasured)] == [32_768, 4_096, 32_768]
+    assert ends == ["done", "done", "limit", "done"]
+
+
 @pytest.mark.parametrize("server_does", ["counts", "omits", "lowers"])
 async def test_honest_servers_raise_no_warning(workspace: Path, server_does: str) -> None:
     (workspace / "cjk.txt").write_text("代理在更改文件之前先读取文件。\n" * 400, encoding="utf-8")

@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -68,7 +68,7 @@ class Flowing(FakeSession):
 
     pace = 0.01
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Record]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Record, None]:
         self.push(e.RunStarted(message_id="m", mode="direct", model="m"), run="r9")
         self.push(e.ReplyStarted(model="m", iteration=1, messages=1, estimate=1), node="r99", run="r9")
         talk = asyncio.create_task(self._talk())

@@ -13,6 +13,7 @@ from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_id
 from tui_agent import events as e
 from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.text import SecretMask
+from tui_agent.tui import routing
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.pager import OUTPUT_DELETED, Outputs
 from tui_agent.view.items import ToolItem
@@ -102,6 +103,25 @@ async def test_a_long_file_is_gone_through_searched_and_wrapped(tmp_path: Path) 
         assert any(one.startswith("line 29999") for one in body(app))
         await moved(pilot, "/", "escape", "q")
         assert not isinstance(app.screen, OutputPager)
+
+
+async def test_outputs_that_were_dropped_from_memory_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "MAX_ITEMS", 8)
+    monkeypatch.setattr(routing, "KEPT_ITEMS", 4)
+    app, session = app_for("answered")
+    async with run_app(app, (90, 24)) as pilot:
+        for number in range(12):
+            ran(session, f"call {number}", "early\n", result=f"output {number}")
+            await wait_until_rendered(pilot)
+        assert app.view.older
+        await opened(pilot, app)
+        shown = [*body(app)]
+        for _ in range(11):
+            await moved(pilot, "tab")
+            shown += body(app)
+        assert shown == [f"output {number}" for number in range(11, -1, -1)]
+        await moved(pilot, "shift+tab")
+        assert body(app) == ["output 1"]
 
 
 async def test_what_is_printed_on_is_followed_and_older_calls_are_reached(tmp_path: Path) -> None:

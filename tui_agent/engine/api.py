@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -136,7 +136,7 @@ class SessionApi(SessionParts, Protocol):
         """Call `on_change` with a message when saving begins to fail, and with None when everything is saved again."""
         ...
 
-    def follow(self, after: int = 0) -> AsyncIterator[Record]:
+    def follow(self, after: int = 0) -> AsyncGenerator[Record, None]:
         """Yield all records after number `after`, past and future, until the session is closed."""
         ...
 

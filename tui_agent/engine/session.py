@@ -8,7 +8,7 @@ import datetime as dt
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -276,7 +276,7 @@ class Session:
         """The session's title; empty before the first message."""
         return self._state.title
 
-    def follow(self, after: int = 0) -> AsyncIterator[events.Record]:
+    def follow(self, after: int = 0) -> AsyncGenerator[events.Record, None]:
         """Yield all records after number `after`, past and future, until the session is closed.
 
         The deltas of past replies are skipped: the record of the reply's end repeats their text.
@@ -412,7 +412,8 @@ class Session:
                 await close_part()
             except Exception:
                 log.exception("a part of the session could not be closed")
-        self._save_state()
+        if self._stream.state_pays:
+            self._save_state()
         self._emit(events.SessionClosed(reason=reason))
         self._closed = True
         try:

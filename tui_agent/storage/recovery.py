@@ -96,6 +96,8 @@ class Recovery:
         self.open_items = OpenItems()
         self.state: tuple[int, dict[str, Any]] | None = None
         """Number and content of the last `state.saved`."""
+        self.state_size = 0
+        """Bytes of its line."""
         self.start = (1, 0)
         """(number, byte): records from that number on start at or behind that byte."""
         self.since_state = 0
@@ -141,13 +143,13 @@ class Recovery:
             return False
         self.open_items = OpenItems(**{name: keep["ends"].get(name, ()) for name in ("tools", "requests")})
         self.chat_log.restore(keep.get("chat"))
-        self.start = (saved.seq, saved.offset)
+        self.start, self.state_size = (saved.seq, saved.offset), saved.size
         return True
 
     def _reset(self) -> None:
         self.open_items = OpenItems()
         self.chat_log.restore({})
-        self.start = (1, 0)
+        self.start, self.state_size = (1, 0), 0
         self._last, self._damages, self._after_last, self._closed = 0, [], 0, True
 
     def _scan(self, saved: JournalLine | None) -> CatchUp:

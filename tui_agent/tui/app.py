@@ -93,6 +93,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.preferences = Preferences(self, self.notifier)
         self.key_line = LinesView(partial(key_line, self.view), id="keyline")
         self._router = Router(self, on_requests_changed=self.dialogs.show_next, clock=clock)
+        self.transcript.read_older = self._router.read_older
         self._running_shells = 0
         """Number of running `!` commands."""
         subscribe = self._router.subscribe
@@ -211,6 +212,10 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     def on_block_view_followed(self) -> None:
         """Update the hint about what is below the visible part."""
         self.activity.relayout()
+
+    def on_block_view_older_wanted(self) -> None:
+        """Read older items."""
+        self.work(self.transcript.read_older)
 
     def action_interrupt(self) -> None:
         """Stop the run, pending requests and `!` commands."""

@@ -213,7 +213,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "search": lambda app, _: app.query_one(SearchBar).open(),
     "details": _details,
     "output": lazily("pager", "show_output"),
-    "top": lambda app, _: app.transcript.scroll_home(animate=False),
+    "top": lambda app, _: app.transcript.to_top(),
     "end": lambda app, _: app.transcript.follow(),
     "stop": lambda app, _: app.action_interrupt(),
     "settings": lazily("settings_screen", "show_settings"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tui_agent.events import UserShellCommand
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
+from tui_agent.view.items import Item as ViewItem
 from tui_agent.view.items import ToolItem
 from widgets.output_pager import OutputPager, OutputWindow
 
@@ -29,13 +30,17 @@ Item: TypeAlias = ToolItem | UserShellCommand
 
 def show_output(app: BaseApp, _: str) -> None:
     """Show the output of the call that is selected in the progress tree, or of the newest one."""
-    items = [item for item in app.view.items if isinstance(item, ToolItem | UserShellCommand) and _has_output(item)]
+    items = _outputs(app.view.items)
     if not items:
         app.hints.show("no call has printed anything yet")
         return
     selected = app.columns.progress.chosen_item
     index = items.index(selected) if selected in items else len(items) - 1
     app.push_screen(OutputPager(Outputs(app, items, index)))
+
+
+def _outputs(items: list[ViewItem]) -> list[Item]:
+    return [item for item in items if isinstance(item, ToolItem | UserShellCommand) and _has_output(item)]
 
 
 def _has_output(item: Item) -> bool:
@@ -51,6 +56,8 @@ class Outputs:
         self.app = app
         self._items = items
         self._index = index
+        self._older = app.view.older
+        """Number of items before these that are not loaded."""
         self._pages: Pages | None = None
         self._reads_file = False
         self._stop = threading.Event()
@@ -145,6 +152,10 @@ class Outputs:
     async def turn(self, by: int) -> bool:
         """Go to an older (`by` > 0) or newer output; return False if there is none."""
         index = self._index - by
+        if index < 0 and self._older:
+            await self.app.transcript.read_older()
+            older, self._older = _outputs(self.app.view.items[: self._older]), self.app.view.older
+            index, self._items = index + len(older), older + self._items
         if not 0 <= index < len(self._items):
             return False
         self._index = index

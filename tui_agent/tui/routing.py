@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from asyncio import TimerHandle, to_thread
+from asyncio import Lock, TimerHandle, to_thread
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import fields
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from tui_agent.events import Event, Record
 from tui_agent.tui.base_app import BaseApp
-from tui_agent.view.fold import fold_record
+from tui_agent.view.fold import add_older, drop_older, fold_record
 from tui_agent.view.items import SessionView, ViewPart
 from tui_agent.view.redactor import Redactor
 from widgets.request_view import call_later_once
@@ -29,6 +29,8 @@ IDLE_FACTOR = 4
 """After a paint, the loop is free for at least this many times its duration: keys and the stream come first."""
 MAX_PAUSE = 0.25
 """Maximum seconds between paints, however long they take."""
+MAX_ITEMS, KEPT_ITEMS = 2_000, 1_000
+"""Number of items above which the older ones are dropped, and how many are kept: memory is bounded."""
 
 
 class Router:
@@ -57,6 +59,7 @@ class Router:
         """Number of the last record that belongs to `_full_view`."""
         self._older_items: int | None = None
         """Number of items in front of those that are shown, until the transcript knows it."""
+        self._reading_older = Lock()
 
     def start(self) -> None:
         """Start the timer that repaints elapsed times every second while something is going on."""
@@ -87,6 +90,8 @@ class Router:
         """Fold one record, call its subscribers, and schedule a paint; replayed records are painted all at once."""
         if self._full_view is not None and record.seq <= self._replay_until:
             fold_record(self._full_view, record, self.redactor)
+            if len(self._full_view.items) > max(MAX_ITEMS, 2 * len(self.view.items)):
+                drop_older(self._full_view, max(KEPT_ITEMS, len(self.view.items)))
         else:
             if self._full_view is not None:
                 self._show_full_view(self._full_view)
@@ -102,6 +107,25 @@ class Router:
         for field in fields(SessionView):
             setattr(self.view, field.name, getattr(full_view, field.name))
         self.view.changes.parts |= ViewPart.ALL
+
+    async def read_older(self) -> None:
+        """Read the items that were dropped from the journal, and give them to the transcript."""
+        async with self._reading_older:
+            session, view = self.app.session, self.view
+            if session is None or not view.older:
+                return
+            full_view, redactor = SessionView(), Redactor(session.mask)
+            with suppress(OSError):
+                async with aclosing(session.follow()) as records:
+                    async for record in records:
+                        fold_record(full_view, record, redactor)
+                        if full_view.seq >= view.seq:
+                            break
+            if added := add_older(view, full_view):
+                self._older_items = added
+                self.paint()
+            else:
+                self.app.hints.show("the older part of this session can't be read")
 
     @property
     def dirty(self) -> bool:
@@ -124,7 +148,7 @@ class Router:
         parts = changes.parts
         with app.batch_update():
             if self._older_items is not None:
-                columns.load_older(view.items, self._older_items)
+                columns.load_older(view.items, self._older_items, complete=not view.older)
                 self._older_items = None
             if changes.items:
                 columns.transcript.show(view.items, changes.items)
@@ -140,6 +164,9 @@ class Router:
                 app.key_line.relayout()
             if parts & (ViewPart.STATUS | ViewPart.QUEUE):
                 app.activity.relayout()
+            looks_back = not columns.may_drop or len(app.screen_stack) > 1
+            if len(view.items) > MAX_ITEMS and not looks_back and (dropped := drop_older(view, KEPT_ITEMS)):
+                columns.drop_older(dropped)
             self._paint_seconds = self.clock() - self._painted_at
             if ViewPart.PENDING in parts:
                 self._on_requests_changed()

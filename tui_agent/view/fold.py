@@ -14,7 +14,16 @@ from tui_agent.view import run_steps
 from tui_agent.view.change import Steps, add_item, item_changed, update_status
 from tui_agent.view.items import TAIL, EndItem, NoticeItem, ReplyItem, SessionView, ToolItem, ViewPart
 from tui_agent.view.redactor import Redactor
-from tui_agent.view.tree import OUTCOMES, abandon_nodes, begin_node, begin_run, end_node, end_run_node, node_changed
+from tui_agent.view.tree import (
+    OUTCOMES,
+    abandon_nodes,
+    begin_node,
+    begin_run,
+    drop_nodes,
+    end_node,
+    end_run_node,
+    node_changed,
+)
 
 
 def _interrupt_step(view: SessionView) -> None:
@@ -360,3 +369,44 @@ def _store_exact(view: SessionView, event: e.Event) -> None:
         view.requests[event.id].exact_action = event.action
     elif isinstance(event, e.PlanDocChanged) and not event.pending:
         view.plan.exact_text = event.text
+
+
+# --- bounded memory -----------------------------------------------------------------------------
+
+
+def drop_older(view: SessionView, keep: int) -> int:
+    """Drop items before the newest `keep`, but none of the active run and none unfinished; return their number."""
+    items = reversed(range(len(view.items))) if view.run else ()
+    run = next((index for index in items if isinstance(view.items[index], e.UserMessageAdded)), len(view.items))
+    replies = [*view.subagent_replies, *([view.reply.id] if view.reply is not None else ())]
+    steps = [view.step.id] if view.step is not None and not view.step.outcome else []
+    requests = [key for request in view.pending.values() for key in (request.id, request.node)]
+    unfinished = [view.indexes[key] for key in (*view.running, *replies, *steps, *requests) if key in view.indexes]
+    dropped = min(len(view.items) - keep, run, *unfinished)
+    if dropped <= 0:
+        return 0
+    del view.items[:dropped]
+    view.older += dropped
+    view.indexes = {key: index - dropped for key, index in view.indexes.items() if index >= dropped}
+    view.requests = {
+        key: request for key, request in view.requests.items() if key in view.indexes or request.node in view.indexes
+    } | view.pending
+    view.changes.items = {index - dropped for index in view.changes.items if index >= dropped}
+    drop_nodes(view, dropped)
+    return dropped
+
+
+def add_older(view: SessionView, full_view: SessionView) -> int:
+    """Take the items that `view` lacks from `full_view`, which was folded from the same records; return their number.
+
+    0 if `full_view` does not fit, such as when the beginning of the journal is missing.
+    """
+    added = len(full_view.items) - len(view.items)
+    if added <= 0 or any(full_view.indexes.get(key) != index + added for key, index in view.indexes.items()):
+        return 0
+    view.items[:0] = full_view.items[:added]
+    view.indexes, view.tree, view.older = full_view.indexes, full_view.tree, 0
+    view.requests = full_view.requests | view.requests
+    view.changes.items = {index + added for index in view.changes.items}
+    view.changes.nodes = full_view.changes.nodes
+    return added

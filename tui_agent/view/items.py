@@ -385,6 +385,8 @@ class SessionView:
     unreported_rejection: e.ReplyRejected | None = None
     """The rejection that the next notice about a reply reports."""
     items: list[Item] = field(default_factory=list)
+    older: int = 0
+    """Number of items before `items` that were dropped; the journal has them."""
     pending: dict[str, RequestItem] = field(default_factory=dict)
     queue: list[e.MessageQueued] = field(default_factory=list)
     status: Status = field(default_factory=Status)

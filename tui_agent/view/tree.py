@@ -90,6 +90,28 @@ def _is_read_only(view: SessionView, node: ProgressNode) -> bool:
     return isinstance(item, ToolItem) and item.reads_only and item.call.name != "run_subagent"
 
 
+def drop_nodes(view: SessionView, items: int) -> None:
+    """Follow the removal of the first `items` items: drop nodes with none of the others at or below them.
+
+    Running nodes and the newest run stay.
+    """
+    tree, kept = view.tree, set[int]()
+    for index, node in enumerate(tree.nodes):
+        ancestor = index if node.item >= items or index in tree.running or index in tree.roots[-1:] else -1
+        while ancestor >= 0 and ancestor not in kept:
+            kept.add(ancestor)
+            ancestor = tree.nodes[ancestor].parent
+    moved = {index: number for number, index in enumerate(sorted(kept))}
+    tree.nodes = [tree.nodes[index] for index in moved]
+    for node in tree.nodes:
+        node.item, node.parent = max(-1, node.item - items), moved.get(node.parent, -1)
+        node.children = [moved[child] for child in node.children if child in moved]
+    tree.roots = [moved[index] for index in tree.roots if index in moved]
+    tree.running = {moved[index]: None for index in tree.running}
+    tree.indexes = {key: moved[index] for key, index in tree.indexes.items() if index in moved}
+    view.changes.nodes = {moved[index] for index in view.changes.nodes if index in moved}
+
+
 def node_changed(view: SessionView, key: str) -> None:
     """Mark a node as changed."""
     if key in view.tree.indexes:

@@ -76,6 +76,8 @@ class _Case(msgspec.Struct, frozen=True):
     counts: Counts
     reports_cache: bool
     """The server reports cached tokens, so the count is of the whole prompt."""
+    is_cut: bool = False
+    """The prompt was truncated."""
 
     @property
     def is_uncached_part(self) -> bool:
@@ -104,6 +106,8 @@ class TruncationWatch:
         """Counts that seem to cover only the uncached part."""
         self._counts_separately = False
         """The server counts read and cached tokens separately, so the whole is unknown."""
+        self._most_read = 0
+        """Tokens that the server certainly has read in one request: its window is not smaller."""
 
     def assess(
         self, messages: tuple[Message, ...], counts: Counts, usage: Usage, gauge: Gauge, windows: Sequence[int]
@@ -127,7 +131,8 @@ class TruncationWatch:
             assessment = self._assess_complete(case, floor, gauge.lower_bound(counts))
             self._partial_counts += assessment.full is None
         self._past.append((messages, max(floor, 0 if assessment.cut_to else real)))
-        self._last.append(case)
+        self._last.append(msgspec.structs.replace(case, is_cut=bool(assessment.cut_to)))
+        self._most_read = max(self._most_read, real)
         return assessment
 
     def _assess_complete(self, case: _Case, floor: int, lower_bound: int) -> Assessment:
@@ -145,20 +150,29 @@ class TruncationWatch:
         for window in windows:
             if 2 <= real - window // 2 <= 3 and larger:
                 return Assessment(cut_to=real, window=window)
-        if (full := self._filled_window(case, gauge, (*windows, *COMMON_WINDOWS))) is not None:
+        is_usual = self._is_usual(case, gauge)
+        if not is_usual and (full := self._filled_window(case, gauge, (*windows, *COMMON_WINDOWS))) is not None:
             return Assessment(cut_to=real, window=full)
         if case.reports_cache and self._grown_without_count(case, gauge):
             return Assessment(cut_to=real)
         if real > 0.75 * size:
             return None
-        common = next((window for window in COMMON_WINDOWS if 2 <= real - window // 2 <= 3), None)
-        if common and not case.is_uncached_part and size > 1.3 * real:
+        possible_windows = [window for window in COMMON_WINDOWS if window >= self._most_read]
+        common = next((window for window in possible_windows if 2 <= real - window // 2 <= 3), None)
+        if common and not is_usual and not case.is_uncached_part and size > 1.3 * real:
             return Assessment(cut_to=real, window=common)
         if real < 0.75 * case.part_min:
             return Assessment(cut_to=real, window=common)
-        if self._is_constant(case):
-            return Assessment(cut_to=real, window=common or 2 * real)
+        if self._is_constant(case, gauge):
+            return Assessment(cut_to=real, window=common or max(2 * real, self._most_read))
         return None
+
+    def _is_usual(self, case: _Case, gauge: Gauge) -> bool:
+        """Return True if the estimate is as wrong as that of the last prompt, which was neither cut nor cached."""
+        last = self._last[-1] if self._last else None
+        if last is None or last.is_cut or last.is_uncached_part:
+            return False
+        return 0.9 < (case.size / case.real) / (gauge.estimate(last.counts) / last.real) < 1.1
 
     def _filled_window(self, case: _Case, gauge: Gauge, windows: Sequence[int]) -> int | None:
         """Return the window that the count fills although the prompt should be larger."""
@@ -184,12 +198,12 @@ class TruncationWatch:
         grown = case.size - gauge.estimate(last.counts)
         return grown > 400 and grown > 0.08 * case.size and case.real - last.real < 0.15 * grown
 
-    def _is_constant(self, case: _Case) -> bool:
+    def _is_constant(self, case: _Case, gauge: Gauge) -> bool:
         """Return True for the same count three times with different new parts."""
         if len(self._last) < 2 or any(abs(case.real - past.real) > 2 for past in self._last):
             return False
         parts = [past.part for past in self._last] + [case.part]
-        return max(parts) > 1.15 * min(parts) + 40 and case.size > self._last[0].size + 200
+        return max(parts) > 1.15 * min(parts) + 40 and case.size > gauge.estimate(self._last[0].counts) + 200
 
     def _floor(self, messages: tuple[Message, ...], gauge: Gauge) -> int:
         """Return a lower bound of the tokens: a prompt is larger than an earlier one that it extends."""

@@ -88,6 +88,12 @@ class Window:
         self._requested_by_user = False
         self._retried_overflow = False
         self._window_confirmed = False
+        self._is_inferred = False
+        """`limit` was inferred from token counts."""
+        self._limit_before: int | None = None
+        """The limit before that."""
+        self._doubted: set[int] = set()
+        """Inferred windows into which nothing fitted; adopted for good if they are inferred again."""
         self._side_requests = 0
         """Requests outside the conversation since the previous request."""
         self._notified: set[str] = set()
@@ -129,6 +135,7 @@ class Window:
             warning = window_notices.little_room(self._config.name, limit, fixed, self._config.model.provider)
             self._warn("context.small", warning, run)
         if size + min(RESERVE, limit // 8) > limit:
+            self._forget_inferred(doubt=True)
             return window_notices.context_full(size, limit, self._config.model.provider)
         room = max(256, limit - size - limit // 50)
         return PreparedRequest(messages, size, min(self._config.max_tokens, room), request.fresh)
@@ -287,8 +294,25 @@ class Window:
             warning = window_notices.truncation_warning(assessment.cut_to, size, self._config.model.provider)
             self._warn("context.truncated", warning, run)
             if assessment.window is not None:
-                self._adopt(assessment.window, run)
+                self._infer(assessment.window, run)
+        elif self.limit is not None and (assessment.learnable or 0) > self.limit:
+            self._forget_inferred()
         return assessment
+
+    def _infer(self, window: int, run: str) -> None:
+        """Adopt a window that the server's token counts suggest."""
+        before = self.limit
+        self._adopt(window, run)
+        if self.limit != before:
+            self._limit_before = self._limit_before if self._is_inferred else before
+            self._is_inferred = window not in self._doubted
+
+    def _forget_inferred(self, *, doubt: bool = False) -> None:
+        """Return to the window before the inferred one; `doubt`: since nothing fits, which would block the session."""
+        if self._is_inferred and self.limit is not None:
+            if doubt:
+                self._doubted.add(self.limit)
+            self.limit, self._is_inferred, self._compacted_size = self._limit_before, False, 0
 
     def _emit_measured(self, assessment: Assessment, ended: ReplyEnded, run: str) -> None:
         prompt = assessment.full or self.gauge.estimate(self._request.counts)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -84,6 +84,8 @@ class EventStream:
         """Offset from which damage was reported by `session.recovered`."""
         self._since_state = 0
         self._bytes_since_state = 0
+        self._state_bytes = 0
+        """Size of the last `state.saved`."""
         self.mask = SecretMask({})
         """Hides secrets from readers (A7)."""
 
@@ -122,7 +124,8 @@ class EventStream:
                 journal.end_line()
         self._state = recovery.state
         self._reported_from = recovered.offset
-        self._since_state = recovery.since_state
+        self._since_state, self._state_bytes = recovery.since_state, recovery.state_size
+        self._bytes_since_state = journal.size - recovery.start[1] - recovery.state_size
         self._writer = SessionWriter(
             journal,
             log,
@@ -155,6 +158,7 @@ class EventStream:
         if isinstance(event, StateSaved):
             self._state = (record.seq, event.state)
             self._since_state = self._bytes_since_state = 0
+            self._state_bytes = len(data)
         if self.on_emit is not None and type(event) not in STREAMED:
             self.on_emit(event, run)
         return record.seq
@@ -169,6 +173,11 @@ class EventStream:
     def state_due(self) -> bool:
         """True if a `state.saved` is due."""
         return self._since_state >= STATE_RECORDS or self._bytes_since_state >= STATE_BYTES
+
+    @property
+    def state_pays(self) -> bool:
+        """True if the records since the last `state.saved` are larger than it: at most half of a journal are states."""
+        return self._bytes_since_state >= self._state_bytes
 
     def last_state(self) -> tuple[int, dict[str, Any]] | None:
         """Return number and content of the last `state.saved`."""
@@ -279,7 +288,7 @@ class EventStream:
         seq, offset = max(positions, default=(1, 0))
         return iter(JournalReader(self._folder.journal, start=offset, last=seq - 1))
 
-    async def follow(self, after: int = 0, *, pieces: bool = True) -> AsyncIterator[Record]:
+    async def follow(self, after: int = 0, *, pieces: bool = True) -> AsyncGenerator[Record, None]:
         """Yield all records after number `after`, past and future, once they are written, until the stream is closed.
 
         Without `pieces`, deltas of past replies are skipped, as the reply's end repeats them. Followers may be slow.
