@@ -412,7 +412,7 @@ class Session:
                 await close_part()
             except Exception:
                 log.exception("a part of the session could not be closed")
-        if self._stream.state_pays:
+        if self._stream.final_state_due:
             self._save_state()
         self._emit(events.SessionClosed(reason=reason))
         self._closed = True

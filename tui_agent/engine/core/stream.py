@@ -175,7 +175,7 @@ class EventStream:
         return self._since_state >= STATE_RECORDS or self._bytes_since_state >= STATE_BYTES
 
     @property
-    def state_pays(self) -> bool:
+    def final_state_due(self) -> bool:
         """True if the records since the last `state.saved` are larger than it: at most half of a journal are states."""
         return self._bytes_since_state >= self._state_bytes
 
