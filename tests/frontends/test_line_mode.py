@@ -242,7 +242,7 @@ def test_ten_thousand_lines_of_text_decide_nothing(name: str) -> None:
     answers = re.compile(r"(?i:no?)( .*)?|[edp]\s*[\d\s,]+")
     lines = [line for line in drawn if line.lower() not in WORDS and not answers.fullmatch(line)]
     answer, _out = ask(REQUESTS[name], *SENTENCES, *lines, None)
-    assert len(lines) > 0.99 * LINES / len(REQUESTS)
+    assert len(lines) > 0.97 * LINES / len(REQUESTS)
     assert answer.verdict in ("reject", "withdrawn") and answer.text == ""
 
 
