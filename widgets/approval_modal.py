@@ -228,7 +228,9 @@ class ApprovalModal(RequestModal):
         if self.typing_word:
             note = wrap([(self._word_note(), styles.warn)], width)
             return [*note, line(*key_spans([("enter", "approves if it is that"), ("esc", "goes back")], styles))]
-        held = held_label(self.held_key) or (KEYS.label("reject") if self._is_critical and self.armed else "")
+        held = held_label(self.held_key)
+        if self._is_critical and self.armed and held in ("", "enter"):
+            held = KEYS.label("reject")
         lines = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles, held=held)
         others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
         if any(keys for keys, _effect in others):

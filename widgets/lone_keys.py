@@ -55,7 +55,7 @@ class TypingFilter(Generic[KeyT]):
         is_break = name in LINE_BREAKS
         if not (character or is_break):
             return [*uses, Use(key, is_text=False)]
-        if holds and not follows and not is_break and self.seconds > 0:
+        if holds and not follows and self.seconds > 0:
             self.held, self._typed_at, self._in_text = key, at, False
             return uses
         if follows or not is_break:

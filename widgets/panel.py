@@ -137,9 +137,10 @@ class ListPanel(TakesLetters, Panel, Generic[RowT]):
         self.keys_view.relayout()
 
     def holds(self, event: events.Key) -> bool:
-        """Return whether a key acts here if it stands alone: letters and what decides, but not `+` and `-`."""
-        letter = len(event.character or "") == 1 and (event.character or "").isalnum()
-        return super().holds(event) and (letter or self.KEYS.decides(event))
+        """Return whether a key acts here if it stands alone: not a sign that may be repeated, such as `+` and `-`."""
+        is_sign = event.is_printable and not (event.character or "").isalnum()
+        may_repeat = is_sign and bool(self.KEYS.action_for(event)) and not self.KEYS.decides(event)
+        return super().holds(event) and not may_repeat
 
     def unbound_key(self, event: events.Key) -> None:
         """Ignore a lone key without a function here: the user opened this panel."""

@@ -16,6 +16,7 @@ from tui_agent.keys.keymap import key_of
 from tui_agent.text import one_line
 from widgets.dialog_keys import Keys
 from widgets.line_view import ListView
+from widgets.lone_keys import TakesLetters
 from widgets.plan_document import CustomSection, ListedValue, ListName, Mark, PlanContent, value_name
 from widgets.styled_text import (
     Line,
@@ -290,7 +291,7 @@ def plan_head_lines(content: PlanContent, width: int, styles: TextStyles, *, foc
     return [*lines, line()]
 
 
-class PlanList(ListView[PlanRow]):
+class PlanList(TakesLetters, ListView[PlanRow]):
     """The rows, with a cursor. Gets the focus only when the user asks for it."""
 
     def __init__(self, unhandled_key: Callable[[events.Key], None], *, id: str | None = None) -> None:
@@ -362,7 +363,16 @@ class PlanList(ListView[PlanRow]):
             for painted in lines
         ]
 
-    # --- moving ---
+    # --- keys ---
+
+    def holds(self, event: events.Key) -> bool:
+        """Return whether a key is a letter that changes the plan if it stands alone."""
+        is_letter = bool(event.character and event.character.isalpha())
+        return is_letter and not self.editing and KEYS.action_for(event) in ("edit", "add", "undo")
+
+    def take_text(self, event: events.Key) -> None:
+        """Return to the composer with a typed character."""
+        self.post_message(self.Left(event.character or "\n"))
 
     def on_key(self, event: events.Key) -> None:
         """Move the cursor, or pass the key to the panel."""

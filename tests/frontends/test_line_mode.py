@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+import re
+import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from tui_agent.common.domain import Answer, Diff, EditAction, Grant, Harm, Hunk, RunAction, Scope, Severity, TrustAction
+from tui_agent.common.domain import (
+    Answer,
+    Diff,
+    EditAction,
+    Grant,
+    Harm,
+    Hunk,
+    ReadAction,
+    RunAction,
+    Scope,
+    Severity,
+    TrustAction,
+)
 from tui_agent.common.workplan import Alternative, InstructionPlan, PlanStep, Summary
 from tui_agent.events import ApprovalRequested, Event, PlanDocConflict, PlanProposed, QuestionAsked, SummaryProposed
 from tui_agent.frontends.line_mode.requests import RequestPrompt
@@ -190,6 +205,45 @@ def test_a_conflict_takes_one_side_or_both() -> None:
     event = PlanDocConflict(id="d-1", where="goal", ours="mine\nall", theirs="yours")
     assert [ask(event, "x", key)[0].data for key in "otb"] == [{"take": side} for side in ("ours", "theirs", "both")]
     assert ask(event, None)[0].verdict == "reject"
+
+
+WIPE = RunAction(command="rm -rf ~/", cwd="/w", severity=Severity.CRITICAL, always_ask=True)
+REQUESTS: dict[str, Event] = {
+    "edit": edit("new 1", "new 2", grants=GRANTS),
+    "command": ApprovalRequested(
+        id="a", action=RunAction(command="make", cwd="/w"), digest="d", why="w", grants=GRANTS
+    ),
+    "critical": ApprovalRequested(id="a", action=WIPE, digest="d", why="w", harm=Harm(word="ada")),
+    "reading": ApprovalRequested(id="a", action=ReadAction(path="/etc/hosts", display="h"), digest="d", why="w"),
+    "trust": ApprovalRequested(id="a", action=TrustAction(folder="/w"), digest="d", why="w"),
+    "plan": proposed_plan(),
+    "summary": SummaryProposed(id="d-1", summary=Summary(action="did", details="so", result="✓")),
+    "conflict": PlanDocConflict(id="d-1", where="goal", ours="mine", theirs="yours"),
+}
+"""All kinds of requests but a question, which takes any words."""
+SENTENCES = [
+    "that is odd",
+    "or so",
+    "but why",
+    "yes but not the second part",
+    "always the same",
+    "later perhaps",
+    "ada please",
+]
+WORDS = {"yes", "always", "later", "ours", "theirs", "both", "ada"}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_ten_thousand_lines_of_text_decide_nothing(name: str) -> None:
+    """Lines of three characters and more that are no answer by the letter; one that begins with `n ` is a rejection."""
+    dice = random.Random(17)
+    typed = string.ascii_letters + string.digits + " .,;:!?'-/()"
+    drawn = ("".join(dice.choices(typed, k=dice.randint(3, 12))).strip() for _line in range(LINES // len(REQUESTS)))
+    answers = re.compile(r"(?i:no?)( .*)?|[edp]\s*[\d\s,]+")
+    lines = [line for line in drawn if line.lower() not in WORDS and not answers.fullmatch(line)]
+    answer, _out = ask(REQUESTS[name], *SENTENCES, *lines, None)
+    assert len(lines) > 0.97 * LINES / len(REQUESTS)
+    assert answer.verdict in ("reject", "withdrawn") and answer.text == ""
 
 
 @pytest.mark.parametrize("make", [proposed_plan, lambda: edit("x")])

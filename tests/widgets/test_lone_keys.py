@@ -45,10 +45,12 @@ def test_a_key_that_stands_alone_acts_and_the_run_after_it_is_text() -> None:
     assert run([("a", 5), ("r", 0.3), ("w", 5), ("a", 0.1), ("\n", 0.1)]) == ("wa\n", "ar")
 
 
-def test_enter_and_arrows_alone_act_at_once() -> None:
+def test_arrows_act_at_once_and_enter_when_it_stands_alone() -> None:
     filter: TypingFilter[str] = TypingFilter()
-    for name in ("enter", "down", "escape"):
+    for name in ("down", "escape"):
         assert [use.is_text for use in filter.press(name, name, "", 1.0, holds=True)] == [False]
+    assert run([("\n", 5), ("\n", 5)]) == ("", "\n\n")
+    assert run([("\n", 5), ("a", 0.2), ("\n", 0.2)]) == ("\na\n", "")
 
 
 def test_a_held_key_is_text_if_an_arrow_follows_and_gone_after_backspace() -> None:

@@ -18,8 +18,9 @@ from tui_agent.tui.terminal import log_failure
 from tui_agent.tui.themes import ANSI, DARK, HAS_ANSI_FIELD, THEMES, fallback_variables
 from tui_agent.view.items import SessionView
 from widgets.columns import Columns
+from widgets.inputs import LineInput
 from widgets.line_view import LinesView
-from widgets.lone_keys import LONE_SECONDS, TakesLetters, TypingFilter, Use
+from widgets.lone_keys import LINE_BREAKS, LONE_SECONDS, TakesLetters, TypingFilter, Use
 from widgets.prompt_input import PromptInput
 from widgets.request_view import call_later_once
 from widgets.status_line import ActivityLine
@@ -129,8 +130,10 @@ class LoneKeys:
             call_later_once(self._filter.seconds, self._app, lambda: self._release(event))
 
     async def _apply(self, use: Use[events.Key]) -> None:
-        target = self._target()
-        if use.is_text and target is not None:
+        target, focused = self._target(), self._app.focused
+        if use.is_text and target is not None and isinstance(focused, LineInput) and use.key.key not in LINE_BREAKS:
+            focused.call_later(focused.press, use.key)  # keeps its order among the keys that the field gets itself
+        elif use.is_text and target is not None:
             target.post_message(TakesLetters.Typed(use.key))
         else:
             await self._deliver(use.key)
@@ -178,9 +181,9 @@ class BaseApp(App[int], inherit_bindings=False):
         self._early_keys: list[events.Key] | None = []
         """Keys that arrived before the widgets were ready; None from then on."""
         self.failure = ""
-        self.resumable = True
-        """How to resume is printed at the end."""
         """Message for the user if the app ended with an error."""
+        self.resumable = True
+        """Whether how to resume is printed at the end."""
         self.next_session: ContinueIn | None = None
         """The session to continue in if the app returns CONTINUE."""
         if self.no_color:

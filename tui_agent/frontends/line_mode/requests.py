@@ -250,7 +250,8 @@ class RequestPrompt:
         sides = {"o": "ours", "t": "theirs", "b": "both"}
 
         def parse(reply: str) -> Answer | None:
-            take = sides.get(reply.lower()[:1])
+            word = reply.lower()
+            take = word if word in sides.values() else sides.get(word)
             return None if take is None else Answer(verdict="approve", data={"take": take})
 
         return self._ask_until("Which one? ", parse, _key_list("o", "t", "b"))
