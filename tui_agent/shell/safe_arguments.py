@@ -143,7 +143,6 @@ def _shape(entry: dict[str, Any], arguments: list[str]) -> ArgumentShape:
         case "script":
             scripts = parsed.scripts or operands[:1]
             require(bool(scripts) and all(_prints_only(entry["language"], script) for script in scripts))
-            # With a single argument, the programs named yq disagree whether it is a filter or a file.
             files = operands if parsed.scripts or entry["language"] == "yq" else operands[1:]
             return ArgumentShape(reads=(*parsed.paths, *files))
         case "paths" | "files" as kind:
@@ -459,6 +458,8 @@ def read_arguments(program: str, texts: Sequence[str], subcommand: Mapping[str, 
     entry = _described(program) if subcommand is None else _joined(dict(subcommand), _described(program))
     parsed = _ArgumentParser(entry, texts, is_strict=False)
     is_pattern = entry["operands"] in ("pattern", "script") or bool(entry.get("pattern_first"))
+    if entry.get("language") == "yq" and len(parsed.operands) == 1:
+        is_pattern = False  # the programs of this name disagree whether it is a filter or a file
     if parsed.scripts or parsed.options & set(entry.get("pattern_options", "").split()):
         is_pattern = False
     found: list[tuple[Role, str]] = []
