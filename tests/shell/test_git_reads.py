@@ -11,18 +11,20 @@ import pytest
 
 from tui_agent.shell.git_reads import git_read
 from tui_agent.shell.interpreter import run_script
+from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe
 from tui_agent.shell.safe_commands import safe_script
 from tui_agent.shell.terminal import ShellSession
 
 
-def secret(path: Path) -> bool:
-    return path.name.startswith(".env") and path.name != ".env.example"
+def secret(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name.startswith(".env") and name != ".env.example"
 
 
 def accepts(command: str, cwd: Path) -> bool:
     try:
-        git_read(command.split()[1:], cwd, [cwd], secret, None)
+        git_read(command.split()[1:], cwd, Readable([cwd], secret), None)
     except NotSafe:
         return False
     return True

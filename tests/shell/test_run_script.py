@@ -151,7 +151,7 @@ async def test_what_is_known_late_is_checked_when_it_runs(work: Path, command: s
     (work / ".env").write_text("KEY=secret")
     found = safe_script(command, work, [work])  # as if the file had been planted after the check
     assert found is not None
-    found.readable.has_credentials = lambda path: path.name == ".env"
+    found.readable.names_credentials = lambda path: path.endswith("/.env")
     outcome = await run_script(found, timeout=30)
     assert outcome.exit_code == 126 and f"`{left}`" in outcome.note and "needs approval" in outcome.note
     assert "secret" not in outcome.output and "root:" not in outcome.output

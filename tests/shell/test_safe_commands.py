@@ -4,7 +4,9 @@ import contextlib
 import json
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui_agent.common.domain import Severity
+from tui_agent.platform import git
 from tui_agent.safety.roots import Roots
+from tui_agent.shell import readable
 from tui_agent.shell.argument_lists import ArgumentLists, Prepared
 from tui_agent.shell.interpreter import check_script
-from tui_agent.shell.safe_arguments import NotSafe, argument_shape, safe_table
+from tui_agent.shell.safe_arguments import NotSafe, argument_shape, read_arguments, safe_table
 from tui_agent.shell.safe_commands import assess_command, safe_script
 from tui_agent.shell.script import Simple
 from tui_agent.shell.strict_reader import parse_strict
@@ -439,8 +443,8 @@ def place(tmp_path: Path) -> Path:
     return workspace
 
 
-def secret(path: Path) -> bool:
-    return path.name in (".env", "id_rsa")
+def secret(path: str) -> bool:
+    return path.endswith(("/.env", "/id_rsa"))
 
 
 def clean_place(place: Path) -> None:
@@ -538,12 +542,12 @@ def test_patterns_are_expanded(place: Path) -> None:
 def test_pattern_is_expanded_only_once(place: Path) -> None:
     clean_place(place)
 
-    def planting(path: Path) -> bool:
+    def planting(path: str) -> bool:
         (place / "src" / "late.txt").symlink_to("/etc/passwd") if not planted else None
         planted.append(path)
         return False
 
-    planted: list[Path] = []
+    planted: list[str] = []
     found = safe_script("cat src/*", place, [place], planting)
     assert found is not None and planted and (place / "src" / "late.txt").is_symlink()
     assert found.readable.expand(place, "src/*") == ["src/main.py"]
@@ -586,13 +590,87 @@ def test_file_is_not_mistaken_for_an_option_value(place: Path, command: str) -> 
 
 @pytest.mark.parametrize(
     ("words", "hidden"),
-    [("x", False), ("-t sh x", False), ("-g .env x", True), ("--iglob=*.ENV x", True), ("-ig .* x", True)],
+    [
+        ("x", False),
+        ("-t sh x", False),
+        ("-g .env x", True),
+        ("--iglob=*.ENV x", True),
+        ("-ig .* x", True),
+        ("-g !a x", False),
+    ],
 )
 def test_ripgrep_searches_hidden_files_only_if_that_is_checked(words: str, hidden: bool) -> None:
     # `!.env` in a .ignore file, or a type that names hidden files, would bring them in
     shape = argument_shape("rg", words.split())
     assert shape.prefix == ("--no-config", "--glob=!.*")
-    assert shape.includes_hidden is hidden
+    assert shape.search is not None and shape.search.hidden is hidden
+
+
+@pytest.mark.parametrize(
+    ("globs", "free"),
+    [
+        ("-g '*.py'", True),
+        ("-g '!dist' -g 'src/**/*.{py,ts}'", True),
+        ("-g '*'", False),
+        ("-g '*.py' -g '.e*'", False),
+        ("-g '{a,.env}'", False),
+        ("-g '[.]env'", False),
+        ("--iglob '*.ENV'", False),
+    ],
+)
+def test_globs_of_ripgrep_limit_what_it_reads(place: Path, globs: str, free: bool) -> None:
+    assert assess_command(f"rg {globs} x", place, [place], secret).safe is free
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("grep -rn -e a/b src", "pattern=a/b operand=src"),
+        ("grep -rf list x", "path=list operand=x"),
+        ("grep -r KEY src", "pattern=KEY operand=src"),
+        ("grep -q.env --include=.env x -- -y", "unknown=-q.env text=.env pattern=x operand=-y"),
+        ("rg -r KEY word src", "text=KEY pattern=word operand=src"),
+        ("sed -i.bak s/a/b/ x", "pattern=s/a/b/ operand=x"),
+        ("sed -n -e /a/p -f list x", "pattern=/a/p path=list operand=x"),
+        ("awk -F : {print} x -f", "text=: pattern={print} operand=x operand=-f"),
+        ("find src -name .env -newer x -fprint y", "operand=src text=.env path=x unknown=-fprint unknown=y"),
+        ("sort -uo out -k 2 in", "output=out text=2 operand=in"),
+        ("uniq -c in out", "operand=in output=out"),
+        ("tar czf x.tgz src", "path=x.tgz operand=src"),
+        ("jq --arg a b . x", "text=a text=b pattern=. operand=x"),
+        ("yq -p props .env", "text=props operand=.env"),
+        ("yq -r .a x", "pattern=.a operand=x"),
+        ("go test -run TestA ./...", "operand=test text=TestA operand=./..."),
+        ("pytest -k .env -x tests", "text=.env unknown=-x operand=tests"),
+        ("frobnicate --key .env", "unknown=--key operand=.env"),
+    ],
+)
+def test_arguments_of_any_program_are_told_apart(command: str, found: str) -> None:
+    name, *words = command.split()
+    assert " ".join(f"{role}={text}" for role, text in read_arguments(name, words).found) == found
+
+
+def test_a_search_follows_links_once_per_folder_and_asks_git_twice(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(200):
+        (project / "src" / f"m{number}.py").write_text("one\n")
+    for arguments in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "x"]):
+        subprocess.run(["git", *arguments], cwd=project, check=True)
+    for number in range(200):
+        (project / "src" / f"m{number}.py").write_text("two\n")
+    calls: Counter[str] = Counter()
+
+    def counted(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, **options: calls.update([name]) or original(*args, **options))
+
+    counted(readable, "follow_links")
+    counted(git, "run_program")
+    for command in ("grep -r one .", "find . -name '*.py' | xargs wc -l", "git diff", "git log -p"):
+        assert assess_command(command, project, [project], Roots([project]).names_credentials, git=True).safe, command
+    assert calls["follow_links"] < 100
+    assert calls["run_program"] == 4
 
 
 def test_ripgrep_ignores_its_configuration(place: Path) -> None:
@@ -605,6 +683,16 @@ def test_every_entry_of_the_allow_list_is_valid() -> None:
         for size in range(4):
             with contextlib.suppress(NotSafe):
                 argument_shape(name, words[:size])
+
+
+@pytest.mark.parametrize("command", ["tar czf out.tgz src", "cp -r src copy", "diff -r src docs", "grep -r x s*"])
+def test_links_in_a_folder_that_is_copied_are_no_credentials(project: Path, command: str) -> None:
+    (project / "src" / "link.py").symlink_to("app.py")
+    (project / "src" / "folder").symlink_to("api")
+    assert assess_command(command, project, [project], secret).credentials == ()
+    (project / "src" / "settings").symlink_to("../.env")
+    (project / ".env").write_text("KEY=1")
+    assert assess_command(command, project, [project], secret).credentials == (f"{project}/src/settings",)
 
 
 def test_a_hard_link_to_credentials_is_one_of_their_names(place: Path) -> None:

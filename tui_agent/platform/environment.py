@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
 from tui_agent.text.patterns import read_table
 
@@ -15,18 +16,22 @@ _table = partial(read_table, __package__, "environment.json")
 asking, paging or opening an editor, and from buffering their output."""
 
 
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    """Return the globs of the table as one expression."""
+    return re.compile("|".join(map(fnmatch.translate, _table()[key])))
+
+
 def is_secret(name: str) -> bool:
     """Return whether a variable of this name is never passed to children."""
-    return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in _table()["secret"])
+    return _pattern("secret").match(name.upper()) is not None
 
 
 def child_environment(source: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables for a command of the user or the model, from `source` (default: our own environment)."""
     source = os.environ if source is None else source
     environment = {
-        name: value
-        for name, value in source.items()
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in _table()["passed"]) and not is_secret(name)
+        name: value for name, value in source.items() if _pattern("passed").match(name) and not is_secret(name)
     }
     environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     environment.setdefault("HOME", os.path.expanduser("~"))

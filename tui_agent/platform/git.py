@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from tui_agent.platform.environment import child_environment
@@ -69,7 +69,11 @@ class Git:
         return await self._execute(program, *options, *arguments)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment for these options."""
+        """Return the environment for these options, as it was at the first call."""
+        return dict(self._environment)
+
+    @cached_property
+    def _environment(self) -> dict[str, str]:
         tree = {"GIT_WORK_TREE": str(self._work_tree)} if self._work_tree else {}
         environment: dict[str, str] = child_environment() | _table()["variables"] | tree
         # In a list of folders, an empty or relative entry is the current folder.

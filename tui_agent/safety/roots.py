@@ -94,11 +94,13 @@ class Roots:
             _, visited = _follow_links(self._absolute(str(path)))
         except PathError:
             return True
-        return any(credentials_at(self._below_scratch(location)) for location in visited)
+        return any(map(self.names_credentials, visited))
 
-    def _below_scratch(self, path: str) -> str:
-        """Return the path, relative if it is in the scratch folder: the names above it mean nothing."""
-        return os.path.relpath(path, self.scratch) if self._root_of(path) == self.scratch else path
+    def names_credentials(self, path: str) -> bool:
+        """Return whether an absolute path, in which no link is followed, is that of a file with credentials (A2)."""
+        # in the scratch folder, the names above it mean nothing
+        is_scratch = self.scratch is not None and self._root_of(path) == self.scratch
+        return credentials_at(os.path.relpath(path, self.scratch) if is_scratch else path)
 
     def protects(self, path: str) -> bool:
         """Return whether an absolute, resolved path is protected by the names in it."""

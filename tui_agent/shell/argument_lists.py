@@ -1,4 +1,4 @@
-"""Check the argument list of a program, and make it ready to be started without a shell."""
+"""Check the argument list of a program, and make it ready to be started without a shell; run what needs no program."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 
 from tui_agent.common.domain import FrozenValue
 from tui_agent.platform.environment import child_environment
 from tui_agent.platform.git import Git
-from tui_agent.platform.programs import program_folders, trusted_program
+from tui_agent.platform.programs import program_folders, search_path, trusted_program
+from tui_agent.shell.conditions import Condition, Term, Token
 from tui_agent.shell.git_reads import git_read
 from tui_agent.shell.readable import Readable
-from tui_agent.shell.safe_arguments import NotSafe, Unknown, argument_shape, require
+from tui_agent.shell.safe_arguments import NotSafe, Unknown, argument_shape, find_folders, find_patterns, require
 from tui_agent.text.patterns import read_table
 
 MAX_ARGUMENTS = 1000
@@ -84,11 +84,9 @@ class ArgumentLists:
     def _git(self, program: str, arguments: list[str], cwd: Path) -> Prepared:
         require(self._may_use_git)
         asked = Path(program) if self._asks_git and os.path.exists(program) else None
-        read = git_read(arguments, cwd, self._readable.roots, self._readable.has_credentials, asked)
-        git = Git(read.cwd, self._readable.roots, work_tree=read.work_tree)
-        return Prepared(
-            program=program, argv=("git", "-C", str(read.cwd), *read.arguments), environment=git.environment(), git=git
-        )
+        read = git_read(arguments, cwd, self._readable, asked)
+        argv = ("git", "-C", str(read.cwd), *read.arguments)
+        return Prepared(program=program, argv=argv, environment=read.git.environment(), git=read.git)
 
     def _check_pins(self, program: str, cwd: Path) -> None:
         """Raise NotSafe if a file of the workspace names a version that would be fetched, or lies in the workspace."""
@@ -161,21 +159,15 @@ class ArgumentLists:
 
     def lists_cleanly(self, argv: Sequence[str], cwd: Path) -> bool:
         """Return whether what a command prints can't name a file with credentials."""
-        if any(word and self._readable.has_credentials(cwd / word.replace("\0", "x")) for word in argv[1:]):
+        if self._readable.have_credentials(os.path.join(cwd, word.replace("\0", "x")) for word in argv[1:] if word):
             return False
-        folders: list[str] = []
-        patterns: list[str] = []
+        folders: Sequence[str] = ()
+        patterns: Sequence[str] = ()
         if argv and argv[0] == "find":
-            folders = list(takewhile(lambda word: not word.startswith(("-", "(", "!")), argv[1:]))
-            if not {"-o", "-or", ","} & set(argv):
-                patterns = [
-                    value
-                    for before, option, value in zip(("", *argv), argv, argv[1:], strict=False)
-                    if option in ("-name", "-iname") and before not in ("!", "-not")
-                ]
+            folders, patterns = find_folders(argv[1:]), find_patterns(argv)
         elif argv and argv[0] == "git":
             globs = [word for word in argv[2:] if not word.startswith("-") and re.search(r"[*?]", word)]
-            patterns = globs if len(globs) == 1 else []
+            patterns = globs if len(globs) == 1 else ()
         elif argv and argv[0] in ("which", "command", "type", "pwd", "date", "uname", "wc", "whoami", "id", "seq"):
             return True
         try:
@@ -201,3 +193,109 @@ def _items(data: bytes, end: str, *, by_line: bool) -> list[str]:
             raise NotSafe from None
     require(not any(character in text for character in "'\"\\"))
     return [line.lstrip() for line in text.split("\n") if line.strip()]
+
+
+# --- commands of the shell that need no program ---
+
+BUILTINS = frozenset(("echo", "true", "false", ":", "pwd", "cd", "test", "[", "command", "type", "which"))
+_SHELL_WORDS = frozenset(
+    (
+        *("alias", "bg", "bind", "break", "builtin", "cd", "command", "continue", "declare", "echo", "eval", "exec"),
+        *("exit", "export", "false", "fg", "getopts", "hash", "help", "history", "jobs", "kill", "let", "local"),
+        *("printf", "pwd", "read", "readonly", "return", "set", "shift", "shopt", "source", "test", "trap", "true"),
+        *("type", "ulimit", "umask", "unalias", "unset", "wait", "[", ":", "."),
+    )
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "\\": "\\"}
+
+
+def run_builtin(argv: Sequence[str], cwd: Path, readable: Readable, *, is_check: bool) -> tuple[str, str, int]:
+    """Return output, error messages and status; the output of `cd` is the new folder. Raises NotSafe."""
+    name, *arguments = argv
+    match name:
+        case "echo":
+            return _echo(arguments), "", 0
+        case "true" | ":":
+            return "", "", 0
+        case "false":
+            return "", "", 1
+        case "pwd":
+            require(arguments in ([], ["-P"], ["-L"]))
+            return f"{cwd}\n", "", 0
+        case "cd":
+            return _cd(arguments, cwd, readable, is_check=is_check)
+        case "test" | "[":
+            return "", "", int(not _test(name, arguments, cwd, readable))
+    return _type(name, arguments)
+
+
+def _echo(arguments: list[str]) -> str:
+    end, escapes = "\n", False
+    while arguments and re.fullmatch(r"-[neE]+", arguments[0]):
+        option = arguments.pop(0)
+        end = "" if "n" in option else end
+        escapes = (option.rfind("e") > option.rfind("E")) if set(option) & set("eE") else escapes
+    text = " ".join(arguments)
+    if escapes:
+        text = re.sub(r"\\([ntrabfve\\])", lambda match: _ESCAPES[match[1]], text)
+    return text + end
+
+
+def _cd(arguments: list[str], cwd: Path, readable: Readable, *, is_check: bool) -> tuple[str, str, int]:
+    require(len(arguments) == 1 and not arguments[0].startswith("-") and bool(arguments[0]))
+    if isinstance(arguments[0], Unknown):
+        require(is_check)
+        return str(cwd), "", 0
+    folder = readable.resolve(cwd, arguments[0])
+    require(readable.contains(folder))
+    require(str(folder) == os.path.normpath(os.path.join(cwd, arguments[0])))  # a shell remembers links
+    if folder.is_dir() or is_check:
+        return str(folder), "", 0
+    return "", f"cd: {arguments[0]}: No such folder\n", 1
+
+
+def _test(name: str, arguments: list[str], cwd: Path, readable: Readable) -> bool:
+    if name == "[":
+        require(arguments[-1:] == ["]"])
+        arguments = arguments[:-1]
+    tokens: list[Token] = []
+    for index, word in enumerate(arguments):
+        inner = 0 < index < len(arguments) - 1
+        if word in ("-a", "-o") and inner and arguments[index - 1] not in ("!", "(", "-a", "-o"):
+            tokens.append("&&" if word == "-a" else "||")
+        elif word in ("!", "(", ")") and not isinstance(word, Unknown) and len(arguments) > 1:
+            tokens.append(word)
+        else:
+            tokens.append(Term(word))
+
+    def locate(path: str) -> str:
+        readable.check_name(cwd, path)
+        return os.path.join(cwd, path)
+
+    return Condition(tokens, locate).holds()
+
+
+def _type(name: str, arguments: list[str]) -> tuple[str, str, int]:
+    """Answer `type`, `command -v` and `which`: where programs lie."""
+    options = [word for word in arguments if word.startswith("-")]
+    words = [word for word in arguments if not word.startswith("-")]
+    allowed = {"type": ("-a", "-p", "-P", "-t"), "command": ("-v", "-V"), "which": ("-a", "-s")}[name]
+    require(all(option in allowed for option in options) and (name != "command" or bool(options)))
+    output, errors, status = [], [], 0
+    is_long = (name == "type" and not options) or "-V" in options or (name == "type" and options == ["-a"])
+    for word in words:
+        is_builtin = word in _SHELL_WORDS and name != "which" and not {"-p", "-P"} & set(options)
+        found = [f"{folder}/{word}" for folder in search_path() if _is_executable(f"{folder}/{word}")]
+        if is_builtin:
+            output.append("builtin" if "-t" in options else f"{word} is a shell builtin" if is_long else word)
+        if found and (not is_builtin or "-a" in options):
+            paths = found if "-a" in options else found[:1]
+            output += ["file"] if "-t" in options else [f"{word} is {path}" if is_long else path for path in paths]
+        if not found and not is_builtin:
+            status = 1
+            errors += [f"{name}: {word}: not found"] if is_long else []
+    return "".join(f"{line}\n" for line in output), "".join(f"{line}\n" for line in errors), status
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -204,6 +204,11 @@ def is_installed(path: str, roots: Sequence[str]) -> bool:
         return False
 
 
+@cache
+def _globs(key: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, words(key))))
+
+
 def matches_any(name: str, key: str) -> bool:
     """Return whether a name matches one of the globs of the table."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in words(key))
+    return _globs(key).match(name) is not None

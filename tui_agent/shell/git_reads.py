@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from typing import Any
 from tui_agent.common.domain import FrozenValue
 from tui_agent.platform.git import Git
 from tui_agent.platform.safe_open import follow_links
+from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe, Unknown, require
+from tui_agent.shell.wrapped_commands import operands
 from tui_agent.text.patterns import read_table
 
 QUESTION_SECONDS = 3.0
@@ -38,53 +40,77 @@ class GitRead(FrozenValue, frozen=True, kw_only=True):
     """The folder that holds `.git`; None outside of a repository."""
     arguments: tuple[str, ...]
     """Subcommand and arguments."""
+    git: Git
 
 
-def git_read(
-    arguments: Sequence[str],
-    cwd: Path,
-    roots: Sequence[Path],
-    has_credentials: Callable[[Path], bool],
-    git: Path | None,
-) -> GitRead:
+def git_read(arguments: Sequence[str], cwd: Path, readable: Readable, git: Path | None) -> GitRead:
     """Return the command that the arguments of git mean. Raises NotSafe.
 
-    `roots`: real paths of the folders that may be read. `git`: the program, which is asked what a command would show.
+    `git`: the program, which is asked what a command would show.
     """
     remaining = list(arguments)
     while remaining and remaining[0] in ("--no-pager", "-P", "-C"):
         if remaining.pop(0) == "-C":
             require(bool(remaining) and not isinstance(remaining[0], Unknown))
             cwd = Path(follow_links(os.path.join(cwd, remaining.pop(0)))[0])
-    require(_is_inside(cwd, roots) and bool(remaining))
+    require(readable.contains(cwd) and bool(remaining))
     name, *remaining = remaining
     entry = _table()["commands"].get(name)
     require(entry is not None)
     parsed = _GitArguments(entry, remaining)
     _check_verb(entry, parsed)
-    work_tree = _work_tree(cwd, roots)
+    work_tree = _work_tree(cwd, readable)
     kind = entry.get("content", "")
-    hidden = has_credentials if _shows_content(kind, parsed) else lambda _: False
+    shows = _shows_content(kind, parsed)
     for operand in parsed.operands if name not in ("config", "check-attr", "var") else ():
-        _check_operand(operand, cwd, roots, hidden)
+        _check_operand(operand, cwd, readable, shows=shows)
     verb = [parsed.verb] if parsed.verb else []
     if verb == ["show"] and name == "stash" and not parsed.options:
         verb.append("--stat")  # the default, but not with the options that are added
     read = GitRead(
-        cwd=cwd, work_tree=work_tree, arguments=(name, *verb, *entry.get("add", "").split(), *parsed.arguments)
+        cwd=cwd,
+        work_tree=work_tree,
+        arguments=(name, *verb, *entry.get("add", "").split(), *parsed.arguments),
+        git=Git(cwd, readable.roots, work_tree=work_tree),
     )
     if kind and work_tree is not None:
-        require(_is_inside(work_tree, roots) or not _shows_content(kind, parsed))
-    _check_content(kind, read, parsed, roots, has_credentials, git)
+        require(readable.contains(work_tree) or not shows)
+    _check_content(kind, read, parsed, readable, git)
     return read
+
+
+def git_shows_content(arguments: Sequence[str]) -> bool | None:
+    """Return whether git would show the content of files; None if the arguments are not known."""
+    name = next(iter(operands("git", arguments)), "")
+    entry: dict[str, Any] | None = _table()["commands"].get(name)
+    if entry is None:
+        return None
+    try:
+        return _shows_content(
+            entry.get("content", ""), _GitArguments(entry, arguments[list(arguments).index(name) + 1 :])
+        )
+    except NotSafe:
+        return None
+
+
+def git_description(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the options of the subcommand among the arguments, as `read_arguments` takes them."""
+    entry: dict[str, Any] = _table()["commands"].get(next(iter(operands("git", arguments)), ""), {})
+    description = {key: entry[key] for key in ("short", "values") if key in entry} | {"operands": "paths"}
+    others = {"optional": entry.get("attached", ""), "path_values": "L", "walks": entry.get("walks", "")}
+    return description | others | {"long": " ".join(_long_options(entry))}
+
+
+def _long_options(entry: dict[str, Any]) -> frozenset[str]:
+    sets = " ".join(_table()[name] for name in entry.get("sets", "").split())
+    return frozenset(f"{entry.get('long', '')} {sets}".split())
 
 
 class _GitArguments:
     """Options and operands of one subcommand."""
 
     def __init__(self, entry: dict[str, Any], arguments: Sequence[str]) -> None:
-        sets = " ".join(_table()[name] for name in entry.get("sets", "").split())
-        self._long = frozenset(f"{entry.get('long', '')} {sets}".split())
+        self._long = _long_options(entry)
         self._entry = entry
         self.options: set[str] = set()
         self.operands: list[str] = []
@@ -177,7 +203,7 @@ def _check_verb(entry: dict[str, Any], parsed: _GitArguments) -> None:
         require(len(parsed.operands) <= entry["most"])
 
 
-def _check_operand(operand: str, cwd: Path, roots: Sequence[Path], has_credentials: Callable[[Path], bool]) -> None:
+def _check_operand(operand: str, cwd: Path, readable: Readable, *, shows: bool) -> None:
     if isinstance(operand, Unknown):
         require(operand.is_clean and operand.startswith("\0"))
         return
@@ -186,15 +212,11 @@ def _check_operand(operand: str, cwd: Path, roots: Sequence[Path], has_credentia
             continue
         location = Path(follow_links(os.path.join(cwd, text))[0])
         if text.startswith(("/", "~")) or ".." in text.split("/"):
-            require(_is_inside(location, roots))
-        require(not has_credentials(Path(os.path.join(cwd, text))) and not has_credentials(location))
+            require(readable.contains(location))
+        require(not shows or not readable.has_credentials(os.path.join(cwd, text)))
 
 
-def _is_inside(path: Path, roots: Sequence[Path]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
-
-
-def _work_tree(cwd: Path, roots: Sequence[Path]) -> Path | None:
+def _work_tree(cwd: Path, readable: Readable) -> Path | None:
     """Return the folder with the `.git` that git would use. Raises NotSafe if that leads to another project's data."""
     for folder in (cwd, *cwd.parents):
         data = folder / ".git"
@@ -203,7 +225,7 @@ def _work_tree(cwd: Path, roots: Sequence[Path]) -> Path | None:
         except OSError:
             continue
         if not stat.S_ISDIR(mode):
-            require(_belongs_to(folder, roots))
+            require(_belongs_to(folder, readable))
         else:
             # These would lead to the data of another repository.
             require(not os.path.lexists(data / "commondir"))
@@ -212,15 +234,15 @@ def _work_tree(cwd: Path, roots: Sequence[Path]) -> Path | None:
     return None
 
 
-def _belongs_to(folder: Path, roots: Sequence[Path]) -> bool:
+def _belongs_to(folder: Path, readable: Readable) -> bool:
     """Return whether the data behind a `.git` file or link is this work tree's."""
     link = folder / ".git"
     if link.is_symlink():
-        return _is_inside(Path(os.path.realpath(link)), roots)
+        return readable.contains(Path(os.path.realpath(link)))
     with open(link, "rb") as file:
         line = os.fsdecode(file.read(4096)).strip()
     data = Path(os.path.realpath(folder / line.removeprefix("gitdir:").strip()))
-    if _is_inside(data, roots):
+    if readable.contains(data):
         return True
     try:
         back = (data / "gitdir").read_text().strip()  # a linked work tree
@@ -246,14 +268,7 @@ def _shows_content(kind: str, parsed: _GitArguments) -> bool:
     return False
 
 
-def _check_content(
-    kind: str,
-    read: GitRead,
-    parsed: _GitArguments,
-    roots: Sequence[Path],
-    has_credentials: Callable[[Path], bool],
-    git: Path | None,
-) -> None:
+def _check_content(kind: str, read: GitRead, parsed: _GitArguments, readable: Readable, git: Path | None) -> None:
     if kind == "config":
         _check_config(parsed)
     if kind == "object" and "p" in parsed.options and parsed.operands and ":" not in parsed.operands[0]:
@@ -264,17 +279,17 @@ def _check_content(
         is_outside = tree is None or any(not Path(os.path.normpath(file)).is_relative_to(tree) for file in files)
         several = sum(map(os.path.lexists, files)) > 1
         if "no-index" in parsed.options or (several and is_outside):  # it compares files
-            require(all(_is_inside(Path(os.path.realpath(file)), roots) and not file.is_dir() for file in files))
+            require(all(readable.contains(Path(os.path.realpath(file))) and not file.is_dir() for file in files))
             return
     if git is None or read.work_tree is None:
         return
-    asked = _Question(read, roots, git)
+    asked = _Question(read.git, git)
     if kind in ("addresses", "config"):
         output = asked.ask("config", "--null", "--get-regexp", r"^(remote|url|branch)\..*")
         require(not _URL_WITH_SECRET.search(output))
     elif _shows_content(kind, parsed):
         require(not parsed.is_unknown)
-        _check_files(kind, read, parsed, has_credentials, asked)
+        _check_files(kind, read, parsed, readable, asked)
 
 
 def _check_config(parsed: _GitArguments) -> None:
@@ -285,9 +300,7 @@ def _check_config(parsed: _GitArguments) -> None:
         require(len(parsed.operands) == 1 and bool(re.fullmatch(table["config_keys"], parsed.operands[0])))
 
 
-def _check_files(
-    kind: str, read: GitRead, parsed: _GitArguments, has_credentials: Callable[[Path], bool], asked: _Question
-) -> None:
+def _check_files(kind: str, read: GitRead, parsed: _GitArguments, readable: Readable, asked: _Question) -> None:
     """Ask git for the names of the files that the command would show."""
     name = read.arguments[0]
     assert read.work_tree is not None
@@ -320,16 +333,16 @@ def _check_files(
             rest = [word for word in plain if word == "--" or not word.startswith("-")]
             require(not asked.is_rejected or rest == plain or not asked.ask(name, *verb, *options, *rest))
         names = output.replace(b"\n", b"\0").split(b"\0")
-    for file in {os.fsdecode(raw) for raw in names if raw}:
-        require(not has_credentials(read.work_tree / file))
+    files = {os.fsdecode(raw) for raw in names if raw}
+    require(not readable.have_credentials(os.path.join(read.work_tree, file) for file in files))
 
 
 class _Question:
     """Asks git about a repository, in the thread that judges a command."""
 
-    def __init__(self, read: GitRead, roots: Sequence[Path], git: Path) -> None:
-        self._git = Git(read.cwd, roots, work_tree=read.work_tree)
-        self._program = git
+    def __init__(self, git: Git, program: Path) -> None:
+        self._git = git
+        self._program = program
         self.is_rejected = False
         """Whether git has rejected the latest command."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui_agent.common.domain import Severity
-from tui_agent.shell.targets import PathScope, names, severity_table
+from tui_agent.shell.targets import NamedPath, PathScope, names, severity_table
 from tui_agent.shell.wrapped_commands import Invocation
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _rate_code(call: Invocation, code: str | None) -> None:
         return
     is_known = code is not None and is_ordinary_code(program, code, scope)
     for path in re.findall(r"""["']((?:[\w@.-]+/)*[\w@-]*\.[\w.-]+)["']""", code or ""):
-        scope.named.append((scope.absolute(path), program))
+        scope.named.append(NamedPath(scope.absolute(path), program))
     call.report(MEDIUM if is_known else HIGH, f"{program} runs code from its arguments.")
 
 

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 from tui_agent.common.domain import CommandOutcome
 from tui_agent.platform.output import Capture
 from tui_agent.platform.proc import Confinement, Stage, finished_process, signal_name
-from tui_agent.shell.argument_lists import ArgumentLists, Prepared, own_environment
-from tui_agent.shell.builtins import BUILTINS, run_builtin
+from tui_agent.shell.argument_lists import BUILTINS, ArgumentLists, Prepared, own_environment, run_builtin
 from tui_agent.shell.conditions import Condition, Term, Token
 from tui_agent.shell.execution import Buffer, ScriptExecution, Sink
 from tui_agent.shell.readable import Readable

@@ -12,12 +12,12 @@ from tui_agent.common.domain import RunAction, Severity
 from tui_agent.shell import severity, syntax
 from tui_agent.shell.grammar import MAX_LENGTH
 from tui_agent.shell.interpreter import SafeScript, check_script
-from tui_agent.shell.named_files import read_files
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe
 from tui_agent.shell.script import Script, simple_commands
 from tui_agent.shell.strict_reader import parse_strict
 
+CredentialTest = Callable[[str], bool]
 PathPredicate = Callable[[Path], bool]
 
 
@@ -29,30 +29,32 @@ def assess_command(
     command: str,
     cwd: Path,
     roots: Sequence[Path],
-    has_credentials: PathPredicate = lambda _: False,
+    has_credentials: CredentialTest = lambda _: False,
     is_protected: PathPredicate = lambda _: False,
     *,
     git: bool = False,
 ) -> RunAction:
     """Return the command as an action: its severity, and whether it may run without approval.
 
-    `has_credentials` tells whether a resolved path is a file with secrets (A2), `is_protected` whether a change of an
-    absolute path always needs approval; `git`: whether git may look at the workspace (A8). Reads the disk, and may ask
-    git: call it in a thread.
+    `has_credentials` tells whether an absolute path without links is that of a file with secrets (A2), `is_protected`
+    whether a change of one always needs approval; `git`: whether git may look at the workspace (A8). Reads the disk,
+    and may ask git: call it in a thread.
     """
     rating = severity.classify_command(_READ.sub("read", command), cwd=cwd, roots=roots)
-    credentials, outside_paths = read_files(rating.named_paths, roots, has_credentials)
+    readable = Readable(roots, has_credentials)
+    credentials, outside_paths = readable.findings(rating.named_paths)
     is_safe = (
         not credentials
         and not outside_paths
         and rating.severity in (Severity.NONE, Severity.MEDIUM)  # medium is also what the table does not know
         and not rating.always_ask
-        and safe_script(command, cwd, roots, has_credentials, git=git) is not None
+        and _safe_script(command, cwd, readable, git=git, asks_git=True) is not None
     )
     if is_safe:
         return RunAction(command=command, cwd=str(cwd), severity=Severity.NONE, safe=True)
-    rating = severity.classify_command(command, cwd=cwd, roots=roots)
-    outside = not Readable(roots, has_credentials).contains(Path(os.path.realpath(cwd)))
+    if _READ.search(command):
+        rating = severity.classify_command(command, cwd=cwd, roots=roots)
+    outside = not readable.contains(Path(os.path.realpath(cwd)))
     protected = [path for path in rating.changed_paths if is_protected(Path(path))]
     return RunAction(
         command=command,
@@ -78,7 +80,7 @@ def safe_script(
     command: str,
     cwd: Path,
     roots: Sequence[Path],
-    has_credentials: PathPredicate = lambda _: False,
+    has_credentials: CredentialTest = lambda _: False,
     *,
     git: bool = False,
     asks_git: bool = True,
@@ -87,12 +89,16 @@ def safe_script(
 
     `asks_git`: git may be asked now what its commands would show; in any case it is when they run.
     """
+    return _safe_script(command, cwd, Readable(roots, has_credentials), git=git, asks_git=asks_git)
+
+
+def _safe_script(command: str, cwd: Path, readable: Readable, *, git: bool, asks_git: bool) -> SafeScript | None:
     if len(command) > MAX_LENGTH:
         return None
     script = parse_strict(command)
     if script is None or not _agree(script, syntax.parse_shell(command)):
         return None
-    safe = SafeScript(script, Path(os.path.realpath(cwd)), Readable(roots, has_credentials), git=git)
+    safe = SafeScript(script, Path(os.path.realpath(cwd)), readable, git=git)
     try:
         check_script(safe, asks_git=asks_git)
     except (NotSafe, OSError, ValueError, RecursionError):

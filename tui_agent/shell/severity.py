@@ -28,8 +28,17 @@ from tui_agent.shell.programs import (
     report_sent_secrets,
     report_unknown_targets,
 )
+from tui_agent.shell.safe_arguments import Selection, find_patterns
 from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
-from tui_agent.shell.targets import PathScope, finds_leftovers, names, report_write, severity_table
+from tui_agent.shell.targets import (
+    ENVIRONMENT,
+    NamedPath,
+    PathScope,
+    finds_leftovers,
+    names,
+    report_write,
+    severity_table,
+)
 from tui_agent.shell.variables import Variables, assignment_risk
 from tui_agent.shell.wrapped_commands import Invocation
 
@@ -69,8 +78,7 @@ class Rating(FrozenValue, frozen=True, kw_only=True):
     """The same with those in the user's home, and with patterns."""
     unfamiliar: tuple[str, ...] = ()
     """Why it is not known what it does."""
-    named_paths: tuple[tuple[str, str], ...] = ()
-    """Paths that it names, and the programs that they are named for."""
+    named_paths: tuple[NamedPath, ...] = ()
 
 
 def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
@@ -126,7 +134,7 @@ class _Rater:
             for word in self._variables.expand(
                 [Word(source=match[1], text=None if "$" in match[1] else match[1])], self.scope.folder
             ):
-                self.scope.named.append((self.scope.absolute(word.text or "."), "cat"))
+                self.scope.named.append(NamedPath(self.scope.absolute(word.text or "."), "cat"))
         if _ENDLESS.search(command) and not (_PAUSE.search(command) and "&" not in re.sub(r"&&|>&|&>", "", command)):
             self.report(Severity.HIGH, "A loop that never ends.")
         if re.search(r"\{-?\d+\.\.\d{6,}", command):
@@ -218,7 +226,7 @@ class _Rater:
         self._note_temporary_outputs(call)
         self._rate_call(call)
         named = self.scope.named[start:]
-        self.scope.named[start:] = [(path, label) for path, label in named if not self.scope.is_own_temporary(path)]
+        self.scope.named[start:] = [path for path in named if not self.scope.is_own_temporary(path.path)]
 
     def _note_temporary_outputs(self, call: Invocation) -> None:
         """Note the temporary files that options such as `-o` name."""
@@ -245,7 +253,7 @@ class _Rater:
             return
         for match in re.finditer(r"\$\{?(!?)(\w+)", word.source):
             if match[1] or (named_files.names_secret(match[2]) and not self._variables.knows(match[2])):
-                self.scope.named.append((f"${match[2]}", named_files.ENVIRONMENT))
+                self.scope.named.append(NamedPath(f"${match[2]}", ENVIRONMENT))
 
     def _rate_call(self, call: Invocation) -> None:
         """Rate a program by its name or path."""
@@ -360,7 +368,7 @@ class _Rater:
                 if before in ("-S", "-G", "--grep") or text[:2] in ("-S", "-G")
             ]
             if "-p" in call.texts and any(map(named_files.names_secret, searched)):
-                self.scope.named.append(("the history of secrets", named_files.ENVIRONMENT))
+                self.scope.named.append(NamedPath("the history of secrets", ENVIRONMENT))
             for text in wrapped_commands.git_commands(arguments):
                 self._rate_inner_text(program, text, call.depth)
         elif program in ("at", "batch") and call.input_text:
@@ -462,7 +470,7 @@ class _Rater:
 
     def _rate_inner_text(self, program: str, text: str | None, depth: int) -> None:
         if program == "fish" and re.search(r"\bset( -\w+)*\s*([;|\n]|$)", text or ""):
-            self.scope.named.append(("the environment", named_files.ENVIRONMENT))
+            self.scope.named.append(NamedPath("the environment", ENVIRONMENT))
         if text is None:
             self.report(Severity.HIGH, f"{program} runs text that is not known before it runs.")
         else:
@@ -499,6 +507,7 @@ class _Rater:
         command = list(takewhile(lambda word: word.text not in (";", "+"), arguments))
         words = [word for word in command if word.text != "{}"]
         has_placeholder = len(command) > len(words)
+        patterns = find_patterns([word.text or "" for word in self._find_words])
         if arguments and arguments[0].text == "{}":
             self.rate_command(arguments[:1], depth + 1)
         elif words:
@@ -511,14 +520,15 @@ class _Rater:
                 or familiar.base_name(words[0].text or "") in familiar.words("readers")
             ):
                 self.rate_command([*words, *(found if has_placeholder else [])], depth + 1)
-                pattern = named_files.find_pattern([word.text or "" for word in self._find_words])
                 if has_placeholder and words[0].text not in ("wc", "ls", "stat", "file", "du"):
-                    self.scope.named += [(self.scope.absolute(f.text or "."), f"tree:{pattern}") for f in folders]
+                    search = Selection(all_of=patterns)
+                    self.scope.named += [
+                        NamedPath(self.scope.absolute(folder.text or "."), words[0].text or "", search)
+                        for folder in folders
+                    ]
             else:
                 self.rate_command([*words, *(folders if has_placeholder else [])], depth + 1)
-                is_edit = words[0].text == "sed" and named_files.find_pattern(
-                    [word.text or "" for word in self._find_words]
-                ).strip("*?.")
+                is_edit = words[0].text == "sed" and any(pattern.strip("*?.") for pattern in patterns)
                 if has_placeholder and words[0].text in CHANGING_PROGRAMS and not is_edit:
                     self.report(Severity.HIGH, f"{words[0].text} changes every file that find finds.", always=True)
             if words[0].text in ("rm", "unlink", "shred", "/bin/rm") and has_placeholder:
@@ -556,7 +566,7 @@ class _Rater:
                 self.report(Severity.HIGH, f"Writes all files like {target.source}", always=True)
             report_write(target, self.scope, self.report)
         elif redirect.operator.endswith("<") and "<<" not in redirect.operator and not target.source.startswith("<("):
-            self.scope.named.append((self.scope.absolute(target.display_text), "<"))
+            self.scope.named.append(NamedPath(self.scope.absolute(target.display_text), "<"))
 
 
 def _is_misleading(name: str) -> bool:

@@ -11,9 +11,10 @@ from enum import Enum
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tui_agent.common.domain import Severity
+from tui_agent.shell.safe_arguments import Selection
 from tui_agent.shell.syntax import Word
 from tui_agent.text.patterns import read_table
 
@@ -65,6 +66,20 @@ NEW_TEMPORARY = "/tmp/new.XXXXXXXXXX"
 """Stands for what `mktemp` makes."""
 
 
+class NamedPath(NamedTuple):
+    """A path that a command names."""
+
+    path: str
+    program: str
+    """The program that it is named for, or `ENVIRONMENT`."""
+    search: Selection | None = None
+    """Set for a folder: which files below it are read."""
+
+
+ENVIRONMENT = "environment"
+"""In place of a program: what shows variables of the environment."""
+
+
 class PathScope:
     """The folder that a command runs in; `cd` changes it."""
 
@@ -77,8 +92,8 @@ class PathScope:
         self.targets: list[str] = []
         """The same with those in the user's home."""
 
-        self.named: list[tuple[str, str]] = []
-        """Paths that its commands name, and the programs that they are named for."""
+        self.named: list[NamedPath] = []
+        """Paths that its commands name."""
         self.temporary: list[str] = [NEW_TEMPORARY]
         """Temporary files and folders that the command line itself makes or overwrites."""
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 
-from tui_agent.shell.fragments import path_fragments
+from tui_agent.shell.named_files import path_fragments, written_text
 from tui_agent.shell.syntax import Word
 from tui_agent.shell.targets import NEW_TEMPORARY, PathScope
 from tui_agent.shell.targets import names as listed
@@ -132,7 +132,7 @@ def assignment_risk(name: str, value: Word, scope: PathScope, *, is_prefix: bool
         return _search_path_risk(name, text, scope)
     if any(
         scope.is_outside(scope.absolute(part))
-        for part in path_fragments(value, scope.roots)
+        for part in path_fragments(written_text(value), scope.roots)
         if part.startswith(("/", "~", "..", "$HOME"))
     ):
         return f"{name} leads outside the workspace."

@@ -409,7 +409,7 @@ class ToolEnvironment:
             command,
             cwd,
             self._readable_folders,
-            self.roots.holds_credentials,
+            self.roots.names_credentials,
             self.roots.is_protected,
             git=self.trusted(),
         )
@@ -445,7 +445,7 @@ class ToolEnvironment:
         from tui_agent.shell.interpreter import run_script
         from tui_agent.shell.safe_commands import safe_script
 
-        folders, credentials = self._readable_folders, self.roots.holds_credentials
+        folders, credentials = self._readable_folders, self.roots.names_credentials
         script = await asyncio.to_thread(
             safe_script, action.command, cwd, folders, credentials, git=self.trusted(), asks_git=False
         )
