@@ -198,6 +198,8 @@ _ENVIRONMENT_CODE = re.compile(
     r"\bENVIRON\b|\bos\.environ\b(?!\[|\.get)|process\.env\b(?![.\[])|%ENV|ENV\.(to_h|each|inspect)"
     r"|\bp ENV\b|getenv|phpinfo"
 )
+_ENVIRONMENT_NAME = re.compile(r"(?:\bprocess\.env|\bENV|\benviron(?:\.get)?|\bgetenv)[.\[({\"']+(\w+)")
+_ENVIRONMENT_ARGUMENTS = re.compile(r"php (-i|--info) |cmake -E environment |direnv export |dotenv (.* )?(get|list) ")
 
 
 def names_secret(name: str) -> bool:
@@ -220,5 +222,11 @@ def _dumps_environment(call: Invocation) -> bool:
             return (not names and bool(set(texts) <= {"-p", "-x", "-xp", "-px"}) and not call.assigns) or any(
                 map(names_secret, names if "-p" in texts else [])
             )
+        case "envsubst":
+            return not names or any(map(names_secret, names))
+        case "php" | "cmake" | "direnv" | "dotenv":
+            return _ENVIRONMENT_ARGUMENTS.match(f"{name} {' '.join(texts)} ") is not None
     is_code = name in severity_table()["interpreters"] or name in ("awk", "gawk", "mawk", "jq")
-    return is_code and any(_ENVIRONMENT_CODE.search(text) for text in texts)
+    return is_code and any(
+        _ENVIRONMENT_CODE.search(text) or any(map(names_secret, _ENVIRONMENT_NAME.findall(text))) for text in texts
+    )
