@@ -40,6 +40,7 @@ pwd
 cat notes.txt
 cat -n notes.txt src/main.py
 cat ./src/main.py
+cat src/**
 cat src/../notes.txt
 cat missing.txt
 cat "notes.txt"
@@ -356,7 +357,6 @@ ls*
 l?
 *
 head -n * notes.txt
-cat src/**/x
 ls --hyperlink=always
 ls -Z
 ls --no-such
