@@ -50,8 +50,9 @@ def test_unusual_ways_to_write_run_or_send_ask_in_auto_mode() -> None:
     assert [command for command in commands if decide(command, "auto", WORKSPACE, False) == "run"] == []
 
 
-def test_ordinary_work_runs_in_auto_mode() -> None:
-    commands = family("ordinary")["commands"]
+@pytest.mark.parametrize("name", ["ordinary", "ecosystems"])
+def test_ordinary_work_runs_in_auto_mode(name: str) -> None:
+    commands = family(name)["commands"]
     asked = [command for command in commands if decide(command, "auto", WORKSPACE, False) != "run"]
     assert len(asked) <= len(commands) // 100, asked
 
@@ -135,3 +136,27 @@ def test_files_whose_names_awk_computes_ask() -> None:
     ):
         assert decide(f"awk '{program}'", "auto", WORKSPACE, True) == "ask"
     assert decide("""awk 'BEGIN{while((getline l < "a.txt")>0) print l} $1<5'""", "auto", WORKSPACE, True) == "run"
+
+
+def test_a_package_runs_only_if_it_is_well_known() -> None:
+    known = (
+        "npm install zod",
+        "pip install 'httpx[http2]>=0.27'",
+        "uv add pytest_asyncio",
+        "cargo add serde -F derive",
+    )
+    unknown = (
+        "npm install reqeusts",
+        "pip install httpxx",
+        "uv add pytest-asynciio",
+        "cargo add serd",
+        "npx evil-tool",
+    )
+    assert [command for command in known if decide(command, "auto", WORKSPACE, False) != "run"] == []
+    assert [command for command in unknown if decide(command, "auto", WORKSPACE, False) != "ask"] == []
+
+
+def test_every_program_has_one_rule_in_the_table() -> None:
+    names = [name for key in familiar_table()["programs"] for name in key.split()]
+    names += [*familiar_table()["tools"].split(), *familiar_table()["programs"][""]["any"].split()]
+    assert [name for name in set(names) if names.count(name) > 1] == []

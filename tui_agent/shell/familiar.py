@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import posixpath
 import re
 from collections.abc import Sequence
 from functools import cache, partial
@@ -15,6 +16,7 @@ from typing import Any
 
 from tui_agent.platform.programs import trusted_program
 from tui_agent.shell.interpreted_code import is_ordinary_code
+from tui_agent.shell.syntax import Word
 from tui_agent.shell.targets import names, severity_table
 from tui_agent.shell.wrapped_commands import Invocation
 from tui_agent.text.patterns import read_table
@@ -132,7 +134,8 @@ def _unknown_package(entry: dict[str, Any], texts: Sequence[str]) -> str:
         return ""
     known = familiar_table()["packages"][entry["packages"]].lower().split()
     for previous, text in itertools.pairwise(texts[starts[0] :]):
-        is_folder = re.fullmatch(r"(?!@)[\w./-]*/[\w./-]*|\.\.?(\[[\w,-]+\])?", text) is not None
+        folder = r"\.\S*" if entry["packages"] == "npm" else r"(?!@)[\w./-]*/[\w./-]*|\.\.?(\[[\w,-]+\])?"
+        is_folder = re.fullmatch(folder, text) is not None
         if (
             text.startswith("-")
             or previous in words("package_values")
@@ -150,7 +153,7 @@ _LOCAL = re.compile(r"(https?://)?(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/\S*)?
 
 
 _VALUE_OPTION = re.compile(
-    r"-[a-zA-Z]*[cbodHFTXuAmwK]|--(cookie|cookie-jar|output|data[a-z-]*|header|form|user|write-out|max-time)"
+    r"-[sSfLIivkNgG#]*[cbodHFTXuAmwK]|--(cookie|cookie-jar|output|data[a-z-]*|header|form|user|write-out|max-time)"
 )
 
 
@@ -190,6 +193,27 @@ def _is_project_code(value: str) -> bool:
         and value not in severity_table()["interpreters"]
         and value not in names("shells") | names("unsafe_values")
     )
+
+
+def under_listed_name(call: Invocation) -> Invocation:
+    """Return a call with the program's name, and the form of its options, under which the tables list it."""
+    written = call.program
+    path = posixpath.normpath(written)
+    program = path.rsplit("/", 1)[-1] if "/" in path else written
+    if path in ("gradlew", "mvnw"):
+        program = path[:-1]
+    elif (written.startswith("./") and "/" not in path) or written.startswith("@"):
+        program = written
+    if base_name(program) in severity_table()["interpreters"]:
+        program = base_name(program)
+    arguments = call.arguments
+    if program in ("dotnet", "msbuild"):  # `/p:A=b` is an option
+        options = [re.fullmatch(r"/(\w+(?::\S*)?)", argument.text or "") for argument in arguments]
+        arguments = [
+            Word.literal(f"-{option[1]}") if option else argument
+            for option, argument in zip(options, arguments, strict=True)
+        ]
+    return call._replace(program=program, arguments=arguments)
 
 
 def is_installed(path: str, roots: Sequence[str]) -> bool:

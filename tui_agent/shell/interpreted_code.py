@@ -58,7 +58,8 @@ def _rate_code(call: Invocation, code: str | None) -> None:
         return
     is_known = code is not None and is_ordinary_code(program, code, scope)
     for path in re.findall(r"""["']((?:[\w@.-]+/)*[\w@-]*\.[\w.-]+)["']""", code or ""):
-        scope.named.append(NamedPath(scope.absolute(path), program))
+        if "/" in path or not path.endswith(".key"):  # else rather a name in a table
+            scope.named.append(NamedPath(scope.absolute(path), program))
     call.report(MEDIUM if is_known else HIGH, f"{program} runs code from its arguments.")
 
 
@@ -102,6 +103,8 @@ def is_ordinary_code(program: str, code: str, scope: PathScope) -> bool:
     if any(_leads_out(text, scope) for match in texts for text in match if text):
         return False
     risky = severity_table()["risky_code"]
+    if re.search(r"(writeFile|appendFile)\w*\(\s*[^'\"\s]", code) and "readFile" not in code:
+        return False
     return re.search(risky[language], code) is None
 
 
@@ -132,6 +135,11 @@ def _is_ordinary_python(code: str, scope: PathScope) -> bool:
         return False
     if any(_leads_out(text, scope) or re.search(severity_table()["risky_statements"], text) for text in texts):
         return False
+    if used & {"open", "Path"} and ("chr" in used or _has_bare_root(nodes) or any(map(_is_split_text, nodes))):
+        return False
+    modules = [argument for call in calls if "import_module" in _names(call.func) for argument in call.args]
+    if any(getattr(module, "value", "os") in names("risky_modules") | {"os", "shutil"} for module in modules):
+        return False
     is_online = any(name.split(".")[0] in names("web_modules") and name != "urllib.parse" for name in imported)
     if is_online and not any(map(_ADDRESS.search, texts)):
         return False
@@ -142,6 +150,34 @@ def _is_ordinary_python(code: str, scope: PathScope) -> bool:
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
             return False
     return _writes_known_files(calls, texts, used)
+
+
+def _has_bare_root(nodes: Sequence[ast.AST]) -> bool:
+    """Return whether code uses `/` for something else than to split or join text."""
+    import ast
+
+    harmless: set[int] = set()
+    for node in nodes:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in names("text_methods")
+        ):
+            harmless |= {id(argument) for argument in (*node.args, node.func.value)}
+        elif isinstance(node, ast.Compare):
+            harmless |= {id(node.left), *map(id, node.comparators)}
+    return any(
+        isinstance(node, ast.Constant) and node.value in ("/", "//", b"/") and id(node) not in harmless
+        for node in nodes
+    )
+
+
+def _is_split_text(node: ast.AST) -> bool:
+    """Return whether two texts are joined that could be one: that hides a name."""
+    import ast
+
+    parts = (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else ()
+    return bool(parts) and all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
 
 
 def _attribute(node: ast.AST) -> str:

@@ -207,6 +207,17 @@ def names_secret(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
+_READ_VARIABLE = re.compile(
+    r"""(?:environ(?:\.get\(|\[)|getenv\(|\bENV(?:\.fetch\(|\[))\s*["'](\w+)|process\.env(?:\.|\[["'])(\w+)"""
+)
+
+
+def reads_secret(code: str) -> bool:
+    """Return whether code reads a variable of the environment that probably holds a secret."""
+    read = [match[1] or match[2] for match in _READ_VARIABLE.finditer(code)]
+    return any(map(names_secret, read)) or re.search(r"\bimport environ\b", code) is not None
+
+
 def _dumps_environment(call: Invocation) -> bool:
     """Return whether a command shows all variables of the environment, or one that probably holds a secret."""
     texts, name = call.texts, call.program

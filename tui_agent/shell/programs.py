@@ -261,8 +261,8 @@ def report_unknown_targets(call: Invocation) -> None:
     targets = [word for word in call.arguments if not (word.text or "").startswith("-")]
     is_move = call.program in ("cp", "install", "ln")
     for target in targets[-1:] if is_move else targets:
-        if target.text == "":
-            continue  # `sed -i ''` of macOS
+        if target.text == "" or (target.text == "{}" and call.sources):
+            continue  # `sed -i ''` of macOS, or what a search found
         if target.text is None:
             call.report(HIGH, f"{call.program} changes files that are not known before it runs.", always=True)
         elif (
@@ -292,6 +292,8 @@ def _rm(call: Invocation) -> None:
         return
     for target in targets:
         kind = call.scope.classify(target)
+        if not target.is_pattern:
+            call.scope.note_temporary(target)
         is_everything = kind in CATASTROPHIC and "*" in target.source
         call.report(CRITICAL if is_everything else MEDIUM, f"Deletes {target.source}", always=is_everything)
         if kind in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP, TargetKind.DISK):

@@ -32,6 +32,7 @@ from tui_agent.shell.safe_arguments import Selection, find_patterns
 from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
 from tui_agent.shell.targets import (
     ENVIRONMENT,
+    NEW_TEMPORARY,
     NamedPath,
     PathScope,
     finds_leftovers,
@@ -57,11 +58,8 @@ _CODE_FILE = re.compile(
 _ENDLESS = re.compile(
     r"\b(while\s+(:|true|\[\s*1\s*\]|\[\[ 1 \]\])|until\s+(false|! true))\s*(;|\n)|for\s*\(\([^;)]*;\s*;"
 )
-_NO_SHELL_TEXT = (
-    r"\.(py|pyi|ipynb|js|mjs|cjs|ts|mts|tsx|jsx|vue|svelte|json|jsonc|md|mdx|rst|txt|csv|css|scss|html|svg|xml|sql|go|rs|java|kt|scala|c|cc|"
-    r"cpp|h|hpp|cs|fs|rb|php|ex|exs|erl|hs|ml|swift|dart|lua|jl|r|R|toml|yml|yaml|ini|graphql|proto|tf|snap|log|diff|patch)$"
-)
-"""Names of files whose text is no shell script."""
+_OUTPUT_OPTION = r"--?[\w-]*(out|output|profile|report|prof|log-?file)"
+"""Options whose value is a file to write."""
 _PAUSE = re.compile(r"\b(sleep|break|exit|return|read|wait)\b")
 _RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
@@ -108,6 +106,8 @@ class _Rater:
         self._variables = Variables()
         self._functions: set[str] = set()
         self._downloads: set[str] = set()
+        self._built: set[str] = set()
+        self._has_clone = False
         self._written: list[tuple[str, str]] = []
         self._find_words: Sequence[Word] = ()
 
@@ -179,8 +179,12 @@ class _Rater:
             for name, value in command.assignments:
                 self._assign(name, value)
                 self._rate_assignment(name, value, is_prefix=bool(command.words))
+            is_silent = not command.words or command.words[0].text in (":", "true")
             for redirect in command.redirects:
                 self._rate_redirect(redirect)
+                target = redirect.target.source if redirect.target is not None else ""
+                if is_silent and redirect.operator.endswith(">") and re.search(r"\$\{\w+[%#]", target):
+                    self.report(Severity.HIGH, f"Empties files that are not known before it runs: {target}")
             if command.words:
                 sources = (*pipeline.sources, *pipeline.commands[:index])
                 self.rate_command(command.words, depth, sources, command.redirects, bool(command.assignments))
@@ -204,6 +208,9 @@ class _Rater:
         if not words:
             return
         program = words[0].text
+        if program is None and re.fullmatch(r"\(.*\)", words[0].source, re.DOTALL):  # `time (make; make test)`
+            self.rate_text(words[0].source[1:-1], depth + 1)
+            return
         if program is None or (words[0].is_pattern and program not in ("[", "[[", "{")) or program == "{}":
             self.report(
                 Severity.HIGH, f"The program's name is not known before it runs: {words[0].source}", always=True
@@ -232,8 +239,8 @@ class _Rater:
         """Note the temporary files that options such as `-o` name."""
         if call.program in severity_table()["interpreters"] or call.program in names("shells"):
             return
-        operands = call.split()[0]
-        if call.program in ("tee", "mkdir"):
+        operands = [target for target in call.split()[0] if not target.is_pattern]
+        if call.program in ("tee", "mkdir") or (call.program == "rm" and call.texts[:1] in (["-f"], call.texts)):
             for target in operands:
                 self.scope.note_temporary(target)
         elif operands and (call.program in ("cp", "rsync", "install") or call.texts[:1] == ["clone"]):
@@ -244,7 +251,7 @@ class _Rater:
         for option, value in pairwise([*call.arguments, Word.literal("")]):
             name, equals, text = (option.text or "").partition("=")
             is_archive = call.program == "tar" and re.match(r"-?\w*c\w*f$", name)
-            if is_archive or name in options:
+            if is_archive or name in options or re.fullmatch(_OUTPUT_OPTION, name):
                 self.scope.note_temporary(Word.literal(text) if equals else value)
 
     def _note_secret_variables(self, word: Word) -> None:
@@ -261,25 +268,16 @@ class _Rater:
         self._report_download(written)
         if not written.isascii() and _is_misleading(written):
             self.report(Severity.HIGH, f"The program's name looks like another one: {written}")
-        path = posixpath.normpath(written)
-        program = path.rsplit("/", 1)[-1] if "/" in path else written
-        if path in ("gradlew", "mvnw"):
-            program = path[:-1]
-        elif (written.startswith("./") and "/" not in path) or written.startswith("@"):
-            program = written
+        call = familiar.under_listed_name(call)
+        program = call.program
         if program in self._functions:
             named_files.report_names(call._replace(program="cat"))
             return
-        if familiar.base_name(program) in severity_table()["interpreters"]:
-            program = familiar.base_name(program)
-        if program in ("dotnet", "msbuild"):  # `/p:A=b` is an option
-            arguments = [
-                Word.literal(f"-{text[1:]}") if re.fullmatch(r"/\w+(:\S*)?", text := a.text or "") else a
-                for a in call.arguments
-            ]
-            call = call._replace(arguments=arguments)
-        call = call._replace(program=program)
         path = self.scope.absolute(written)
+        if program in names("compilers") or call.texts[:1] == ["build"]:
+            self._built |= set(self.scope.temporary) - {NEW_TEMPORARY}
+        if path in self._built:
+            return
         if "/" in written and self.scope.is_outside(path) and not familiar.is_installed(path, self.scope.roots):
             self.report(Severity.HIGH, f"Runs a program outside the workspace: {written}", always=True)
         if program in names("privilege"):
@@ -329,13 +327,15 @@ class _Rater:
             self.report(
                 Severity.MEDIUM, f"{call.program} works outside the workspace: {self.scope.folder}", always=True
             )
+        if self._has_clone and call.program not in ("git", "cd", "tree", "ls"):
+            self.report(Severity.HIGH, f"{call.program} may run what was downloaded.", always=True)
         is_kept = call.program in ("tar", "unzip", *names("network"))
         if not is_kept and any(re.search(_CODE_FILE, name) for name in self._downloads):
             self.report(Severity.HIGH, f"{call.program} may run what was downloaded.", always=True)
         if wrapped_commands.is_remote(call.sources) and call.program not in ("tee", "curl", "wget", *names("decoders")):
             self.report(Severity.HIGH, f"{call.program} gets what was downloaded or decoded.", always=True)
         for name, text in self._written:
-            if re.search(_NO_SHELL_TEXT, name) and not re.match("#!", text) and "go:generate" not in text:
+            if not wrapped_commands.is_shell_text(name, text):
                 runs_it = call.program in severity_table()["interpreters"] and name in call.texts
                 if runs_it and not is_ordinary_code(call.program, text, self.scope):
                     self.report(Severity.HIGH, f"{call.program} runs what the command writes into a file.", always=True)
@@ -349,14 +349,18 @@ class _Rater:
                 self.report(Severity.HIGH, f"{call.program} may run what the command writes into a file.", always=True)
 
     def _report_download(self, path: str) -> None:
-        is_written = any(name == path for name, _ in self._written)
+        is_written = any(name == path for name, _ in self._written) or path in self._built
         if posixpath.normpath(path) in self._downloads or (self.scope.is_own_temporary(path) and not is_written):
             self.report(Severity.HIGH, f"Runs downloaded code: {path}", always=True)
 
     def _rate_program(self, call: Invocation) -> None:
         program, arguments = call.program, call.arguments
         rate_program(call)
+        if call.texts[:1] == ["clone"]:
+            self._has_clone = True
         if program in severity_table()["interpreters"]:
+            if any(map(named_files.reads_secret, [*call.texts, call.input_text])):
+                self.scope.named.append(NamedPath("the environment", ENVIRONMENT))
             if script := next((a.text for a in arguments if not (a.text or "-").startswith("-")), None):
                 self._report_download(script)
             if any(r.target and r.target.source.startswith("<(") for r in call.redirects):
@@ -412,20 +416,34 @@ class _Rater:
             self.scope.change_folder(inner.folder)
         for text in inner.texts:
             self._rate_inner_text(program, text, depth)
-        words = list(inner.words)
+        self._rate_wrapped(call, inner)
+        self.scope.folder = folder
+
+    def _rate_wrapped(self, call: Invocation, inner: wrapped_commands.WrappedCommand) -> None:
+        program, arguments, depth, words = call.program, call.arguments, call.depth, list(inner.words)
         if program in ("watch", "parallel") and all(word.text is not None for word in words):
             self.rate_text(" ".join(word.text or "" for word in words), depth + 1)  # both pass it to a shell
         if program == "parallel" and not words and not inner.texts:
             self.report(Severity.HIGH, "parallel runs what it reads.", always=True)
+        if (
+            words
+            and program in ("hatch", "pdm", "rye", "pipenv")
+            and re.fullmatch(severity_table()["script_names"], words[0].text or "")
+        ):
+            self.report(Severity.MEDIUM, f"Runs the project's script {words[0].text}.")
+            return
         if words and program in ("xargs", "parallel"):
             words = wrapped_commands.fill_placeholders(words, arguments, call.sources)
         elif program == "coproc" and words[1:] and words[1].text == "{":
             words = words[1:]
         if words:
+            start = len(self.scope.named)
             self.rate_command(words, depth + 1, call.sources, call.redirects)
+            if program in ("docker", "podman", "docker-compose"):
+                inner_files = self.scope.named[start:]  # are those of the container
+                self.scope.named[start:] = [name for name in inner_files if name[1] == ENVIRONMENT]
         elif not inner.texts and severity_table()["wrappers"][program].get("stdin"):
             self._rate_shell_input(call)
-        self.scope.folder = folder
 
     def _rate_shell(self, call: Invocation) -> None:
         program, arguments = call.program, call.arguments
@@ -479,7 +497,12 @@ class _Rater:
     def _rate_evaluation(self, call: Invocation) -> None:
         program, depth = call.program, call.depth
         texts = [argument.text for argument in call.arguments if argument.text is not None]
-        if len(texts) != len(call.arguments):
+        if program == "trap" and (
+            match := re.fullmatch(r"\"(kill \$\w+)\"", call.arguments[0].source if call.arguments else "")
+        ):
+            texts = [match[1]]
+            self.rate_text(match[1], depth + 1)
+        elif len(texts) != len(call.arguments):
             self._rate_inner_text(program, None, depth)
         elif program == "eval":
             self.rate_text(" ".join(texts), depth + 1)
@@ -513,7 +536,9 @@ class _Rater:
         elif words:
             folders = folders or [Word.literal(".")]
             is_safe = is_partial and not any(self.scope.is_outside(self.scope.absolute(f.text or "~")) for f in folders)
-            found = [Word.literal("build/found")] if is_safe else folders
+            is_edit = words[0].text == "sed" and any(pattern.strip("*?.") for pattern in patterns)
+            edited = [Word.literal(f"{folder.text}/found" if folder.text else "~") for folder in folders]
+            found = [Word.literal("build/found")] if is_safe else edited if is_edit else folders
             if (
                 is_safe
                 or words[0].text in names("shells")
@@ -527,9 +552,8 @@ class _Rater:
                         for folder in folders
                     ]
             else:
-                self.rate_command([*words, *(folders if has_placeholder else [])], depth + 1)
-                is_edit = words[0].text == "sed" and any(pattern.strip("*?.") for pattern in patterns)
-                if has_placeholder and words[0].text in CHANGING_PROGRAMS and not is_edit:
+                self.rate_command([*words, *(found if has_placeholder else [])], depth + 1)
+                if has_placeholder and words[0].text in CHANGING_PROGRAMS:
                     self.report(Severity.HIGH, f"{words[0].text} changes every file that find finds.", always=True)
             if words[0].text in ("rm", "unlink", "shred", "/bin/rm") and has_placeholder:
                 report_deletion(folders, self.scope, self.report, is_partial=is_partial)

@@ -118,6 +118,8 @@ def assignment_risk(name: str, value: Word, scope: PathScope, *, is_prefix: bool
     """
     text = value.text if value.text is not None else value.source
     name = name.rstrip("+").partition("[")[0]
+    if text.strip('"') in (f"${name}", f"${{{name}}}"):
+        return ""
     is_loader = any(fnmatch.fnmatchcase(name, pattern) for pattern in listed("loader_variables"))
     is_prompt = fnmatch.fnmatchcase(name, "PS[0-4]") or name == "PROMPT_COMMAND"
     if is_prompt and (name == "PROMPT_COMMAND" or re.search(r"\$\(|`", text)):
@@ -133,7 +135,7 @@ def assignment_risk(name: str, value: Word, scope: PathScope, *, is_prefix: bool
     if any(
         scope.is_outside(scope.absolute(part))
         for part in path_fragments(written_text(value), scope.roots)
-        if part.startswith(("/", "~", "..", "$HOME"))
+        if not _is_tool_folder(part) and part.startswith(("/", "~", "..", "$HOME"))
     ):
         return f"{name} leads outside the workspace."
     return _value_risk(name, text, is_loader=is_loader)

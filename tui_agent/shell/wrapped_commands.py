@@ -241,12 +241,12 @@ def _expand_first(text: str) -> list[str]:
 
 def fill_placeholders(words: Sequence[Word], arguments: Sequence[Word], sources: Sequence[SimpleCommand]) -> list[Word]:
     """Add what `xargs` reads to its command, at the end or in place of `{}`."""
-    texts = [word.text or "" for word in arguments]
+    texts = [word.text or "" for word in arguments[: len(arguments) - len(words)]]
     marks = [mark for text, mark in pairwise(texts) if text in ("-I", "-i", "--replace")]
     marks += [text[2:] for text in texts if text.startswith("-I") and text[2:]]
     mark = marks[0] if marks else "{}"
     if not any(mark in (word.text or "") for word in words):
-        return [*words, *_xargs_words(sources)]
+        return [*words, *_xargs_words(sources, words[0].text)]
     if words[0].text == mark:
         return [Word(source=mark, text=None)]
     lines = [line.strip() for line in (printed_text(sources) or "").splitlines() if line.strip()]
@@ -259,7 +259,7 @@ def fill_placeholders(words: Sequence[Word], arguments: Sequence[Word], sources:
         elif lines:
             filled += [_printed_word((word.text or "").replace(mark, line)) for line in lines]
         elif word.text == mark:
-            filled += _xargs_words(sources)
+            filled += _xargs_words(sources, words[0].text)
         else:
             is_narrow = bool(sources) and is_narrow_listing([word.text or "" for word in sources[0].words])
             filled.append(word if is_narrow or words[0].text not in names("shells") else _UNKNOWN_INPUT)
@@ -270,7 +270,7 @@ def _printed_word(text: str) -> Word:
     return Word.literal(text, is_pattern=text.startswith("~"))
 
 
-def _xargs_words(sources: Sequence[SimpleCommand]) -> list[Word]:
+def _xargs_words(sources: Sequence[SimpleCommand], program: str | None) -> list[Word]:
     """Return what `xargs` adds to its command.
 
     That is the words that a single `echo` prints, or the folders outside the current one that a `find` or `ls` lists,
@@ -279,7 +279,9 @@ def _xargs_words(sources: Sequence[SimpleCommand]) -> list[Word]:
     if (text := printed_text(sources)) is not None:
         return [_printed_word(word) for word in text.split()]
     words = sources[0].words if sources else ()
-    if is_narrow_listing([word.text or "" for word in words]):
+    texts = [word.text or "" for word in words]
+    is_edit = program == "sed" and texts[:2] == ["git", "ls-files"] and any(re.search(r"\*\.\w+$", t) for t in texts)
+    if is_edit or is_narrow_listing(texts):
         return [Word.literal("build/listed")]
     is_listing = bool(words) and words[0].text in ("find", "ls")
     if not is_listing or any(FIND_FILTER.fullmatch(word.text or "") for word in words):
@@ -380,3 +382,15 @@ def written_texts(pipeline: Pipeline) -> list[tuple[str, str]]:
             name = command.words[-1].text or ""
             texts.append((name, literal_input(pipeline.commands[:index], command.redirects)))
     return [(name, text) for name, text in texts if text]
+
+
+_NO_SHELL_TEXT = (
+    r"\.(py|pyi|ipynb|js|mjs|cjs|ts|mts|tsx|jsx|vue|svelte|json|jsonc|md|mdx|rst|txt|csv|css|scss|html|svg|xml|sql|go|rs|java|kt|scala|c|cc|"
+    r"cpp|h|hpp|cs|fs|rb|php|ex|exs|erl|hs|ml|swift|dart|lua|jl|r|R|toml|yml|yaml|ini|graphql|proto|tf|snap|log|diff|patch)$"
+)
+"""Names of files whose text is no shell script."""
+
+
+def is_shell_text(name: str, text: str) -> bool:
+    """Return whether a text that is written into a file may be a script of the shell, or hold commands for it."""
+    return re.search(_NO_SHELL_TEXT, name) is None or text.startswith("#!") or "go:generate" in text
