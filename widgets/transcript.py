@@ -97,7 +97,7 @@ class Transcript(BlockView):
             if block.item.__class__ is self.blocks[older + number].item.__class__:
                 self.blocks[older + number].user_expanded = block.user_expanded
         self.following = following
-        self._anchor = (0, 0) if self._wants_top and not self.scroll_offset.y else (index + older, within)
+        self._anchor = (0, 0) if self._wants_top else (index + older, within)
         self._wants_top, self.lacks_older = False, not complete
         (top, line), bottom, was_following = self._search_origin
         self._search_origin = (top + older, line), bottom + older, was_following
