@@ -100,7 +100,7 @@ def test_commands_are_reverted_and_named(tmp_path: Path, capsys: pytest.CaptureF
     assert "-one" in capsys.readouterr().out
     assert main(["undo", "-C", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    assert "a.txt  restored" in output
+    assert "a.txt  restored" in output and "d/e  deleted" in output and "d/e  restored" not in output
     assert "Undo can't revert what commands did outside the files of the workspace" in output and "`rm a.txt" in output
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 

@@ -127,7 +127,9 @@ def _print_diff(diff: Diff) -> None:
 def _print_report(report: UndoReport) -> int:
     for item in report.items:
         reason = f": {item.why}" if item.why else ""
-        print_line(f"{one_line(clean(item.display))}  {_OUTCOMES[item.outcome]}{one_line(clean(reason), 300)}")
+        is_deleted = item.outcome == "restored" and item.after.kind == "absent"
+        outcome = "deleted" if is_deleted else _OUTCOMES[item.outcome]
+        print_line(f"{one_line(clean(item.display))}  {outcome}{one_line(clean(reason), 300)}")
     if not report.items:
         print_line("Nothing to do.")
     left = [item for item in report.items if item.outcome == "left"]

@@ -405,7 +405,11 @@ def _snapshotted(event: e.FileSnapshotted) -> Narration | None:
 
 
 def _undone(event: e.UndoFinished) -> Narration:
-    restored = [item.display for item in event.items if item.outcome in ("restored", "already")]
+    restored = [
+        item.display + (" (deleted)" if item.outcome == "restored" and item.after.kind == "absent" else "")
+        for item in event.items
+        if item.outcome in ("restored", "already")
+    ]
     others = [item for item in event.items if item.outcome not in ("restored", "already")]
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[event.kind]
     head = "Rolled back an interrupted undo" if event.outcome == "rolled_back" else verb
