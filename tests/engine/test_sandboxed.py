@@ -81,7 +81,7 @@ GIT_WORK = (
 
 
 def make_repository(workspace: Path) -> None:
-    script = "git init -q -b main && git config user.name me && git config user.email me@example.org"
+    script = "git init -q -b main && git config user.name me && git config user.email me@example.org && git commit -q --allow-empty -m x"
     subprocess.run(script, shell=True, cwd=workspace, check=True)
 
 
@@ -120,7 +120,6 @@ async def test_what_may_not_write_to_git_is_told_what_to_do(workspace: Path, com
         pytest.skip("protected paths can be written in this sandbox")
     make_repository(workspace)
     before = (workspace / ".git" / "config").read_text()
-    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=workspace, check=True)
     async with serve(commands(command), strict=True) as server:
         watch = await run(server, workspace, approval_mode="auto")
     assert "so call git by itself" in texts(watch)[0], texts(watch)

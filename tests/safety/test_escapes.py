@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ class Battlefield:
         )
         return process.stdout
 
-    async def confined(self, kind: str, command: list[str], **options: bool) -> str:
+    async def confined(self, kind: str, command: list[str], **options: Any) -> str:
         """Return the output of a command in the sandbox."""
         confined = ConfinedCommand(sandbox(kind), Roots((self.root,), scratch=self.scratch), **options)
         capture = Capture()

@@ -104,6 +104,10 @@ def _print_checkpoint(checkpoint: Checkpoint) -> None:
         by = f"  by `{_one_masked_line(file.command)[:60]}`" if file.command else ""
         print_line(f"  {sign} {one_line(clean(file.display))}  +{file.added} -{file.removed}{by}{state}")
     for command in {command.command: command for command in sorted(checkpoint.commands, key=is_beyond_undo)}.values():
+        for text in command.protected:
+            print_line(
+                f"  ! protected, undo leaves it: {one_line(clean(text))}  by `{_one_masked_line(command.command)}`"
+            )
         if not is_beyond_undo(command):
             print_line(f"  $ ran `{_one_masked_line(command.command)}`")
             continue
@@ -139,7 +143,7 @@ def _print_report(report: UndoReport) -> int:
         print_line(f"{pluralize(len(left), 'file')} changed since and stayed as they are. {advice}.")
         for choice in choices:
             print_line(f"  {choice}: {_CHOICES[choice]}")
-    for sentence in filter(None, commands_text(report.commands, report.uncovered).split("\n")):
+    for sentence in filter(None, commands_text(report.commands, report.uncovered, report.protected).split("\n")):
         print_line(_mask().mask(clean(sentence)))
     return FAILED if report.left else 0
 
