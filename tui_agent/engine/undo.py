@@ -258,9 +258,7 @@ class Checkpoints:
         `commands_of`: the runs whose commands are named as not reverted (default: `runs`).
         """
         reverts = kind != "redo" and not rolled_back
-        commands = self.ledger.commands_of(commands_of or runs) if reverts else ()
-        uncovered = self.ledger.uncovered_commands(commands_of or runs) if reverts else ()
-        protected = self.ledger.protected_files(commands_of or runs) if reverts else ()
+        left = self._left_by_commands((commands_of or runs) if reverts else ())
         items = list(decided)
         for task in tasks:
             chosen = await self._choose(task, choice) if task.conflict else "leave"
@@ -281,23 +279,21 @@ class Checkpoints:
             done = tuple(work.result())
             stopped = any(item.outcome in ("failed", "") for item in done)
             outcome: UndoOutcome = "rolled_back" if rolled_back else "stopped" if stopped else "done"
-            finished = events.UndoFinished(
-                id=undo_id,
-                kind=kind,
-                outcome=outcome,
-                items=done,
-                runs=runs,
-                commands=commands,
-                uncovered=uncovered,
-                protected=protected,
-            )
+            finished = events.UndoFinished(id=undo_id, kind=kind, outcome=outcome, items=done, runs=runs, **left)
             self._stream.emit(finished)
         self._inform_model(kind, done)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
-        return UndoReport(
-            kind=kind, items=done, commands=commands, uncovered=uncovered, protected=protected, stopped=stopped
-        )
+        return UndoReport(kind=kind, items=done, stopped=stopped, **left)
+
+    def _left_by_commands(self, runs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return what is not reverted of the commands of these runs, as fields of event and report."""
+        ledger = self.ledger
+        return {
+            "commands": ledger.commands_of(runs),
+            "uncovered": ledger.uncovered_commands(runs),
+            "protected": ledger.protected_files(runs),
+        }
 
     async def _choose(self, task: UndoTask, choice: Choice | None) -> Choice:
         """Decide about a file with external changes: `choice` if it applies, else ask; leave it when unattended."""
