@@ -55,6 +55,9 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
         if hidden := len(row.files) - len(files):
             lines.append(line((f"       … {hidden} more files", styles.muted)))
         for command in {command.command: command for command in sorted(row.commands, key=is_beyond_undo)}.values():
+            for name in command.protected:
+                text = f"protected, undo leaves it: {one_line(name, 100)}"
+                lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)
             if is_beyond_undo(command):
                 text = f"not covered by undo: what `{one_line(command.command, 60)}` changed"
                 lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)

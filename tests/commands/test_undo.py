@@ -9,6 +9,9 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
 from tui_agent.__main__ import main
+from tui_agent.engine.undo import CannotUndo
+from tui_agent.events import UndoFinished
+from tui_agent.events.narration import narrate
 
 EDIT = {"flags": {"approval_mode": "auto-edit", "mode": "direct"}}
 WORK = scenario(
@@ -100,9 +103,60 @@ def test_commands_are_reverted_and_named(tmp_path: Path, capsys: pytest.CaptureF
     assert "-one" in capsys.readouterr().out
     assert main(["undo", "-C", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    assert "a.txt  restored" in output
+    assert "a.txt  restored" in output and "d/e  deleted" in output and "d/e  restored" not in output
     assert "Undo can't revert what commands did outside the files of the workspace" in output and "`rm a.txt" in output
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+EVIL = """
+mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; echo y > .git/hooks/old
+rm .git/info/attributes; echo '[alias]' >> .git/config; mkdir .git/worktrees; echo .. > .git/commondir; echo 1 > made
+"""
+LEFT = ("created .git/commondir", "changed .git/config")
+
+
+@pytest.mark.parametrize("script", [EVIL, "echo '[alias]' >> .git/config; echo .. > .git/commondir"])
+def test_each_protected_file_that_a_command_made_is_undone_or_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    git = tmp_path / ".git"
+    for folder in ("hooks", "info", "objects", "refs"):
+        (git / folder).mkdir(parents=True)
+    for name in ("HEAD", "config", "hooks/old", "info/attributes"):
+        (git / name).write_text("[core]\n")
+    (tmp_path / "evil.sh").write_text(script)
+    flags = {"approval_mode": "ask", "sandbox": "off"}
+    talk = scenario("shell", step("", call("run_terminal_command", command="bash evil.sh")), "done")
+
+    async def job() -> list[str]:
+        async with serve(talk, strict=True) as server, run_session(server, tmp_path, flags=flags) as session:
+            watch = SessionDriver(session)
+            await session.send("shell")
+            await watch.ended()
+            if script == EVIL:
+                report = await session.checkpoints.undo()
+                assert report.protected == LEFT
+                finished = await watch.until_event(UndoFinished)
+                await session.checkpoints.redo()
+                narration = narrate(finished)
+                assert narration is not None
+                return [narration.text, *narration.details.splitlines()]
+            with pytest.raises(CannotUndo, match=", ".join(LEFT).replace(".", r"\.")):
+                await session.checkpoints.undo()
+            return list(LEFT)
+
+    told = asyncio.run(job())
+    assert all(any(text in line for line in told) for text in LEFT)
+    assert main(["undo", "--list", "-C", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"! protected, undo leaves it: {text}  by `bash evil.sh`" in listed for text in LEFT)
+    assert main(["undo", "-C", str(tmp_path)]) == (0 if script == EVIL else 1)
+    printed = capsys.readouterr()
+    assert f"Undo leaves protected files as commands made them: {', '.join(LEFT)}." in printed.out + printed.err
+    if script == EVIL:
+        assert ".git/hooks/pre-commit  deleted" in printed.out and ".git/info/attributes  restored" in printed.out
+    assert not (git / "hooks" / "pre-commit").exists() and not (tmp_path / "made").exists()
+    assert (git / "hooks" / "old").read_text() == (git / "info" / "attributes").read_text() == "[core]\n"
 
 
 def test_what_was_kept_is_passed_over(workspace: Path) -> None:

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import subprocess
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
-from tui_agent.events import ApprovalRequested, SandboxChanged, SessionOpened, ToolFinished
+from tui_agent.common.domain import Answer
+from tui_agent.events import ApprovalRequested, FilesLeftOut, SandboxChanged, SessionOpened, ToolFinished
 from tui_agent.safety.sandbox import find_sandbox
 
 pytestmark = pytest.mark.skipif(find_sandbox().kind == "none", reason="neither bubblewrap nor Landlock is here")
@@ -31,9 +34,11 @@ def commands(*texts: str) -> dict[str, Any]:
     return scenario("go", *(step("", call("run_terminal_command", command=text)) for text in texts), "done")
 
 
-async def run(server: MockServer, workspace: Path, **flags: Any) -> SessionDriver:
+async def run(
+    server: MockServer, workspace: Path, verdict: Literal["approve", "reject"] = "approve", **flags: Any
+) -> SessionDriver:
     async with run_session(server, workspace, flags=flags) as session:
-        watch = SessionDriver(session)
+        watch = SessionDriver(session, lambda event: Answer(verdict=verdict))
         await session.send("go")
         await watch.ended()
         opening = [record.event async for record in _past(session)]
@@ -60,6 +65,65 @@ async def test_in_auto_mode_nothing_outside_is_written_and_the_model_is_told_why
     if not find_sandbox(workspace).is_complete:  # a whole one has a /tmp of its own, and here all is below /tmp
         assert any("It ran in a sandbox" in text for text in texts(watch))
     assert watch.opened.sandbox == find_sandbox(workspace).label  # type: ignore[attr-defined]  # set above
+
+
+HOOK = """#!/bin/sh
+echo /tmp > .git/commondir-of-hook; cp .git/commondir-of-hook .git/commondir; echo x > .git/config.worktree
+mkdir -p .git/rebase-merge && echo 'exec evil' > .git/rebase-merge/git-rebase-todo; echo hook ran
+"""
+GIT_WORK = (
+    "git add -A && git commit -m one", "git stash list; git tag v1", "git checkout -b other", "echo x > made && git add made",
+    'git commit -am "$(cat <<\'EOF\'\nSubject\n\nBody with $dollars\nEOF\n)"', "git switch main", "git merge other",
+    "git rebase v1", "git cherry-pick other --allow-empty || git cherry-pick --skip", "git mv made moved",
+    "git stash", "git stash pop", "git rm -q --cached moved", "git restore --staged .", "git branch third other",
+    "git reset HEAD~1", "git log --oneline -1 && git commit --allow-empty -m last",
+)  # fmt: skip
+
+
+def make_repository(workspace: Path) -> None:
+    script = "git init -q -b main && git config user.name me && git config user.email me@example.org && git commit -q --allow-empty -m x"
+    subprocess.run(script, shell=True, cwd=workspace, check=True)
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_git_works_in_auto_mode_without_a_question(workspace: Path, sandbox: str) -> None:
+    make_repository(workspace)
+    async with serve(commands(*GIT_WORK), strict=True) as server:
+        watch = await run(server, workspace, approval_mode="auto", sandbox=sandbox)
+    failed = [event.text for event in watch.of(ToolFinished) if not event.result.success]
+    assert failed == [] and watch.of(ApprovalRequested) == []
+    git = partial(subprocess.check_output, cwd=workspace, text=True)
+    assert git(["git", "log", "-1", "--format=%s"]) == "last\n"
+    assert git(["git", "log", "-1", "--format=%b", "third"]) == "Body with $dollars\n\n"
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_a_hook_runs_and_what_it_plants_in_git_is_left_out(workspace: Path, sandbox: str) -> None:
+    make_repository(workspace)
+    hook = workspace / ".git" / "hooks" / "pre-commit"
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+    async with serve(commands("git add . && git commit -m one"), strict=True) as server:
+        watch = await run(server, workspace, "reject", approval_mode="auto", sandbox=sandbox)
+    assert "hook ran" in texts(watch)[0] and (workspace / ".git" / "commondir-of-hook").exists()
+    (left_out,) = watch.of(FilesLeftOut)
+    names = {".git/commondir", ".git/config.worktree", ".git/rebase-merge/git-rebase-todo"}
+    assert {file.display for file in left_out.files} == names
+    assert not any((workspace / name).exists() for name in names)
+
+
+@pytest.mark.parametrize(
+    "command", ["python3 -c 1 && git commit --allow-empty -m x", "git config a.b c", "bash -c 'git tag v1'"]
+)
+async def test_what_may_not_write_to_git_is_told_what_to_do(workspace: Path, command: str) -> None:
+    if "protected" not in find_sandbox(workspace).denies:
+        pytest.skip("protected paths can be written in this sandbox")
+    make_repository(workspace)
+    before = (workspace / ".git" / "config").read_text()
+    async with serve(commands(command), strict=True) as server:
+        watch = await run(server, workspace, approval_mode="auto")
+    assert "so call git by itself" in texts(watch)[0], texts(watch)
+    assert (workspace / ".git" / "config").read_text() == before
 
 
 async def test_in_ask_mode_what_was_allowed_runs_as_it_is(workspace: Path) -> None:

@@ -173,6 +173,23 @@ async def test_what_always_asks_is_refused_even_with_all(run: ExecRunner) -> Non
     assert not result.of("approval.executed")
 
 
+SHOWS_ENVIRONMENT = ("env", "printenv", "set", "export -p", "declare -x", "ls; env | sort")
+
+
+async def test_all_approves_no_command_that_shows_the_environment_and_text_says_how_each_was_decided(
+    run: ExecRunner,
+) -> None:
+    commands = (*SHOWS_ENVIRONMENT, "git stash drop; touch made")
+    show = scenario("show", *(step("", call("run_terminal_command", command=text)) for text in commands), "end")
+    async with serve(show, strict=True) as server:
+        result = await run("show", "--approve", "all", *server_flags(server, "openai"))
+    assert result.code == 3 and (run.workspace / "made").exists()
+    assert result.out.count("? Approval requested: ") == len(commands)
+    assert result.out.count("✗ Rejected (--approve all)") == len(SHOWS_ENVIRONMENT)
+    assert result.out.count("✓ Approved (--approve all)") == 1
+    assert "PATH=" not in result.out
+
+
 async def test_a_protected_file_is_refused_even_with_all(run: ExecRunner) -> None:
     plant = scenario("plant", step("", call("write_file", path=".git/hooks/pre-commit", content="x")), "no")
     async with serve(plant, strict=True) as server:
@@ -334,8 +351,9 @@ async def test_the_server_token_never_leaves(run: ExecRunner) -> None:
     token = "canary-7f3a9c"
     show = scenario("show", step("", call("run_terminal_command", command="env; echo done")), "seen")
     async with serve(show, strict=True, token=token) as server:
-        result = await run("show", "--json", "--approve", "all", *server_flags(server, "openai"), LLM_AUTH_TOKEN=token)
-    assert result.code == 0
+        flags = (*server_flags(server, "openai"), "--json", "--answers")
+        result = await run("show", *flags, stdin=b'{"verdict": "approve"}\n', LLM_AUTH_TOKEN=token)
+    assert result.code == 0 and "done" in result.of("tool.finished")[0]["text"]
     assert token not in result.out + result.err
     for file in run.home.rglob("*"):
         if file.is_file():

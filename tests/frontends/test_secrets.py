@@ -18,7 +18,8 @@ from tests.frontends.test_exec import ExecRunner, server_flags
 EXACT = ("events.jsonl", "blobs")
 """Files that contain secrets by design and are private (A7)."""
 TOKEN = BY_VARIABLE["LLM_AUTH_TOKEN"]
-SHOW_COMMAND = f"echo {TOKEN} && cat planted.txt && echo {SECRETS['github']} && env"
+SHOW_COMMAND = f"echo {TOKEN} && cat planted.txt && echo {SECRETS['github']}"
+ENVIRONMENT_SCRIPT = "import os\nfor name in os.environ:\n    print(name, os.environ[name], sep='=')\n"
 PRINT_COMMAND = (
     "python3 -u -c \"import sys; [sys.stdout.write(c) or sys.stdout.flush() for c in open('planted.txt').read()]\""
 )
@@ -30,6 +31,7 @@ def talk() -> dict[str, Any]:
         "go",
         step(ALL_SECRETS_TEXT, call("read_file", path="planted.txt"), thinking=ALL_SECRETS_TEXT),
         step("", call("run_terminal_command", command=SHOW_COMMAND)),
+        step("", call("run_terminal_command", command="python3 show.py")),
         step("", call("run_terminal_command", command=PRINT_COMMAND)),
         step("", call("write_file", path="new.txt", content=ALL_SECRETS_TEXT + "\n")),
         step("", call("read_file", path=f"missing-{SECRETS['gitlab']}")),
@@ -43,6 +45,7 @@ def talk() -> dict[str, Any]:
 async def run(tmp_path: Path) -> AsyncIterator[ExecRunner]:
     runner = ExecRunner(tmp_path)
     (runner.workspace / "test_adder.py").unlink()
+    (runner.workspace / "show.py").write_text(ENVIRONMENT_SCRIPT)
     (runner.workspace / "planted.txt").write_text(ALL_SECRETS_TEXT + "\n", encoding="utf-8")
     yield runner
     await runner.close()
@@ -65,15 +68,39 @@ async def test_exec_prints_and_keeps_no_secret(run: ExecRunner) -> None:
     assert (run.workspace / "new.txt").read_text(encoding="utf-8") == ALL_SECRETS_TEXT + "\n"
     for name in BY_VARIABLE:
         assert f"{name}=" not in requests, "in the environment of a command"
+    assert "HOME=" in requests
 
 
-async def test_exec_with_json_is_exact(run: ExecRunner) -> None:
-    async with serve(scenario("go", ALL_SECRETS_TEXT), token=TOKEN) as server:
-        result = await run("go", "--json", *server_flags(server, "openai"), stdin=b"", **BY_VARIABLE)
+async def test_json_lines_are_masked_and_the_journal_is_exact(run: ExecRunner) -> None:
+    async with serve(talk(), token=TOKEN) as server:
+        flags = (*server_flags(server, "openai"), "--json", "--approve", "all")
+        result = await run("go", *flags, stdin=b"", **BY_VARIABLE)
     assert result.code == 0, result.err
-    (ended,) = [reply for reply in result.of("reply.ended") if not reply.get("role")]
-    assert ended["text"] == ALL_SECRETS_TEXT
+    assert find_leaks(result.out) == [] and "⟨secret GitHub token, 40 characters⟩" in result.out
+    assert {record["type"] for record in result.records} >= {"tool.started", "tool.finished", "approval.answered"}
+    (ended,) = [reply for reply in result.of("reply.ended") if "the last of it" in reply["text"]]
+    assert "⟨secret" in ended["text"]
+    assert "github" in find_leaks((run.session() / "events.jsonl").read_text(encoding="utf-8"))
     assert find_leaks_in(run.home, *EXACT) == {}
+
+
+async def test_an_edited_answer_to_a_masked_request_keeps_the_secret(run: ExecRunner) -> None:
+    lines = [f"key = '{SECRETS['github']}'", "one"]
+    write = scenario("go", step("", call("write_file", path="new.txt", content="\n".join(lines) + "\n")), "done")
+
+    async def answered(text: str) -> str:
+        (run.workspace / "new.txt").unlink(missing_ok=True)
+        answer = {"verdict": "approve", "data": {"hunks": [0], "edits": {"0": text}}}
+        async with serve(write, token=TOKEN) as server:
+            flags = (*server_flags(server, "openai"), "--json", "--answers")
+            result = await run("go", *flags, stdin=json.dumps(answer).encode() + b"\n", **BY_VARIABLE)
+        assert find_leaks(result.out) == []
+        return result.err
+
+    assert await answered("key = '⟨secret GitHub token, 40 characters⟩'\ntwo") == ""
+    assert (run.workspace / "new.txt").read_text() == f"{lines[0]}\ntwo\n"
+    assert "an answer was not used: it contains a masked secret" in await answered("key = '⟨secret other⟩'\ntwo")
+    assert not (run.workspace / "new.txt").exists()
 
 
 def visible_text(bytes_: bytes) -> str:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,9 @@ class Battlefield:
             self._copy(attack.__file__)
             command = [PYTHON, "-I", "attack.py", "attacks"]
             printed = (
-                asyncio.run(self._confined(sandbox_kind, command, network)) if sandbox_kind else self._plain(command)
+                asyncio.run(self.confined(sandbox_kind, command, network=network))
+                if sandbox_kind
+                else self._plain(command)
             )
             noticed = json.loads(world.communicate("end\n", timeout=60)[0])
         succeeded = {self.attacks[int(number)] for number in json.loads(printed.splitlines()[-1])}
@@ -102,8 +105,9 @@ class Battlefield:
         )
         return process.stdout
 
-    async def _confined(self, kind: str, command: list[str], network: bool) -> str:
-        confined = ConfinedCommand(sandbox(kind), Roots((self.root,), scratch=self.scratch), network=network)
+    async def confined(self, kind: str, command: list[str], **options: Any) -> str:
+        """Return the output of a command in the sandbox."""
+        confined = ConfinedCommand(sandbox(kind), Roots((self.root,), scratch=self.scratch), **options)
         capture = Capture()
         child = await Child.start(
             [Stage(program=command[0], argv=tuple(command))],
@@ -166,3 +170,49 @@ def test_the_network_setting_allows_the_network_alone(battlefield: Battlefield) 
     for kind in KINDS:
         succeeded = battlefield.fight(kind, network=True)
         assert "TCP" in succeeded and succeeded <= allowed, kind
+
+
+REPOSITORY = """
+set -e; git init -q -b main .; git config user.name me; git config user.email me@example.org; echo 1 > f
+git add f; git commit -qm one; git init -q lib; printf '#!/bin/sh\\necho hook ran; (echo x > .git/hooks/evil) || true\\n' > .git/hooks/pre-commit
+chmod +x .git/hooks/pre-commit; git -c protocol.file.allow=always submodule --quiet add ./ sub; git commit -qnm sub
+git worktree add -q tree; mkdir -p packed/.git/info; rmdir packed/.git/info packed/.git packed
+"""
+GIT_WORK = """
+echo 2 >> f; git add f; git commit -m two; git tag v1; git tag -a v2 -m v2; git branch b; git checkout -q b; echo 3 >> f
+git stash; git stash pop; git commit -qam three; git switch -q main; git merge -q --no-ff -m merged b; git checkout -q -b c
+echo new > g; git add g; git mv g h; git commit -qm h; git rm -q h; git commit -qm gone; git rebase -q main
+git cherry-pick --allow-empty b~0 || git cherry-pick --skip; git reset -q HEAD~1; git restore .; git revert --no-edit HEAD
+git notes add -m note; git -C sub -c user.name=me -c user.email=me@example.org commit -q --allow-empty -m inner; git gc -q; git branch -D b; git reset --hard -q v1
+"""
+GIT_ATTACKS = """
+for f in hooks/pre-commit hooks/post-commit config info/attributes info/exclude description branches/x modules/sub/config \\
+    modules/sub/hooks/post-commit worktrees/tree/commondir worktrees/tree/gitdir; do
+    echo evil >> .git/$f && echo LEAK $f; rm -f .git/$f && ! [ -e .git/$f ] && [ -e kept/$f ] && echo LEAK rm $f
+done
+echo evil > lib/.git/config && echo LEAK lib; echo evil > lib/.git/hooks/post-commit && echo LEAK lib/hooks
+mv .git g2 && echo LEAK mv; mv .git/hooks .git/h2 && echo LEAK hooks; mv .git/config .git/c2 && echo LEAK config
+mv .git/modules/sub .git/m2 && echo LEAK sub; mv .git/info .git/i2 && echo LEAK info; git config a.b c && echo LEAK set
+ln -sf /tmp .git/hooks && echo LEAK link; rm -rf .git/hooks; [ -e .git/hooks/pre-commit ] || echo LEAK removed
+git config core.hooksPath evil && echo LEAK hooksPath; echo x > .vscode/tasks.json && echo LEAK vscode; true
+"""
+
+
+@pytest.mark.parametrize("battlefield", USERS, indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_git_alone_writes_its_data_but_neither_hooks_nor_settings(battlefield: Battlefield, kind: str) -> None:
+    bash = ["/bin/bash", "-c"]
+    battlefield._plain([*bash, REPOSITORY + "cp -r .git kept"])
+    before = battlefield._plain([*bash, "cat .git/config .git/hooks/* .git/modules/sub/config; ls .git/hooks"])
+    assert "Read-only file system" in asyncio.run(
+        battlefield.confined(kind, [*bash, "git commit --allow-empty -m x 2>&1"])
+    )
+    work = "set -ex; " + GIT_WORK.replace("\n", "; ").strip("; ") + "; echo all done"
+    text = asyncio.run(battlefield.confined(kind, [*bash, work], repositories=True))
+    assert text.endswith("all done") and "hook ran" in text, text
+    assert battlefield._plain([*bash, "git log -1 --format=%s v1; git fsck 2>&1"]).startswith("two")
+    text = asyncio.run(battlefield.confined(kind, [*bash, GIT_ATTACKS], repositories=True))
+    assert "LEAK" not in text and "Read-only file system" in text, text
+    after = battlefield._plain([*bash, "cat .git/config .git/hooks/* .git/modules/sub/config; ls .git/hooks"])
+    assert after == before
+    assert battlefield._plain([*bash, GIT_ATTACKS]).count("LEAK") >= 12, "they must work without a sandbox"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.shell.git_reads import git_read
+from tui_agent.shell.git_reads import changes_repository_only, git_read
 from tui_agent.shell.interpreter import run_script
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe
@@ -250,3 +250,67 @@ async def test_reads_in_the_sessions_shell_run_nothing(repository: Path, tmp_pat
         assert outcome.output.splitlines()[-1].strip() == "2"
     finally:
         await terminal.close()
+
+
+CHANGES_REPOSITORY = [
+    "git commit -m x",
+    'git add -A && git commit -am "a b"',
+    "git stash",
+    "git stash pop; git status",
+    "git tag v1",
+    "git checkout -b x",
+    "cd sub && git commit -m x",
+    "git commit -m \"$(cat <<'EOF'\nhello\n\nbody\nEOF\n)\"",
+    "git -c user.name=x -c user.email=a@b commit -m x",
+    "GIT_EDITOR=true git rebase --continue",
+    "git -C sub add . 2>&1 | tail -3",
+    "git switch -c f >/dev/null",
+    "git rebase main",
+    "git log -1 && git reset --soft HEAD~1",
+    'GIT_AUTHOR_DATE="2020" git commit -m x',
+    "git commit -F - <<EOF\nhi\nEOF",
+    "if git diff --quiet; then echo no; else git commit -am x; fi",
+    "git add . || true",
+    'echo x > f && git add f && git commit -m "f"',
+    "git commit -m 'it is 50% {a,b} $x'",
+]
+
+DOES_MORE = [
+    "ls",
+    "git status",
+    "npm test && git commit -am x",
+    'git rebase -x "make" main',
+    "git rebase -i main",
+    "git bisect run ./x",
+    "git -c core.hooksPath=x commit",
+    "git -c core.editor=./evil commit",
+    "PATH=. git commit -m x",
+    "git() { evil; }; git commit -m x",
+    'git commit -m "$(python3 x.py)"',
+    "echo x > .git/config && git add .",
+    "git --git-dir=x commit",
+    "git --exec-path=x commit",
+    "git add . && ./run",
+    "git fetch --upload-pack=x",
+    'eval "git commit"',
+    "git commit -m x & ./evil",
+    "env git commit -m x; sh x",
+    "git config a b",
+    "git worktree add ../x",
+    "$GIT commit",
+    "git $X commit",
+    "git commit $X",
+    "export GIT_DIR=x; git commit -m x",
+    "X=1; git commit -m x",
+    "alias git=evil; git commit -m x",
+    "git submodule update && git commit -m x",
+    "git rebase --exec=evil main",
+    'sh -c "git commit"',
+    "git merge -s evil x",
+    "GIT_SSH_COMMAND=x git fetch",
+]
+
+
+def test_only_git_commands_change_the_repository() -> None:
+    assert [command for command in CHANGES_REPOSITORY if not changes_repository_only(command)] == []
+    assert [command for command in DOES_MORE if changes_repository_only(command)] == []

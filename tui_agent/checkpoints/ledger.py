@@ -142,6 +142,12 @@ class Ledger(msgspec.Struct):
         items = (item for run in self.runs if run.id in wanted for item in run.commands)
         return tuple(dict.fromkeys(item.command for item in items if is_beyond_undo(item)))
 
+    def protected_files(self, runs: Iterable[str]) -> tuple[str, ...]:
+        """Return the protected files that commands in these runs made and that undo leaves, with what was done."""
+        wanted = set(runs)
+        items = (item for run in self.runs if run.id in wanted for item in run.commands)
+        return tuple(dict.fromkeys(text for item in items for text in item.protected))
+
     def _checkpoint(self, run: Run) -> Checkpoint:
         files = tuple(map(_checkpoint_file, group_by_path(step for step in self.steps if step.run == run.id)))
         return Checkpoint(run=run.id, title=run.title, files=files, commands=tuple(run.commands), kept=run.kept)
@@ -277,7 +283,9 @@ class Ledger(msgspec.Struct):
 
 def was_noticed(command: events.CommandChangedFiles) -> bool:
     """Return whether a command changed files, or may have done so where it could not be watched."""
-    return bool(command.created or command.changed or command.deleted or command.more or command.unwatched)
+    return bool(
+        command.created or command.changed or command.deleted or command.more or command.unwatched or command.protected
+    )
 
 
 def is_beyond_undo(command: events.CommandChangedFiles) -> bool:

@@ -120,9 +120,9 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return (status.st_size, max(status.st_mtime_ns, status.st_ctime_ns), status.st_ino, status.st_mode)
 
 
-_GIT_NAMES = frozenset(("config", "config.worktree", "commondir", "gitdir", "attributes"))
+_GIT_NAMES = frozenset(("config", "config.worktree", "commondir", "gitdir", "attributes", "git-rebase-todo"))
 """Files of a git folder, or of one in it, that decide what git runs."""
-_GIT_FOLDERS = frozenset(("hooks", "info", "modules", "worktrees"))
+_GIT_FOLDERS = frozenset(("hooks", "info", "modules", "worktrees", "rebase-merge"))
 
 
 def _git_stamps(git: str) -> Iterator[tuple[str, Stamp]]:

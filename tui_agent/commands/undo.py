@@ -104,6 +104,10 @@ def _print_checkpoint(checkpoint: Checkpoint) -> None:
         by = f"  by `{_one_masked_line(file.command)[:60]}`" if file.command else ""
         print_line(f"  {sign} {one_line(clean(file.display))}  +{file.added} -{file.removed}{by}{state}")
     for command in {command.command: command for command in sorted(checkpoint.commands, key=is_beyond_undo)}.values():
+        for text in command.protected:
+            print_line(
+                f"  ! protected, undo leaves it: {one_line(clean(text))}  by `{_one_masked_line(command.command)}`"
+            )
         if not is_beyond_undo(command):
             print_line(f"  $ ran `{_one_masked_line(command.command)}`")
             continue
@@ -127,7 +131,9 @@ def _print_diff(diff: Diff) -> None:
 def _print_report(report: UndoReport) -> int:
     for item in report.items:
         reason = f": {item.why}" if item.why else ""
-        print_line(f"{one_line(clean(item.display))}  {_OUTCOMES[item.outcome]}{one_line(clean(reason), 300)}")
+        is_deleted = item.outcome == "restored" and item.after.kind == "absent"
+        outcome = "deleted" if is_deleted else _OUTCOMES[item.outcome]
+        print_line(f"{one_line(clean(item.display))}  {outcome}{one_line(clean(reason), 300)}")
     if not report.items:
         print_line("Nothing to do.")
     left = [item for item in report.items if item.outcome == "left"]
@@ -137,7 +143,7 @@ def _print_report(report: UndoReport) -> int:
         print_line(f"{pluralize(len(left), 'file')} changed since and stayed as they are. {advice}.")
         for choice in choices:
             print_line(f"  {choice}: {_CHOICES[choice]}")
-    for sentence in filter(None, commands_text(report.commands, report.uncovered).split("\n")):
+    for sentence in filter(None, commands_text(report.commands, report.uncovered, report.protected).split("\n")):
         print_line(_mask().mask(clean(sentence)))
     return FAILED if report.left else 0
 

@@ -48,6 +48,8 @@ class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that ran: only their changes of files were reverted."""
     uncovered: tuple[str, ...] = ()
     """Commands whose changes of files undo does not cover, or not all."""
+    protected: tuple[str, ...] = ()
+    """Protected files that commands made and that stay, such as `changed .git/config`."""
     stopped: bool = False
     """A file failed; `items` says which ones were restored."""
     text: str = ""
@@ -138,8 +140,8 @@ class Checkpoints:
     def _only_commands(self, run: str = "") -> str:
         """Return which commands ran that undo can't revert, as a sentence."""
         runs = (run,) if run else [item.id for item in self.ledger.runs[-1:]]
-        commands = self.ledger.commands_of(runs)
-        return f" {commands_text(commands, ())}" if commands else ""
+        text = commands_text(self.ledger.commands_of(runs), (), self.ledger.protected_files(runs))
+        return f" {text}" if text else ""
 
     async def redo(self, *, choice: Choice | None = None) -> UndoReport:
         """Redo the last undo or rewind if there was no edit since. Raises CannotUndo and JournalBroken."""
@@ -256,8 +258,7 @@ class Checkpoints:
         `commands_of`: the runs whose commands are named as not reverted (default: `runs`).
         """
         reverts = kind != "redo" and not rolled_back
-        commands = self.ledger.commands_of(commands_of or runs) if reverts else ()
-        uncovered = self.ledger.uncovered_commands(commands_of or runs) if reverts else ()
+        left = self._left_by_commands((commands_of or runs) if reverts else ())
         items = list(decided)
         for task in tasks:
             chosen = await self._choose(task, choice) if task.conflict else "leave"
@@ -278,14 +279,21 @@ class Checkpoints:
             done = tuple(work.result())
             stopped = any(item.outcome in ("failed", "") for item in done)
             outcome: UndoOutcome = "rolled_back" if rolled_back else "stopped" if stopped else "done"
-            finished = events.UndoFinished(
-                id=undo_id, kind=kind, outcome=outcome, items=done, runs=runs, commands=commands, uncovered=uncovered
-            )
+            finished = events.UndoFinished(id=undo_id, kind=kind, outcome=outcome, items=done, runs=runs, **left)
             self._stream.emit(finished)
         self._inform_model(kind, done)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
-        return UndoReport(kind=kind, items=done, commands=commands, uncovered=uncovered, stopped=stopped)
+        return UndoReport(kind=kind, items=done, stopped=stopped, **left)
+
+    def _left_by_commands(self, runs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return what is not reverted of the commands of these runs, as fields of event and report."""
+        ledger = self.ledger
+        return {
+            "commands": ledger.commands_of(runs),
+            "uncovered": ledger.uncovered_commands(runs),
+            "protected": ledger.protected_files(runs),
+        }
 
     async def _choose(self, task: UndoTask, choice: Choice | None) -> Choice:
         """Decide about a file with external changes: `choice` if it applies, else ask; leave it when unattended."""

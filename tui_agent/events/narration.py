@@ -405,7 +405,11 @@ def _snapshotted(event: e.FileSnapshotted) -> Narration | None:
 
 
 def _undone(event: e.UndoFinished) -> Narration:
-    restored = [item.display for item in event.items if item.outcome in ("restored", "already")]
+    restored = [
+        item.display + (" (deleted)" if item.outcome == "restored" and item.after.kind == "absent" else "")
+        for item in event.items
+        if item.outcome in ("restored", "already")
+    ]
     others = [item for item in event.items if item.outcome not in ("restored", "already")]
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[event.kind]
     head = "Rolled back an interrupted undo" if event.outcome == "rolled_back" else verb
@@ -415,7 +419,8 @@ def _undone(event: e.UndoFinished) -> Narration:
     details = "\n".join(f"{item.display}: {_undo_outcome(item)}" for item in others)
     if len(restored) > MAX_NAMES:
         details = "\n".join(filter(None, [*restored, details]))
-    details = "\n".join(filter(None, [details, commands_text(event.commands, event.uncovered)]))
+    details = "\n".join(filter(None, [details, commands_text(event.commands, event.uncovered, event.protected)]))
+    text += f". Not undone: {_names(event.protected)}" if event.protected else ""
     text += f". Not undone: what else was done by {_commands(event.commands)}" if event.commands else ""
     return Narration(f"{text}.", details, "!" if others else "✓", "warning" if others else "info", shows_details=True)
 
@@ -428,7 +433,7 @@ def _undo_outcome(item: e.RestoredFile) -> str:
     return f"not done: {item.why}" if item.why else "not tried"
 
 
-def commands_text(commands: Sequence[str], uncovered: Sequence[str]) -> str:
+def commands_text(commands: Sequence[str], uncovered: Sequence[str], protected: Sequence[str]) -> str:
     """Return what undo could not revert of these commands, in sentences; empty without commands."""
     parts: list[str] = []
     if commands:
@@ -436,6 +441,8 @@ def commands_text(commands: Sequence[str], uncovered: Sequence[str]) -> str:
         parts.append(f"Undo can't revert what commands did {scope}: {_commands(commands)}.")
     if uncovered:
         parts.append(f"Files that undo does not cover were changed by: {_commands(uncovered)}.")
+    if protected:
+        parts.append(f"Undo leaves protected files as commands made them: {', '.join(protected)}.")
     return "\n".join(parts)
 
 
@@ -454,6 +461,7 @@ def _command_changed(event: e.CommandChangedFiles) -> Narration | None:
         text = f"Undo can't revert what this command did: {'; '.join(parts)}."
         return Narration(text, "\n".join(details))
     unkept = [f"{file.display}: {file.unkept}" for file in event.files if file.unkept]
+    parts += [f"undo leaves protected files: {_names(event.protected)}"] if event.protected else []
     if unkept or event.beyond:
         parts.append(f"undo does not cover {pluralize(len(unkept) + event.beyond, 'file')}")
     if not parts:

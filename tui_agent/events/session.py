@@ -451,6 +451,8 @@ class UndoFinished(Event, frozen=True, kw_only=True):
     """Commands that ran in these runs: only their changes of files were reverted."""
     uncovered: tuple[str, ...] = ()
     """Commands whose changes of files undo does not cover, or not all."""
+    protected: tuple[str, ...] = ()
+    """Protected files that commands made and that stay, such as `changed .git/config`."""
 
 
 class CheckpointsKept(Event, frozen=True, kw_only=True):
@@ -492,6 +494,8 @@ class CommandChangedFiles(Event, frozen=True, kw_only=True):
     """Undo covers the changes: they are in `files`, here or in the following events of the call."""
     beyond: int = 0
     """Number of files that are in no event, as there are too many."""
+    protected: tuple[str, ...] = ()
+    """Protected files that undo does not cover, such as `changed .git/config`."""
     files: tuple[CommandFile, ...] = ()
 
 

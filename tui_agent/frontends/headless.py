@@ -30,6 +30,9 @@ from tui_agent.frontends.plain import (
 )
 from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.storage.lines import encode_json
+from tui_agent.text import SecretMask
+from tui_agent.text.json_values import map_strings
+from tui_agent.view.redactor import UNMASKED_EVENTS, Delta, Redactor
 
 _NO_TRUST = "exec without --trust: the session is read-only"
 _RAW_CONTROL = re.compile("[\x7f-\x9f]")
@@ -47,7 +50,7 @@ class Headless(msgspec.Struct, frozen=True, kw_only=True):
     approve: str = "safe"
     """`none`, `safe`, `edits` or `all`."""
     json: bool = False
-    """Print the records as in the journal, including secrets (A7). Plain output is masked."""
+    """Print the records as in the journal, but with secrets masked (A7)."""
     read_answers: bool = False
     """Read answers as JSON lines from standard input (`--answers`)."""
 
@@ -60,6 +63,9 @@ class Exec:
         self._options = options
         self._out = out
         self._plain = PlainText(out, session.mask)
+        self._redactor = Redactor(session.mask)
+        self._waiting: list[e.Record] = []
+        """The last record, if the end of its text may be the beginning of a secret (`--json`)."""
         self._answers = AnswerReader(session) if options.read_answers else None
         self._refused = self._changed = False
         self._message_id = ""
@@ -139,10 +145,28 @@ class Exec:
 
     def _print(self, record: e.Record) -> None:
         if self._options.json:
-            self._out.write(_json_line(record) + "\n")
+            for masked in self._masked(record):
+                self._out.write(_json_line(masked) + "\n")
             self._out.flush()
         else:
             self._plain.show(record)
+
+    def _masked(self, record: e.Record) -> list[e.Record]:
+        """Return the masked records to print: a text that may end in a secret waits for the next record."""
+        *ends, masked = self._redactor.records(record)
+        ready, self._waiting = self._waiting, []
+        for end in ends:
+            growing, last = end.event, ready[-1] if ready else None
+            if last and isinstance(last.event, Delta) and (last.node, last.event.type) == (end.node, growing.type):
+                text = last.event.text + getattr(growing, "text", "")
+                ready[-1] = msgspec.structs.replace(last, event=msgspec.structs.replace(last.event, text=text))
+            else:
+                ready.append(end)
+        if isinstance(masked.event, UNMASKED_EVENTS):
+            masked = msgspec.structs.replace(masked, event=self._redactor.redact(masked.event))
+        is_held = isinstance(record.event, Delta) and masked.event != record.event
+        (self._waiting if is_held else ready).append(masked)
+        return ready
 
     def _answer(self, event: UserRequest) -> None:
         """Answer by the options; always-ask actions and trust are refused in any case."""
@@ -161,7 +185,7 @@ class Exec:
 
 
 def _json_line(record: e.Record) -> str:
-    """The record as in events.jsonl, without the checksum."""
+    """The record in the form of events.jsonl, without the checksum."""
     fields = {
         "v": e.VERSION,
         "seq": record.seq,
@@ -181,8 +205,7 @@ def _is_covered_by_all(event: e.ApprovalRequested) -> bool:
         case EditAction(outside=outside, protected=protected):
             return not outside and not protected
         case RunAction(always_ask=always, credentials=credentials, outside=outside, severity=severity):
-            reads_files = outside or any(name.startswith("/") for name in credentials)  # not the environment alone
-            return not always and not reads_files and severity is not Severity.CRITICAL
+            return not (always or credentials or outside) and severity is not Severity.CRITICAL
         case _:
             return False
 
@@ -216,6 +239,32 @@ class AnswerLine(msgspec.Struct, forbid_unknown_fields=True):
     text: str = ""
     data: dict[str, Any] | None = None
     """An edited plan or summary, the resolution of a conflict, or the hunks of an edit (`Answer.data`)."""
+
+
+def _exact(data: dict[str, Any] | None, request: UserRequest, mask: SecretMask) -> dict[str, Any] | None:
+    """Return the data of an answer with the secrets that were printed masked.
+
+    Raises ValueError with a sentence for the user if it is not clear which ones are meant.
+    """
+    from tui_agent.frontends.web.edits import restore_secrets
+
+    texts: list[str] = []
+
+    def collect(text: str) -> str:
+        texts.append(text)
+        return text
+
+    map_strings(e.to_data(request), collect)
+    proposed = "\n".join(texts)
+
+    def restore(text: str) -> str:
+        restored = restore_secrets(text, proposed, mask)
+        if any(mark not in proposed for mark in re.findall("⟨secret[^⟩\n]*⟩", restored)):
+            raise ValueError("it contains a masked secret that was not in the request; write the secret itself")
+        return restored
+
+    exact: dict[str, Any] | None = map_strings(data, restore)
+    return exact
 
 
 class AnswerReader:
@@ -282,9 +331,15 @@ class AnswerReader:
             print_error("too many answers without a request; one was dropped")
 
     def _settle(self, request: str, line: AnswerLine) -> None:
+        try:
+            data = _exact(line.data, self._open[request], self._session.mask)
+        except ValueError as error:
+            print_error(f"an answer was not used: {error}")
+            if self._ended:
+                self._refuse(request)
+            return
         del self._open[request]
-        answer = Answer(verdict=line.verdict, scope=line.scope, text=line.text, data=line.data)
-        self._session.answer(request, answer)
+        self._session.answer(request, Answer(verdict=line.verdict, scope=line.scope, text=line.text, data=data))
 
     def _end(self) -> None:
         self._ended = True

@@ -13,7 +13,7 @@ from typing import Literal, TextIO, TypeGuard
 from tui_agent import events as e
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
-from tui_agent.events.narration import Narration, narrate
+from tui_agent.events.narration import Narration, answer_text, narrate
 from tui_agent.platform.debug_log import start_debug_log
 from tui_agent.platform.pipes import print_error
 from tui_agent.safety.secrets import values_to_mask
@@ -46,6 +46,8 @@ class PlainText:
         self._in_reply = False
         self._last_reply = ""
         """Not repeated at the end of the run."""
+        self._requests: set[str] = set()
+        """Ids of the requests that were printed and are open."""
         self._refused_node: str | None = None
         """Node of the call refused last, whose result would repeat the refusal."""
 
@@ -60,6 +62,8 @@ class PlainText:
             if isinstance(event, e.ApprovalAnswered) and event.answer.verdict != "approve":
                 self._refused_node = record.node
             line = None if isinstance(event, self._hidden) else self._line(event)
+            if isinstance(event, e.ApprovalRequested) and line is not None:
+                self._requests.add(event.id)
             if line is not None or isinstance(event, e.ReplyEnded):
                 self.end_line()
             if isinstance(event, e.ReplyEnded) and not event.role:
@@ -87,6 +91,10 @@ class PlainText:
                 if result.success or (result.code == "refused" and call_id == self._refused_node):
                     return None
                 return f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
+            case e.ApprovalAnswered(id=request, answer=answer) if request in self._requests:
+                self._requests.discard(request)
+                mark = "✓" if answer.verdict == "approve" else "✗"
+                return f"  {mark} {one_line(answer_text(answer), LINE_MAX)}"
             case e.RunEnded():
                 return self._outcome_text(event)
         return narration_text(narrate(event))

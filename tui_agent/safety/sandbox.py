@@ -20,7 +20,8 @@ system calls (`tui_agent/platform/seccomp.py`) is the same for all; without it a
 
 Existing protected paths are read-only at every depth (up to `MAX_GUARDED`), and missing folders of `PLACED` exist as
 empty ones in each root while the command runs. Missing protected *files* can't be denied;
-`engine/host/command_guard.py` finds those that were created.
+`engine/host/command_guard.py` finds those that were created. Commands of git alone may write the data of repositories
+in the roots, but not their hooks and settings.
 
 TMPDIR is in the scratch folder, which also is /tmp and /var/tmp where there are mounts.
 """
@@ -28,6 +29,7 @@ TMPDIR is in the scratch folder, which also is /tmp and /var/tmp where there are
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -43,7 +45,7 @@ from tui_agent.platform import landlock, supervisor
 from tui_agent.platform.proc import Mounts, SandboxSpec, Sockets, Stage
 from tui_agent.platform.programs import find_program
 from tui_agent.safety.protected_paths import ProtectedPaths
-from tui_agent.safety.roots import Roots
+from tui_agent.safety.roots import Roots, safety_table
 
 Kind: TypeAlias = Literal["bwrap", "landlock", "none"]
 Denied: TypeAlias = Literal["files", "protected", "network", "sockets"]
@@ -52,6 +54,8 @@ PLACED = (".git", ".vscode", ".idea", ".devcontainer", ".claude", ".cursor")
 """Folders of a root that programs are started from; missing ones exist while a command runs."""
 HIDDEN = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".password-store")
 """Folders of keys in the home folder."""
+PLACED_IN_GIT = ("hooks", "info")
+"""The same in a git folder that may be written."""
 MAX_GUARDED: Mapping[Kind, int] = {"bwrap": 300, "landlock": 1_000, "none": 0}
 """Protected paths that are made read-only. Each is a mount, and bubblewrap reads the list of mounts after each."""
 PROBE_TIMEOUT = 10.0
@@ -167,9 +171,13 @@ class ConfinedCommand:
         *,
         writes: bool = True,
         network: bool = False,
+        repositories: bool = False,
         search: ProtectedPaths | None = None,
     ) -> None:
-        """`writes` False: nothing can be written. `search`: that of the session, which knows most folders."""
+        """`writes` False: nothing can be written. `repositories`: the data of git repositories in the roots can.
+
+        `search`: that of the session, which knows most folders.
+        """
         self._sandbox = sandbox
         self._network = network
         scratch = str(roots.scratch) if roots.scratch is not None else ""
@@ -181,12 +189,30 @@ class ConfinedCommand:
         self._search = ProtectedPaths(roots.protects) if search is None else search
         limit = MAX_GUARDED[sandbox.kind] if "protected" in sandbox.denies else 0
         self._existing_protected = self._search.find(self._writable_roots, limit)
+        self._git_folders: list[str] = []
+        if repositories and writes:
+            self._open_repositories(limit)
         self.environment: Mapping[str, str] = {}
         self._temporary = ""
         if scratch and writes:
             self._temporary = os.path.join(scratch, "tmp")
             os.makedirs(self._temporary, mode=0o700, exist_ok=True)
             self.environment = {"TMPDIR": self._temporary}
+
+    def _open_repositories(self, limit: int) -> None:
+        """Protect what runs programs in the git folders, instead of these folders."""
+        pending = [path for path in self._existing_protected if _is_git_folder(path)]
+        guarded = [path for path in self._existing_protected if path not in pending]
+        for folder in pending:  # grows as modules and linked work trees are found
+            inner, fixed = _divide_git_folder(folder)
+            if len(guarded) + len(fixed) + len(self._git_folders) >= limit:
+                guarded.append(folder)
+                continue
+            pending += inner
+            guarded += fixed
+            self._git_folders.append(folder)
+            self._placeable += [os.path.join(folder, name) for name in PLACED_IN_GIT]
+        self._existing_protected = guarded
 
     def confine(
         self, stages: Sequence[Stage], cwd: Path, writable: Sequence[Path] = ()
@@ -197,7 +223,7 @@ class ConfinedCommand:
         folders = (*self._writable, *map(str, writable))
         placed = [path for path in self._placeable if has_mounts and not os.path.lexists(path)]
         mounts = Mounts(
-            writable=folders,
+            writable=(*folders, *(self._git_folders if has_mounts else ())),  # a mount can't be renamed
             visible=(*self._accessible, *self._kept()),
             guarded=(*self._existing_protected, *placed),
             hidden=self._hidden(),
@@ -266,3 +292,32 @@ class ConfinedCommand:
             and not any(path.is_relative_to(folder) for path in paths_in_use)
             and not any(Path(folder).is_relative_to(private) for private in _PRIVATE)
         )
+
+
+def _is_git_folder(path: str) -> bool:
+    return os.path.basename(path) == ".git" and os.path.isdir(path)
+
+
+def _divide_git_folder(folder: str) -> tuple[list[str], list[str]]:
+    """Return the git folders in a git folder (of submodules and linked work trees), and what must stay read-only."""
+    data = re.compile(safety_table()["git_data"])
+    inner: list[str] = []
+    fixed: list[str] = []
+    pending = [folder]
+    for parent in pending:
+        is_repository = parent == folder
+        try:
+            with os.scandir(parent) as entries:
+                listed = [entry for entry in entries if not entry.is_symlink()]
+        except OSError:
+            fixed.append(parent)
+            continue
+        for entry in listed:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and not is_repository and os.path.lexists(os.path.join(entry.path, "HEAD")):
+                inner.append(entry.path)
+            elif is_folder and (not is_repository or entry.name in ("modules", "worktrees")):
+                pending.append(entry.path)
+            elif not is_repository or not data.fullmatch(entry.name):
+                fixed.append(entry.path)
+    return inner, fixed

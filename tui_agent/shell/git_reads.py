@@ -1,4 +1,4 @@
-"""Read-only git commands, run by a git that runs nothing of the repository (A1, W11).
+"""Git commands: read-only ones, run by a git that runs nothing of the repository, and those that write (A1, A10, W11).
 
 The settings of a repository can name programs. `platform/git.py` overrides these settings; here only arguments on an
 allow-list pass, so that none switches one on, writes, or reads a file outside the workspace. What shows content is
@@ -21,6 +21,7 @@ from tui_agent.platform.git import Git
 from tui_agent.platform.safe_open import follow_links
 from tui_agent.shell.readable import Readable
 from tui_agent.shell.safe_arguments import NotSafe, Unknown, require
+from tui_agent.shell.syntax import SimpleCommand, Word, parse_shell
 from tui_agent.shell.wrapped_commands import operands
 from tui_agent.text.patterns import read_table
 
@@ -361,3 +362,58 @@ class _Question:
         code, output = answer
         self.is_rejected = code > 1  # 1: nothing found
         return b"" if code else output
+
+
+# --- commands that write ---
+
+
+def changes_repository_only(command: str) -> bool:
+    """Return whether a shell command consists of git commands that change a repository's own data (A10).
+
+    Commands that only print, or create empty files and folders, may be among them. It is no judgment of what git does:
+    hooks may run.
+    """
+    parsed = parse_shell(command)
+    if parsed.problem or parsed.functions or not all(map(_is_harmless_here, parsed.commands)):
+        return False
+    return any(_git_verb(item.words) in _table()["writes"].split() for item in parsed.commands)
+
+
+def _is_harmless_here(command: SimpleCommand) -> bool:
+    table = _table()
+    for redirect in command.redirects:
+        target = redirect.target.text if redirect.target else ""
+        if not redirect.operator.startswith("<<") and (target is None or ".git" in target):
+            return False
+    for name, value in command.assignments:
+        if not re.match(table["writes_variables"], f"{name}={value.text}"):
+            return False
+    if not command.words or command.words[0].text in table["beside_writes"].split():
+        return True
+    verb = _git_verb(command.words)
+    texts = [word.text for word in command.words[1:]]
+    takes_text = verb in ("commit", "tag", "stash", "notes")
+    is_known = all(word.text is not None or (takes_text and word.source[0] == '"') for word in command.words)
+    never = re.compile(table["writes_never"])
+    return (
+        verb in {*table["writes"].split(), *table["commands"]}
+        and is_known
+        and not any(never.match(part) for text in texts if text for part in (text, f"{text}@{verb}"))
+    )
+
+
+def _git_verb(words: Sequence[Word]) -> str:
+    """Return the subcommand of git; empty for another program, or unusual options before it."""
+    texts = [word.text or "" for word in words]
+    if texts[:1] != ["git"]:
+        return ""
+    remaining = texts[1:]
+    while remaining and remaining[0].startswith("-"):
+        option = remaining.pop(0)
+        if option == "-c" and remaining and re.fullmatch(_table()["writes_settings"], remaining[0]):
+            remaining.pop(0)
+        elif option not in _table()["writes_options"].split():
+            return ""
+        elif option == "-C":
+            del remaining[:1]
+    return remaining[0] if remaining else ""

@@ -131,10 +131,15 @@ class CommandGuard:
     async def end_job(self, job: GuardedCommand) -> list[Exhibit]:
         """Move out what a background job made of protected files, and return what to ask about."""
         after = await self._watch.snapshot(after=True)
-        _, changes = await asyncio.to_thread(self._find, job, after)
+        found, changes = await asyncio.to_thread(self._find, job, after)
         ledger = self._stream.state.ledger
         edited = {step.path for step in ledger.steps if step.number > job.count}
         items = await self._settle(job, [change for change in changes if change.path not in edited])
+        out = {item.path for item in items}
+        kept = {change.path for change in changes if change.path not in edited and change.path not in out}
+        if protected := self._watch.describe_protected(found, kept):
+            event = CommandChangedFiles(command=job.command, covered=True, protected=protected)
+            self._stream.emit(event, run=job.run, node=job.call)
         await self._forget(job)
         return await asyncio.to_thread(self._exhibits, items)
 

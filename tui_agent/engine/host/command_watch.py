@@ -24,6 +24,8 @@ INTERRUPTED = 0.3
 MAX_COVERED = 4_000
 """Files of one command that undo covers."""
 FILES_PER_EVENT = 400
+MAX_PROTECTED = 40
+"""Protected files that are named if undo does not cover them."""
 MAX_DEPTH = 200
 """Levels of folders for which `.gitignore` is read."""
 COUNT_TIME = 0.5
@@ -107,7 +109,12 @@ class CommandWatch:
             return path in without or any(path.startswith(f"{top}/") for top in without)
 
         changed = (*found.created, *found.changed, *found.deleted)
-        paths = [path for path in changed if "/.git/" not in path and not is_left_out(path)]
+
+        def is_rebase(path: str) -> bool:
+            return path.endswith("/git-rebase-todo")
+
+        paths = [path for path in changed if not is_left_out(path) and self._is_undoable(path, before)]
+        protected = [path for path in changed if not is_left_out(path) and "/.git/" in path and not is_rebase(path)]
         covered = paths[:MAX_COVERED] if self._saves else []
         deadline = time.monotonic() + COUNT_TIME
         files = tuple(self._file(path, before, after, deadline) for path in covered)
@@ -120,8 +127,24 @@ class CommandWatch:
             unwatched=tuple(make_visible(text) for text in changes.unwatched if not is_left_out(text.split(" (")[0])),
             covered=self._saves,
             beyond=len(paths) - len(covered) if self._saves else 0,
+            protected=self.describe_protected(found, [path for path in protected if path not in covered]),
         )
         return event, files
+
+    @staticmethod
+    def _is_undoable(path: str, before: Snapshot) -> bool:
+        """Return whether undo restores a file; of git folders only hooks, and attributes, which nothing else uses."""
+        head, _, inner = path.partition("/.git/")
+        return not inner or (inner.startswith(("hooks/", "info/")) and f"{head}/.git" in before.survey.folders)
+
+    def describe_protected(self, found: Differences, paths: Collection[str]) -> tuple[str, ...]:
+        """Return the changes of protected `paths` in words, such as `changed .git/config`."""
+        groups = (("created", found.created), ("changed", found.changed), ("deleted", found.deleted))
+        texts = [
+            f"{verb} {self._roots.display(Path(path))}" for verb, listed in groups for path in listed if path in paths
+        ]
+        more = len(texts) - MAX_PROTECTED
+        return (*texts[:MAX_PROTECTED], *([f"{more} more"] if more > 0 else []))
 
     def _file(self, path: str, before: Snapshot, after: Snapshot, deadline: float) -> CommandFile:
         old, new = before.state(path), after.state(path)

@@ -60,6 +60,10 @@ _DENIED = re.compile(
     r"Permission denied|Read-only file system|not permitted|Device or resource busy|EACCES|EROFS|EPERM|"
     r"[Cc]onnection refused|[Nn]etwork is unreachable|resolve host|[Nn]ame resolution|Name or service not known"
 )
+_DENIED_GIT = re.compile(
+    r"\.git\b.*(?:Read-only file system|Permission denied|Device or resource busy)|"
+    r"(?:could not write config|repository database|cannot lock ref|insufficient permission).*\.git\b"
+)
 
 
 class SandboxPolicy:
@@ -102,9 +106,18 @@ class SandboxPolicy:
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
         if not self.applies_to(action, mode):
             return None
-        network = self.settings.sandbox_network and not action.safe
-        return await asyncio.to_thread(
-            ConfinedCommand, self.sandbox, self._roots, writes=not action.safe, network=network, search=self._search
+        return await asyncio.to_thread(self._confine, action)
+
+    def _confine(self, action: RunAction) -> ConfinedCommand:
+        from tui_agent.shell.git_reads import changes_repository_only
+
+        return ConfinedCommand(
+            self.sandbox,
+            self._roots,
+            writes=not action.safe,
+            network=self.settings.sandbox_network and not action.safe,
+            repositories=not action.safe and changes_repository_only(action.command),
+            search=self._search,
         )
 
     async def with_notes(self, outcome: CommandOutcome, confined: ConfinedCommand | None) -> CommandOutcome:
@@ -112,7 +125,13 @@ class SandboxPolicy:
         if confined is None:
             return outcome
         notes = [outcome.note] if outcome.note else []
-        if outcome.exit_code and _DENIED.search(outcome.output):
+        if outcome.exit_code and _DENIED_GIT.search(outcome.output):
+            notes.append(
+                f"It ran in a sandbox ({self.sandbox.label}): there only a command that consists of git commands can "
+                "write to .git, so call git by itself. Git's settings and hooks, and a repository outside the "
+                "workspace, stay read-only: tell the user what to run."
+            )
+        elif outcome.exit_code and _DENIED.search(outcome.output):
             network = "" if self.settings.sandbox_network else " and network access"
             notes.append(
                 f"It ran in a sandbox ({self.sandbox.label}): writing outside the workspace or to protected files"

@@ -93,6 +93,8 @@ def find_changes(
     targets = tuple(led_to)
 
     def is_protected(path: str) -> bool:
+        if os.path.basename(path) == "git-rebase-todo":
+            return _runs_commands(path)
         return path in names or any(path == target or path.startswith(f"{target}/") for target in targets)
 
     folders = _new_folders(before, after)
@@ -109,6 +111,15 @@ def find_changes(
             tops.pop(path, None)
             tops[path] = _change(path, "delete", before)
     return tuple(tops.values())
+
+
+def _runs_commands(todo: str) -> bool:
+    """Return whether the steps of an unfinished rebase include shell commands."""
+    try:
+        with open(todo, encoding="utf-8", errors="replace") as file:
+            return bool(re.search(r"^[ \t]*(?:x|exec)\b", file.read(MAX_CONFIG_SIZE), re.MULTILINE))
+    except OSError:
+        return False
 
 
 ABSENT_STATE = FileState(kind="absent")
