@@ -63,6 +63,8 @@ class ApprovalModal(RequestModal):
         """Whether secrets are shown (A7)."""
         self.body = LinesView(self._action_lines, id="body")
         self.word = ConfirmInput(id="word")
+        self._wrong_word = False
+        """Whether something else than the needed word was entered."""
         self._void_shown = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
@@ -156,7 +158,7 @@ class ApprovalModal(RequestModal):
             case RunAction(severity=severity):
                 title, flags = "Run a critical command?" if self._is_critical else "Run a command", []
                 style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
-                right = [(f"severity {severity.value}", style)]
+                right = [] if severity is Severity.NONE else [(f"severity {severity.value}", style)]
             case _:
                 title, flags = "Trust this folder?", []
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
@@ -199,7 +201,7 @@ class ApprovalModal(RequestModal):
         if self.typing_reason:
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
         if self.typing_word:
-            note = wrap([(self._word_note(), styles.warn)], width)
+            note = wrap(self._word_note(styles), width)
             return [*note, line(*key_spans([("enter", "approves if it is that"), ("esc", "goes back")], styles))]
         held = held_label(self.held_key)
         if self._is_critical and self.armed and held in ("", "enter"):
@@ -227,11 +229,15 @@ class ApprovalModal(RequestModal):
         scroll_keys = KEYS.arrow_labels("down", "page_down", "bottom")
         return hint or hidden_hint(self.body, scroll_keys, styles, seen=True)
 
-    def _word_note(self) -> str:
-        word = self._needed_word()
-        if self._is_critical:
-            return f"Type {word} to run this command."
-        return f"{pluralize(self.unseen(), self.UNSEEN_NOUN)} not seen. Type {word} to approve without reading them."
+    def _word_note(self, styles: TextStyles) -> list[Span]:
+        """Return what to type, and that the last attempt was something else."""
+        count = pluralize(self.unseen(), self.UNSEEN_NOUN)
+        start = "Type " if self._is_critical else f"{count} not seen. Type "
+        end = " to run this command." if self._is_critical else " to approve without reading them."
+        if self._wrong_word:
+            start, end = "That is not the word. Type ", f" exactly{end}"
+        word = (f'"{make_visible(self._needed_word())}"', styles.accent + styles.strong.without_color)
+        return [(start, styles.warn), word, (end, styles.warn)]
 
     @property
     def _is_trust(self) -> bool:
@@ -327,7 +333,7 @@ class ApprovalModal(RequestModal):
         if action == "again":
             self.answer(Answer(verdict="withdrawn"))
         elif action != "reject" and self._needed_word():
-            self.word.value = ""
+            self.word.value, self._wrong_word = "", False
             self._type_into(self.word)
         elif action != "reject":
             self.answer(Answer(verdict="approve", scope=SCOPES[action], data=self._approved_part()))
@@ -370,11 +376,12 @@ class ApprovalModal(RequestModal):
             self._confirm()
 
     def _confirm(self) -> None:
-        """Approve once if the needed word was typed; otherwise clear the field."""
-        if self.word.value.strip() == self._needed_word():
+        """Approve once if the needed word was typed; otherwise say what is needed, and keep the text."""
+        self._wrong_word = self.word.value.strip().strip("\"'") != self._needed_word()
+        if not self._wrong_word:
             self.answer(Answer(verdict="approve", data=self._approved_part()))
-        else:
-            self.word.value = ""
+        self.repaint_keys()
+        self._fit_soon()
 
     def _reject(self, reason: str) -> None:
         self.answer(Answer(verdict="reject", text=reason.strip()))

@@ -339,6 +339,7 @@ class RequestModal(RequestView, GuardedModal):
         goals = [(part, len(part.lines)) for part in dialog.query(LinesView) if part is not body]
         goals.append((body, min(body.virtual_size.height, int(limit.cells or 0) if limit is not None else 0)))
         is_settled = all(part.size.height == height > 0 for part, height in goals)
+        is_settled = is_settled and body.show_vertical_scrollbar == (body.virtual_size.height > body.size.height)
         if not is_settled and self._fits < MAX_FITS:
             self._fit_soon()
             return
