@@ -39,6 +39,8 @@ QUIET_SECONDS = 0.4
 """Seconds without a key press before a request accepts keys (A9)."""
 SAVING_NOTICE_DELAY = 0.3
 """Seconds before the dialog shows that an answer is still being saved."""
+WIDE = 80
+"""Screen width from which it is said what unseen lines mean."""
 MAX_FITS = 20
 """Maximum number of layouts before a dialog is shown."""
 SAVE_DELAY = 0.3
@@ -236,7 +238,7 @@ class RequestView(KeyGuard):
     def unseen_text(self) -> str:
         """Return how much is still to be seen before approving; empty if nothing is."""
         count = self.unseen()
-        end = ": look at them to approve" if self.asked_too_early else ""
+        end = ", so not approved" if self.asked_too_early and self.size.width >= WIDE else ""
         return f"{pluralize(count, self.UNSEEN_NOUN)} not seen yet{end}" if count else ""
 
     def unseen_hint(self, key: str, styles: TextStyles) -> list[Span]:
@@ -244,6 +246,10 @@ class RequestView(KeyGuard):
         text = self.unseen_text()
         style = styles.held if self.asked_too_early else styles.warn
         return [(f"   {key}", styles.accent), (f" {text}", style)] if text else []
+
+    def on_line_view_seen(self) -> None:
+        """Update what is still to be seen."""
+        self.repaint_keys()
 
 
 class RequestModal(RequestView, GuardedModal):
@@ -286,10 +292,6 @@ class RequestModal(RequestView, GuardedModal):
             self.body.track_seen()
         self.watch(self.body, "scroll_y", self.fit, init=False)
         self._fit_soon()
-
-    def on_line_view_seen(self) -> None:
-        """Update what is still to be seen."""
-        self.repaint_keys()
 
     def disarm(self) -> None:
         """Restart the quiet period, which begins with the first complete frame (A9)."""
@@ -389,6 +391,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             self.screen.set_focus(self)  # `on_focus` starts the quiet period
         else:
             self.disarm()
+        self.call_after_refresh(self.disarm)  # counts from the first complete frame
 
     def repaint_keys(self) -> None:
         """Repaint the key hints."""
@@ -523,6 +526,29 @@ class Body(LinesView):
 
 class FieldsView(VerticalScroll, can_focus=False):
     """As high as its fields, up to the lines available."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._seen: set[int] = set()
+        """Indexes of the lines that were on the screen."""
+
+    def _note_soon(self) -> None:
+        self.call_after_refresh(self._note_seen)
+
+    def on_mount(self) -> None:
+        """Note from now on which lines were on the screen."""
+        self.watch(self, "scroll_y", self._note_soon, init=False)
+
+    on_resize = _note_soon
+
+    def _note_seen(self) -> None:
+        top = int(self.scroll_offset.y)
+        self._seen.update(range(top, top + self.size.height))
+        self.post_message(LineView.Seen())
+
+    def unseen(self) -> list[int]:
+        """Return the indexes of the lines that were never on the screen."""
+        return [index for index in range(self.virtual_size.height) if index not in self._seen]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Limit the height to the lines available."""

@@ -349,3 +349,20 @@ async def test_a_refused_edit_of_the_demo_is_told_once_and_not_as_done(run: Exec
     assert done.out.count("The edit was not applied") == 1
     assert "❌ Not fixed: the edit was rejected" in done.out
     assert "tests pass" not in done.out and "Do not try" not in done.out + done.err
+
+
+async def test_a_folder_that_is_gone_is_not_created_again_and_the_task_has_failed(run: ExecRunner) -> None:
+    import shutil
+
+    def remove_folder(_self: object) -> None:
+        shutil.rmtree(run.workspace, ignore_errors=True)
+
+    write = step(call("write_file", path="src/n.py", content="x = 1\n"))
+    async with serve(scenario(write, step(text="Done.")), strict=False) as server:
+        with patch.object(headless.Exec, "_answer", lambda self, event: (remove_folder(self), APPROVE(self, event))):
+            result = await run("write it", "--approve", "all", *server_flags(server, "openai"))
+    assert not run.workspace.exists() and "no longer exists" in result.out
+    assert result.code == headless.EXIT_CODES["failed"] and "no longer exists" in result.err
+
+
+APPROVE = headless.Exec._answer

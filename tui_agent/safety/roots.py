@@ -65,7 +65,9 @@ class Roots:
 
     def missing_folder(self, path: Path) -> Path | None:
         """Return the folder of the workspace that `path` is in, if it no longer exists; otherwise None."""
-        folder = max((one for one in self.folders if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None)
+        folder = max(
+            (one for one in self.folders if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None
+        )
         return None if folder is None or folder.is_dir() else folder
 
     def set_patterns(self, sensitive: Mapping[str, bool], protected: Iterable[str]) -> None:
