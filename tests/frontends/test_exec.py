@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from tests.doubles.job import COMMAND, FIXED, REPORT, TASK, environment, job_sce
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.nightly import sampled
 from tui_agent.__main__ import main
+from tui_agent.engine.host.tool_context import CallContext
 from tui_agent.frontends import headless
 
 
@@ -352,17 +354,16 @@ async def test_a_refused_edit_of_the_demo_is_told_once_and_not_as_done(run: Exec
 
 
 async def test_a_folder_that_is_gone_is_not_created_again_and_the_task_has_failed(run: ExecRunner) -> None:
-    import shutil
+    approve = CallContext.approve
 
-    def remove_folder(_self: object) -> None:
-        shutil.rmtree(run.workspace, ignore_errors=True)
+    async def approve_and_remove(self: CallContext, *args: Any) -> Any:
+        approval = await approve(self, *args)
+        shutil.rmtree(run.workspace)
+        return approval
 
-    write = step(call("write_file", path="src/n.py", content="x = 1\n"))
-    async with serve(scenario(write, step(text="Done.")), strict=False) as server:
-        with patch.object(headless.Exec, "_answer", lambda self, event: (remove_folder(self), APPROVE(self, event))):
+    write = scenario("write", step("", call("write_file", path="src/n.py", content="x = 1\n")), "Done.")
+    async with serve(write) as server:
+        with patch.object(CallContext, "approve", approve_and_remove):
             result = await run("write it", "--approve", "all", *server_flags(server, "openai"))
-    assert not run.workspace.exists() and "no longer exists" in result.out
-    assert result.code == headless.EXIT_CODES["failed"] and "no longer exists" in result.err
-
-
-APPROVE = headless.Exec._answer
+    assert not run.workspace.exists() and "no longer exists" in result.out, result.out
+    assert result.code == headless.EXIT_CODES["failed"]
