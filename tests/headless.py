@@ -57,12 +57,19 @@ def _skip_painting(screen: Screen[Any]) -> None:
 
     Tests render what they inspect themselves. Tests marked `paints`, apps with a writing driver and approvals, which
     note what was painted, are not affected."""
-    if screen is not screen.app.screen or not screen.app.is_headless or hasattr(screen, "unseen"):
+    if screen is not screen.app.screen or not screen.app.is_headless or _notes_what_is_painted(screen):
         _compositor_refresh(screen)
         return
     screen._compositor._dirty_regions.clear()
     screen._dirty_widgets.clear()
     screen.app._update_mouse_over(screen)
+
+
+def _notes_what_is_painted(screen: Screen[Any]) -> bool:
+    """Return whether the screen is or holds a request, which only what was painted can approve."""
+    from widgets.request_view import RequestPanel, RequestView
+
+    return isinstance(screen, RequestView) or bool(screen.query(RequestPanel))
 
 
 def _render_with_background(compositor: Compositor, size: Size | None = None) -> list[Strip]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
@@ -43,6 +43,8 @@ UNREAD = "unread"
 """Word that approves what was not read."""
 MAX_UNSEEN = 500
 """Lines not seen from which they can be approved unread, by typing a word."""
+SHOW_REST = "show the rest"
+"""What the key for approving does while something was not on the screen."""
 LOW_SCREEN = 20
 """Screen height below which gaps between keys are omitted."""
 MAX_RULE_CHARACTERS = 160
@@ -54,19 +56,15 @@ class ApprovalModal(RequestModal):
     """Approves once, for the session, always, or rejects with a reason. Space and Enter never approve."""
 
     body: LinesView | DiffView
-    UNSEEN_NOUN: ClassVar[str] = "line"
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         super().__init__(request, **guard)
         self.secrets_shown = False
         """Whether secrets are shown (A7)."""
         self.body = LinesView(self._action_lines, id="body")
-        self._body_texts: tuple[str, ...] = ()
-        self._seen: set[int] = set()
-        """Lines of the action that were on the screen since it was painted with these texts."""
-        self._asked_too_early = False
-        """Whether the user tried to approve what was not in sight."""
         self.word = ConfirmInput(id="word")
+        self._wrong_word = False
+        """Whether something else than the needed word was entered."""
         self._void_shown = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
@@ -88,9 +86,7 @@ class ApprovalModal(RequestModal):
             yield self.word
 
     def on_mount(self) -> None:
-        """Mark the frame of a critical command, and note what comes into sight."""
-        if isinstance(self.body, LinesView):
-            self.body.on_seen = self._note_seen
+        """Mark the frame of a critical command."""
         if self._is_critical:
             dialog = self.query_one("#dialog")
             dialog.add_class("-critical")
@@ -98,31 +94,10 @@ class ApprovalModal(RequestModal):
 
     # --- what was in sight ---
 
-    def _note_seen(self, lines: range) -> None:
-        """Note which lines of the action were painted."""
-        assert isinstance(self.body, LinesView)
-        texts = tuple(line.text for line in self.body.lines)
-        if texts != self._body_texts:
-            self._body_texts, self._seen = texts, set()
-        before = len(self._seen)
-        self._seen.update(index for index in lines if 0 <= index < len(texts))
-        if len(self._seen) != before:
-            self.call_later(self.repaint_keys)
-
-    def on_lower(self) -> None:
-        """Forget what was painted with more room before the user scrolled: it was never at rest on the screen."""
-        if not self.body.scroll_offset.y:
-            self._seen = set()
-            self.body.refresh()
-
-    def unseen(self) -> int:
-        """Return how many lines that must be seen before approving were never on the screen."""
-        assert isinstance(self.body, LinesView)
-        return max(1, len(self.body.lines)) - len(self._seen)
-
     def _is_unseen_above(self) -> bool:
-        """Return whether some of them are above the visible ones."""
-        return any(index not in self._seen for index in range(int(self.body.scroll_offset.y)))
+        """Return whether some of the unseen lines are above the visible ones."""
+        assert isinstance(self.body, LinesView)
+        return any(index < self.body.scroll_offset.y for index in self.body.unseen())
 
     @property
     def _is_critical(self) -> bool:
@@ -183,7 +158,7 @@ class ApprovalModal(RequestModal):
             case RunAction(severity=severity):
                 title, flags = "Run a critical command?" if self._is_critical else "Run a command", []
                 style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
-                right = [(f"severity {severity.value}", style)]
+                right = [] if severity is Severity.NONE else [(f"severity {severity.value}", style)]
             case _:
                 title, flags = "Trust this folder?", []
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
@@ -226,12 +201,15 @@ class ApprovalModal(RequestModal):
         if self.typing_reason:
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
         if self.typing_word:
-            note = wrap([(self._word_note(), styles.warn)], width)
+            note = wrap(self._word_note(styles), width)
             return [*note, line(*key_spans([("enter", "approves if it is that"), ("esc", "goes back")], styles))]
         held = held_label(self.held_key)
         if self._is_critical and self.armed and held in ("", "enter"):
             held = KEYS.label("reject")
-        lines = option_lines(self._options(), self._is_enabled, KEYS.label, width, styles, held=held)
+        options = self._options()
+        if self._is_blocked:  # the key for approving scrolls to what was not seen
+            options = [(name, SHOW_REST if name == "approve_once" else text, rule) for name, text, rule in options]
+        lines = option_lines(options, self._acts, KEYS.label, width, styles, held=held)
         others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
         if any(keys for keys, _effect in others):
             style = styles.accent if self.armed else styles.muted
@@ -246,18 +224,20 @@ class ApprovalModal(RequestModal):
 
     def _sight_hint(self, styles: TextStyles) -> list[Span]:
         """Return the keys that scroll, and how much is still to be seen before approving."""
-        unseen = 0 if self.request.void_reason else self.unseen()
-        if not unseen:
-            return hidden_hint(self.body, KEYS.arrow_labels("down", "page_down", "bottom"), styles, seen=True)
         key = KEYS.label("page_up" if self._is_unseen_above() else "page_down")
-        text = f" {pluralize(unseen, self.UNSEEN_NOUN)} not seen yet"
-        return [(f"   {key}", styles.accent), (text, styles.held if self._asked_too_early else styles.warn)]
+        hint = [] if self.request.void_reason else self.unseen_hint(key, styles)
+        scroll_keys = KEYS.arrow_labels("down", "page_down", "bottom")
+        return hint or hidden_hint(self.body, scroll_keys, styles, seen=True)
 
-    def _word_note(self) -> str:
-        word = self._needed_word()
-        if self._is_critical:
-            return f"Type {word} to run this command."
-        return f"{pluralize(self.unseen(), self.UNSEEN_NOUN)} not seen. Type {word} to approve without reading them."
+    def _word_note(self, styles: TextStyles) -> list[Span]:
+        """Return what to type, and that the last attempt was something else."""
+        count = pluralize(self.unseen(), self.UNSEEN_NOUN)
+        start = "Type " if self._is_critical else f"{count} not seen. Type "
+        end = " to run this command." if self._is_critical else " to approve without reading them."
+        if self._wrong_word:
+            start, end = "That is not the word. Type ", f" exactly{end}"
+        word = (f'"{make_visible(self._needed_word())}"', styles.accent + styles.strong.without_color)
+        return [(start, styles.warn), word, (end, styles.warn)]
 
     @property
     def _is_trust(self) -> bool:
@@ -297,9 +277,19 @@ class ApprovalModal(RequestModal):
 
     # --- keys ---
 
-    def _is_enabled(self, action: str) -> bool:
-        can_approve = not self.unseen() or (not self._is_critical and bool(self._needed_word()))
-        return self.armed and (action in ("reject", "again") or can_approve)
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether something must be seen before approving."""
+        return bool(self.unseen()) and not self._may_skip and not self.request.void_reason
+
+    @property
+    def _may_skip(self) -> bool:
+        """Whether a word approves what was not seen."""
+        return not self._is_critical and bool(self._needed_word())
+
+    def _acts(self, action: str) -> bool:
+        """Return whether the key of an option has an effect."""
+        return self.armed and (not self._is_blocked or action in ("reject", "again", "approve_once"))
 
     def process_key(self, event: events.Key) -> bool:
         """Decide, scroll, or type if a field is open; return False for a key without a function."""
@@ -314,9 +304,8 @@ class ApprovalModal(RequestModal):
             self.typing.press(event)
         elif action in DECISIONS:
             is_offered = any(action == option[0] for option in self._options())
-            if is_offered and self._is_enabled(action):
+            if is_offered and (action in ("reject", "again") or self._may_skip or self.check_seen()):
                 self._decide(action)
-            self._asked_too_early = is_offered and self.typing is None
             self.repaint_keys()
         elif not self.body.scroll_for(action) and any(action in actions for actions, _ in self._other_actions()):
             getattr(self, f"_action_{action}")()
@@ -344,7 +333,7 @@ class ApprovalModal(RequestModal):
         if action == "again":
             self.answer(Answer(verdict="withdrawn"))
         elif action != "reject" and self._needed_word():
-            self.word.value = ""
+            self.word.value, self._wrong_word = "", False
             self._type_into(self.word)
         elif action != "reject":
             self.answer(Answer(verdict="approve", scope=SCOPES[action], data=self._approved_part()))
@@ -387,11 +376,12 @@ class ApprovalModal(RequestModal):
             self._confirm()
 
     def _confirm(self) -> None:
-        """Approve once if the needed word was typed; otherwise clear the field."""
-        if self.word.value.strip() == self._needed_word():
+        """Approve once if the needed word was typed; otherwise say what is needed, and keep the text."""
+        self._wrong_word = self.word.value.strip().strip("\"'") != self._needed_word()
+        if not self._wrong_word:
             self.answer(Answer(verdict="approve", data=self._approved_part()))
-        else:
-            self.word.value = ""
+        self.repaint_keys()
+        self._fit_soon()
 
     def _reject(self, reason: str) -> None:
         self.answer(Answer(verdict="reject", text=reason.strip()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from textual.geometry import Size
-from textual.message import Message
 
 from tui_agent.common.domain import Diff
 from widgets.diff_lines import (
@@ -119,9 +118,6 @@ class DiffView(ListView[Pair]):
 
     # --- what was in sight ---
 
-    class Seen(Message):
-        """More changed lines have been on the screen."""
-
     def _note_seen(self, lines: range) -> None:
         """Note which rows were painted: a row counts once all its lines were."""
         before = len(self._seen)
@@ -139,10 +135,9 @@ class DiffView(ListView[Pair]):
             self.post_message(self.Seen())
 
     def forget_seen(self) -> None:
-        """Count only what is painted from now on."""
+        """See LineView."""
         self._seen.clear()
         self._seen_lines.clear()
-        self.refresh()
 
     def unseen(self, hunks: Iterable[int]) -> set[int]:
         """Return the indexes of the changed lines of `hunks` that were never completely on the screen."""
@@ -152,11 +147,18 @@ class DiffView(ListView[Pair]):
         """Return whether a row is above the visible ones."""
         return index < self._row_at(self.scroll_offset.y)
 
+    def show_row(self, index: int) -> None:
+        """Scroll to a row, or to its first line that was never on the screen."""
+        unit = next((number for number, pair in enumerate(self.rows) if index in pair), 0)
+        seen = self._seen_lines.get(unit, set())
+        within = next((line for line in range(self._heights.heights[unit]) if line not in seen), 0)
+        self.scroll_to(y=self._heights.top(unit) + within, animate=False)
+
     def show_first_change(self) -> int | None:
         """Scroll to the first changed line unless it is in view; return the new offset if it scrolls."""
         first = min((index for rows in self._changed.values() for index in rows), default=0)
         if first > self._row_at(self.scroll_offset.y + max(0, self.size.height - 2)):
-            return self._scroll_to_row(max(0, first - (self.size.height > 3)))
+            return self._scroll_to_row(max(0, first - (self.size.height > 3)), immediate=True)
         return None
 
     # --- hunks ---
@@ -179,10 +181,10 @@ class DiffView(ListView[Pair]):
         unit, _within = self._heights.find(y)
         return self._row_of(self.rows[unit]) if unit < len(self.rows) else len(self._lines)
 
-    def _scroll_to_row(self, index: int) -> int | None:
+    def _scroll_to_row(self, index: int, *, immediate: bool = False) -> int | None:
         unit = next((number for number, pair in enumerate(self.rows) if index in pair), None)
         if unit is not None:
-            self.scroll_to(y=self._heights.top(unit), animate=False)
+            self.scroll_to(y=self._heights.top(unit), animate=False, immediate=immediate)
         return None if unit is None else self._heights.top(unit)
 
     # --- painting ---

@@ -189,9 +189,9 @@ class EditModal(ApprovalModal):
     def _is_unseen_above(self) -> bool:
         return any(map(self.body.is_above, self.body.unseen(self.included)))
 
-    def on_diff_view_seen(self) -> None:
-        """Update what is still to be seen."""
-        self.repaint_keys()
+    def show_unseen(self) -> None:
+        """See RequestView."""
+        self.body.show_row(min(self.body.unseen(self.included), default=0))
 
     def _show_first_change(self) -> None:
         """Scroll the first changed line into view, until the user scrolls."""
@@ -202,11 +202,6 @@ class EditModal(ApprovalModal):
             self._opening_offsets = (offset, goal)
         elif offset:
             self._opening_offsets = (offset,)
-
-    def on_lower(self) -> None:
-        """See ApprovalModal."""
-        if self._opening_offsets:
-            self.body.forget_seen()
 
     def _action_only_seen(self) -> None:
         """Skip the hunks with lines that were never on the screen."""

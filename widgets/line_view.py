@@ -97,6 +97,9 @@ class LineView(ScrollView, can_focus=False):
     class Resized(Message):
         """The size of the view changed."""
 
+    class Seen(Message):
+        """More lines have been on the screen."""
+
     _text_styles: TextStyles | None = None
     _base: Style | None = None
     _stale = False
@@ -207,6 +210,9 @@ class LineView(ScrollView, can_focus=False):
         """Available width of a line in cells."""
         return max(1, self.scrollable_content_region.width)
 
+    def forget_seen(self) -> None:
+        """Forget which lines were on the screen."""
+
     def scroll_for(self, action: str) -> bool:
         """Scroll for an action (up, down, page_up, page_down, top, bottom); return False for other actions."""
         page, y = max(1, self.size.height - 1), self.scroll_offset.y
@@ -247,6 +253,31 @@ class LinesView(LineView):
         self.painter = painter
         self._lines: Sequence[Line] = ()
         self._width = 0
+        self._seen: set[int] = set()
+        """Indexes of the lines that were on the screen since these texts are shown."""
+        self._seen_texts: tuple[str, ...] = ()
+
+    def forget_seen(self) -> None:
+        """See LineView."""
+        self._seen = set()
+
+    def track_seen(self) -> None:
+        """Note from now on which lines were on the screen, and report them with `Seen`."""
+        self.on_seen = self._note_seen
+
+    def _note_seen(self, lines: range) -> None:
+        texts = tuple(line.text for line in self._lines)
+        if texts != self._seen_texts:
+            self._seen_texts, self._seen = texts, set()
+        before = len(self._seen)
+        self._seen.update(range(max(0, lines.start), min(lines.stop, len(texts))))
+        if len(self._seen) != before:
+            self.post_message(self.Seen())
+
+    def unseen(self) -> list[int]:
+        """Return the indexes of the lines that were never on the screen; `[0]` before the first paint."""
+        is_shown = bool(self._lines) and self._seen_texts == tuple(line.text for line in self._lines)
+        return [index for index in range(max(1, len(self._lines))) if not is_shown or index not in self._seen]
 
     def on_resize(self) -> None:
         """Paint for a new width."""

@@ -10,7 +10,7 @@ from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable, Iterable
 from math import inf
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from textual import events
@@ -23,6 +23,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from tui_agent.common.domain import Answer
+from tui_agent.text import pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import held_label, key_lines
 from widgets.inputs import LineInput
@@ -38,6 +39,10 @@ QUIET_SECONDS = 0.4
 """Seconds without a key press before a request accepts keys (A9)."""
 SAVING_NOTICE_DELAY = 0.3
 """Seconds before the dialog shows that an answer is still being saved."""
+WIDE = 80
+"""Screen width from which it is said what unseen lines mean."""
+MAX_FITS = 20
+"""Maximum number of layouts before a dialog is shown."""
 SAVE_DELAY = 0.3
 """Seconds between the last change and saving the draft."""
 
@@ -182,7 +187,13 @@ class RequestView(KeyGuard):
         """The user pressed Esc to stop the run."""
 
     request: RequestItem
+    body: LineView
+    UNSEEN_NOUN: ClassVar[str] = "line"
     answered = False
+    asked_too_early = False
+    """Whether the user tried to approve what was not on the screen yet."""
+    _unseen_shown_at = -inf
+    """When the first unseen line was scrolled to, in seconds."""
     on_answer: Callable[[str, Answer], object] = staticmethod(lambda request, answer: None)
     """Called with the id of the request and the answer."""
 
@@ -201,6 +212,45 @@ class RequestView(KeyGuard):
         """Stop the run."""
         self.post_message(self.Interrupted())
 
+    # --- what was on the screen ---
+
+    def unseen(self) -> int:
+        """Return how many lines that must be seen before approving were never on the screen."""
+        return len(self.body.unseen()) if isinstance(self.body, LinesView) else 0
+
+    def show_unseen(self) -> None:
+        """Scroll to the first line that was never on the screen."""
+        if isinstance(self.body, LinesView):
+            self.body.scroll_to(y=self.body.unseen()[0], animate=False)
+
+    def check_seen(self) -> bool:
+        """Return whether everything was on the screen; otherwise scroll to the first unseen line and say so.
+
+        Also False shortly after that, so that a key pressed twice does not approve unread.
+        """
+        self.asked_too_early = bool(self.unseen())
+        if self.asked_too_early:
+            self.show_unseen()
+            self._unseen_shown_at = self.clock()
+            self.call_after_refresh(self.repaint_keys)
+        return not self.asked_too_early and self.clock() - self._unseen_shown_at >= self.quiet_seconds
+
+    def unseen_text(self) -> str:
+        """Return how much is still to be seen before approving; empty if nothing is."""
+        count = self.unseen()
+        end = ", so not approved" if self.asked_too_early and self.size.width >= WIDE else ""
+        return f"{pluralize(count, self.UNSEEN_NOUN)} not seen yet{end}" if count else ""
+
+    def unseen_hint(self, key: str, styles: TextStyles) -> list[Span]:
+        """Return `key`, which scrolls, and how much is still to be seen; empty if nothing is."""
+        text = self.unseen_text()
+        style = styles.held if self.asked_too_early else styles.warn
+        return [(f"   {key}", styles.accent), (f" {text}", style)] if text else []
+
+    def on_line_view_seen(self) -> None:
+        """Update what is still to be seen."""
+        self.repaint_keys()
+
 
 class RequestModal(RequestView, GuardedModal):
     """A request shown as a modal dialog; its body is as high as the other parts and the screen permit."""
@@ -209,6 +259,10 @@ class RequestModal(RequestView, GuardedModal):
         """`guard` are the options of `KeyGuard`."""
         super().__init__(**guard)
         self.request = request
+        self._is_fitted = False
+        """Whether every part has its place: nothing of the dialog is painted before."""
+        self._fits = 0
+        """Number of layouts before that."""
         self.saving = False
         """Whether the answer is being saved; the dialog stays open until it is on disk."""
         self.save_is_slow = False
@@ -233,9 +287,17 @@ class RequestModal(RequestView, GuardedModal):
     # --- layout ---
 
     def on_mount(self) -> None:
-        """Track how far the user has scrolled."""
+        """Track how far the user has scrolled, and what was on the screen."""
+        if isinstance(self.body, LinesView):
+            self.body.track_seen()
         self.watch(self.body, "scroll_y", self.fit, init=False)
         self._fit_soon()
+
+    def disarm(self) -> None:
+        """Restart the quiet period, which begins with the first complete frame (A9)."""
+        super().disarm()
+        if not self._is_fitted:
+            self._quiet_since = inf
 
     def _fit_soon(self) -> None:
         self.call_after_refresh(self.fit)
@@ -262,12 +324,30 @@ class RequestModal(RequestView, GuardedModal):
             if limit is None or limit.cells != height:
                 widget.styles.max_height = height
                 self._fit_soon()
-                if limit is None or limit.cells is None or limit.cells > height:
-                    self.on_lower()
         self.repaint_keys()
+        if not self._is_fitted:
+            self._show_if_fitted(dialog)
 
-    def on_lower(self) -> None:
-        """Called when the body got less room than it was painted with."""
+    def _show_if_fitted(self, dialog: Widget) -> None:
+        """Show the dialog once a layout has changed nothing."""
+        self._fits += 1
+        body = self.body
+        if body.size.height and body.on_seen is not None:  # these lines are in the first frame
+            top = int(body.scroll_offset.y)
+            body.forget_seen()
+            body.on_seen(range(top, top + body.size.height))
+            self.repaint_keys()
+        limit = body.styles.max_height
+        goals = [(part, len(part.lines)) for part in dialog.query(LinesView) if part is not body]
+        goals.append((body, min(body.virtual_size.height, int(limit.cells or 0) if limit is not None else 0)))
+        is_settled = all(part.size.height == height > 0 for part, height in goals)
+        is_settled = is_settled and body.show_vertical_scrollbar == (body.virtual_size.height > body.size.height)
+        if not is_settled and self._fits < MAX_FITS:
+            self._fit_soon()
+            return
+        self._is_fitted = True
+        dialog.add_class("-fitted")
+        self.call_after_refresh(self.disarm)
 
 
 class RequestPanel(RequestView, Vertical, can_focus=True):
@@ -311,6 +391,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             self.screen.set_focus(self)  # `on_focus` starts the quiet period
         else:
             self.disarm()
+        self.call_after_refresh(self.disarm)  # counts from the first complete frame
 
     def repaint_keys(self) -> None:
         """Repaint the key hints."""
@@ -445,6 +526,29 @@ class Body(LinesView):
 
 class FieldsView(VerticalScroll, can_focus=False):
     """As high as its fields, up to the lines available."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._seen: set[int] = set()
+        """Indexes of the lines that were on the screen."""
+
+    def _note_soon(self) -> None:
+        self.call_after_refresh(self._note_seen)
+
+    def on_mount(self) -> None:
+        """Note from now on which lines were on the screen."""
+        self.watch(self, "scroll_y", self._note_soon, init=False)
+
+    on_resize = _note_soon
+
+    def _note_seen(self) -> None:
+        top = int(self.scroll_offset.y)
+        self._seen.update(range(top, top + self.size.height))
+        self.post_message(LineView.Seen())
+
+    def unseen(self) -> list[int]:
+        """Return the indexes of the lines that were never on the screen."""
+        return [index for index in range(self.virtual_size.height) if index not in self._seen]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Limit the height to the lines available."""

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from tests.doubles.job import COMMAND, FIXED, REPORT, TASK, environment, job_sce
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.nightly import sampled
 from tui_agent.__main__ import main
+from tui_agent.engine.host.tool_context import CallContext
 from tui_agent.frontends import headless
 
 
@@ -367,3 +369,19 @@ async def test_a_refused_edit_of_the_demo_is_told_once_and_not_as_done(run: Exec
     assert done.out.count("The edit was not applied") == 1
     assert "❌ Not fixed: the edit was rejected" in done.out
     assert "tests pass" not in done.out and "Do not try" not in done.out + done.err
+
+
+async def test_a_folder_that_is_gone_is_not_created_again_and_the_task_has_failed(run: ExecRunner) -> None:
+    approve = CallContext.approve
+
+    async def approve_and_remove(self: CallContext, *args: Any) -> Any:
+        approval = await approve(self, *args)
+        shutil.rmtree(run.workspace)
+        return approval
+
+    write = scenario("write", step("", call("write_file", path="src/n.py", content="x = 1\n")), "Done.")
+    async with serve(write) as server:
+        with patch.object(CallContext, "approve", approve_and_remove):
+            result = await run("write it", "--approve", "all", *server_flags(server, "openai"))
+    assert not run.workspace.exists() and "no longer exists" in result.out, result.out
+    assert result.code == headless.EXIT_CODES["failed"]

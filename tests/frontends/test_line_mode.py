@@ -262,5 +262,10 @@ def test_a_critical_command_needs_its_word_and_says_what_it_destroys() -> None:
     event = ApprovalRequested(id="a", action=action, digest="d", why="w", grants=(grant,), harm=harm)
     answer, out = ask(event, "y", "s", "A", "yes", "n too much")
     assert (answer.verdict, answer.text) == ("reject", "too much")
-    assert "at least 12,000 files, 3.4 GB" in out and "Not sandboxed" in out and "type ada to run it" in out
+    assert (
+        "at least 12,000 files, 3.4 GB" in out
+        and "Not sandboxed" in out
+        and 'Type "ada" to run it, or n to reject it: ' in out
+    )
+    assert "Reject?" not in out and 'Answer with "ada" to run it, or n to reject it.' in out
     assert ask(event, "y", "adam", "ada")[0] == Answer(verdict="approve")

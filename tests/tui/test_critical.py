@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.edits import edit_action, edit_app, long_texts
-from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tests.tui.edits import approval_records, edit_action, edit_app, long_texts
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Grant, Harm, RunAction, Scope, Severity
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
 from widgets.edit_modal import EditModal
+from widgets.request_view import QUIET_SECONDS, RequestView
 
 WIPE = RunAction(
     command="rm -rf ~/",
@@ -68,10 +70,15 @@ async def test_one_key_approves_nothing_and_the_word_does() -> None:
             await pilot.press(key)
         await pilot.press("a")
         await wait_for(pilot, lambda: dialog(app).typing_word and dialog(app).focused is dialog(app).word)
+        assert 'Type "ada" to run this command.' in screen_text(app)
         for wrong in ("", "adam", "yes"):
+            dialog(app).word.value = ""
             await pilot.press(*wrong, "enter")
             await wait_until_idle(pilot)
-        assert session.answers == [] and dialog(app).word.value == ""
+            assert dialog(app).word.value == wrong
+            assert 'not the word. Type "ada" exactly to run this command.' in screen_text(app)
+        assert session.answers == []
+        dialog(app).word.value = ""
         await pilot.press(*"ada", "enter")
         await wait_for(pilot, lambda: len(session.answers) == 1)
         assert (session.answers[0][1].verdict, session.answers[0][1].scope) == ("approve", Scope.ONCE)
@@ -174,3 +181,68 @@ async def test_a_run_whose_critical_command_was_rejected_does_not_say_done() -> 
         session.push(e.RunEnded(outcome="done", text="", tool_calls=1), run=app.view.run)
         await wait_for(pilot, lambda: "was rejected and did not run" in screen_text(app))
         assert "Done" not in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24)], ids=str)
+async def test_the_key_for_approving_shows_what_was_not_seen_until_nothing_is_left(size: tuple[int, int]) -> None:
+    """Of commands and edits, also after a burst of page keys, and of rows that are higher than the dialog."""
+    script = RunAction(command="\n".join(f"echo {number} " + "x" * 90 for number in range(20)), cwd="/w")
+    wide = edit_action(None, "one\n" + "y" * 2_000 + "\nthree\n")
+    for action in (script, edit_action(*long_texts(40)), wide):
+        app, session = app_for(approval_records(action))
+        async with run_app(app, size) as pilot:
+            await ready(pilot)
+            assert "show the rest" in screen_text(app) and "not seen yet" in screen_text(app)
+            await pilot.press(*["pagedown"] * 12)
+            await wait_until_idle(pilot)
+            for _press in range(200):
+                if not dialog(app).unseen():
+                    break
+                await pilot.press("a")
+                await wait_until_idle(pilot)
+                assert session.answers == [] and app.prompt.text == ""
+            await pilot.press("a")
+            await wait_for(pilot, lambda: len(session.answers) == 1)  # noqa: B023  # awaited in the same round
+
+
+async def test_a_key_pressed_twice_does_not_approve_what_the_first_press_showed() -> None:
+    clock = FakeClock()
+    app, session = app_for(approval_records(edit_action(*long_texts(12))), quiet_seconds=QUIET_SECONDS, clock=clock)
+    async with run_app(app, (80, 24)) as pilot:
+        clock.arm_dialogs()
+        await ready(pilot)
+        while dialog(app).unseen():
+            dialog(app).process_key(events.Key("a", "a"))
+            await wait_until_idle(pilot)
+        clock.now += QUIET_SECONDS / 2
+        dialog(app).process_key(events.Key("a", "a"))
+        assert session.answers == [] and app.prompt.text == ""
+        clock.now += QUIET_SECONDS
+        dialog(app).process_key(events.Key("a", "a"))
+        await wait_for(pilot, lambda: len(session.answers) == 1)
+
+
+@pytest.mark.parametrize("scene", ["plan_waits", "plan_unsure", "summary_waits", "plan_conflict"])
+async def test_a_plan_a_summary_or_a_conflict_is_approved_only_when_all_of_it_was_on_the_screen(scene: str) -> None:
+    key = {"summary_waits": "ctrl+s", "plan_conflict": "b"}.get(scene, "a")
+    app, session = app_for(scene)
+
+    def request() -> RequestView:
+        widget = app.screen if isinstance(app.screen, RequestView) else app.dialogs.dock.panel
+        assert widget is not None
+        return widget
+
+    async with run_app(app, (60, 16)) as pilot:
+        await wait_for(pilot, lambda: bool(app.view.pending))
+        await wait_until_idle(pilot)
+        await wait_for(pilot, lambda: request().armed)
+        if scene != "plan_conflict":
+            assert "not seen yet" in screen_text(app)
+        for _press in range(50):
+            if not request().unseen():
+                break
+            await pilot.press(key)
+            await wait_until_idle(pilot)
+            assert session.answers == []
+        await pilot.press(key)
+        await wait_for(pilot, lambda: len(session.answers) == 1)

@@ -39,10 +39,10 @@ async def test_every_line_is_in_reach_on_a_small_screen_and_only_then_approving_
     app, session = app_for(edit(200))
     async with run_app(app, (60, 20)) as pilot:
         await wait_for(pilot, lambda: dialog(app).armed)
+        seen = functions_in(screen_text(app))
         await pilot.press("a")
         assert session.answers == []
         assert "changed lines not seen" in screen_text(app)
-        seen: set[int] = set()
         view = dialog(app).query_one(DiffView)
         while dialog(app).unseen() or view.lines_below:
             seen |= functions_in(screen_text(app))

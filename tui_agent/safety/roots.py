@@ -63,6 +63,13 @@ class Roots:
         self._own_folders = _own_folders()
         self.set_patterns(sensitive or {}, protected)
 
+    def missing_folder(self, path: Path) -> Path | None:
+        """Return the folder of the workspace that `path` is in, if it no longer exists; otherwise None."""
+        folder = max(
+            (one for one in self.folders if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None
+        )
+        return None if folder is None or folder.is_dir() else folder
+
     def set_patterns(self, sensitive: Mapping[str, bool], protected: Iterable[str]) -> None:
         """Replace the user's patterns."""
         self._sensitive = globs.GlobList((*_approval_patterns("sensitive"), *sensitive.items()))

@@ -62,18 +62,24 @@ def assess_command(
         severity=rating.severity,
         safe=False,
         reasons=(
-            *rating.reasons,
+            *(reason for reason in rating.reasons if not _is_minor(reason)),
             *(f"Changes a protected path: {path}" for path in protected),
             *(f"Reads credentials: {path}" for path in credentials),
             *(f"Reads outside the workspace: {path}" for path in outside_paths),
             *rating.unfamiliar,
             *(("It starts in a folder outside the workspace.",) if outside else ()),
+            *filter(_is_minor, rating.reasons),
         ),
         always_ask=rating.always_ask or outside or bool(protected),
         unfamiliar=bool(rating.unfamiliar),
         credentials=credentials,
         outside=outside_paths,
     )
+
+
+def _is_minor(reason: str) -> bool:
+    """Return whether a reason only names a written file; the others come first, where they are read."""
+    return reason.startswith("Writes ") and not reason.startswith(("Writes to ", "Writes all ", "Writes outside "))
 
 
 def safe_script(

@@ -124,8 +124,11 @@ class ToolCard(TranscriptBlock[ToolItem]):
 
     def _error(self, width: int, styles: TextStyles) -> list[Line]:
         item = self.item
-        reason = next((r.answer.text for r in item.requests if r.answer and r.answer.verdict == "reject"), "")
-        text = (item.result.error if item.result and item.result.error else "") or reason
+        answer = next((r.answer for r in item.requests if r.answer and r.answer.verdict == "reject"), None)
+        if answer is not None and answer.by == "user" and item.status == "refused":
+            text = describe_answer(answer)[0]  # the error is written for the model
+        else:
+            text = (item.result.error if item.result else "") or (answer.text if answer is not None else "")
         style = styles.bad if item.status == "failed" else styles.muted
         if not text and item.status == "failed":
             return []  # the output has the error

@@ -168,7 +168,9 @@ class CommandGuard:
     def _report_kept(self, changes: Sequence[ProtectedChange], guarded: GuardedCommand) -> None:
         if not changes:
             return
-        names = ", ".join(f"{change.kind} {self._roots.display(Path(change.path))}" for change in changes[:20])
+        from tui_agent.engine.host.left_out import DONE
+
+        names = ", ".join(f"{DONE[change.kind]} {self._roots.display(Path(change.path))}" for change in changes[:20])
         more = f" and {len(changes) - 20} more" if len(changes) > 20 else ""
         text = f"The command `{one_line(guarded.command, 80)}` changed protected files: {names}{more}."
         self._stream.emit(

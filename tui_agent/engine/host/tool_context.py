@@ -361,6 +361,9 @@ class CallContext:
         """Save a snapshot (K1), then replace the file atomically."""
         changed = changed_error(action)
         environment, snapshots = self._environment, self._environment.snapshots
+        if (folder := environment.roots.missing_folder(Path(action.path))) is not None:
+            text = f"{action.display} was not written: the folder {folder} no longer exists. Tell the user."
+            raise ToolError(text, "not_found")
         if snapshots is not None:
             save_before = partial(snapshots.save_before, action, run=self._run, call=self._node)
             try:

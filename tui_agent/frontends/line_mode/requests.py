@@ -114,19 +114,20 @@ class RequestPrompt:
         """Ask about a critical command: a word approves it, once; no key does."""
         for text in harm_texts(harm):
             self._print(f"  !! {make_visible(text)}", "warn")
-        self._print(f"  n no; n REASON tells the model why\n  type {harm.word} to run it")
+        self._print("  n rejects it; n REASON tells the model why")
         if has_secrets:
             self._print("  u show the secrets")
 
         def parse(reply: str) -> Answer | None:
-            if reply == harm.word:
+            if reply.strip("\"'") == harm.word:
                 return Answer(verdict="approve")
             if reply.lower() == "u" and has_secrets:
                 self._print_masked(action_lines(action), with_secrets=True)
                 return None
             return _parse_rejection(reply)
 
-        return self._ask_until("Reject? ", parse, _key_list("n", harm.word))
+        choice = f'"{make_visible(harm.word)}" to run it, or n to reject it'
+        return self._ask_until(f"Type {choice}: ", parse, choice)
 
     def _edit_hunk(self, action: Action, index: int, edits: dict[int, str]) -> None:
         """Let the user edit the new text of a hunk, and update `edits`."""
@@ -366,7 +367,8 @@ def action_lines(action: Action) -> list[Styled]:
             head = [(f"{verb} {make_visible(name)}  (+{diff.added} −{diff.removed})", "strong")]
             return [*head, *_warnings(action), *diff_lines(diff)]
         case RunAction():
-            return [(f"Run a command, severity {action.severity.value}", "strong"), *_command_lines(action)]
+            severity = "" if action.severity is Severity.NONE else f", severity {action.severity.value}"
+            return [(f"Run a command{severity}", "strong"), *_command_lines(action)]
         case ReadAction(path=path):
             return [(f"Read {make_visible(path)}", "strong"), *_warnings(action)]
         case TrustAction(folder=folder, contents=found, risks=risks):
