@@ -96,6 +96,12 @@ class ApprovalModal(RequestModal):
             dialog.add_class("-critical")
             dialog.border_title = dialog.border_subtitle = "!! CRITICAL !!"
 
+    def on_resize(self) -> None:
+        """Move the notes when a screen becomes low, or high enough."""
+        if self._is_critical:
+            self._repaint_head()
+            self._repaint_action()
+
     # --- what was in sight ---
 
     def _note_seen(self, lines: range) -> None:
@@ -189,13 +195,23 @@ class ApprovalModal(RequestModal):
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
         if flags:
             lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
-        if self.request.why:
-            lines += wrap([(make_visible(self.request.why), styles.muted)], width)
+        if not self._scrolls_notes:
+            lines += self._notes(width, styles)
+        if self.request.void_reason:
+            lines += wrap([(VOID, styles.warn)], width)
+        return lines
+
+    @property
+    def _scrolls_notes(self) -> bool:
+        """Whether the notes are above the command, to keep the keys visible on a low screen."""
+        return self._is_critical and self.size.height < LOW_SCREEN
+
+    def _notes(self, width: int, styles: TextStyles) -> list[Line]:
+        """Return why the user is asked, and what a critical command would destroy."""
+        lines = wrap([(make_visible(self.request.why), styles.muted)], width) if self.request.why else []
         if self._is_critical:
             for text in harm_texts(self.request.harm or Harm()):
                 lines += wrap([(make_visible(text), styles.bad + styles.strong.without_color)], width)
-        if self.request.void_reason:
-            lines += wrap([(VOID, styles.warn)], width)
         return lines
 
     def _change_size(self, styles: TextStyles) -> list[Span]:
@@ -211,7 +227,8 @@ class ApprovalModal(RequestModal):
     def _action_lines(self, width: int, styles: TextStyles) -> list[Line]:
         match self.shown:
             case RunAction() as action:
-                return _command(action, width, styles)
+                notes = [*self._notes(width, styles), Line([])] if self._scrolls_notes else []
+                return [*notes, *_command(action, width, styles)]
             case ReadAction(path=path):
                 return chop([(make_visible(path), styles.text)], width)
             case TrustAction() as action:
@@ -227,7 +244,7 @@ class ApprovalModal(RequestModal):
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
         if self.typing_word:
             note = wrap([(self._word_note(), styles.warn)], width)
-            return [*note, line(*key_spans([("enter", "approves if it is that"), ("esc", "goes back")], styles))]
+            return [*note, line(*key_spans([("enter", "confirms"), ("esc", "goes back")], styles))]
         held = held_label(self.held_key)
         if self._is_critical and self.armed and held in ("", "enter"):
             held = KEYS.label("reject")
@@ -256,8 +273,8 @@ class ApprovalModal(RequestModal):
     def _word_note(self) -> str:
         word = self._needed_word()
         if self._is_critical:
-            return f"Type {word} to run this command."
-        return f"{pluralize(self.unseen(), self.UNSEEN_NOUN)} not seen. Type {word} to approve without reading them."
+            return f"Type “{word}” to run this command."
+        return f"{pluralize(self.unseen(), self.UNSEEN_NOUN)} not seen. Type “{word}” to approve without reading them."
 
     @property
     def _is_trust(self) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from tests.nightly import crossed
 from tests.tui.dialog_states import STATES, comer
 
-SIZES = {"60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40)}
+SIZES = {"60x16": (60, 16), "60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40)}
 
 
 @pytest.mark.parametrize(("name", "size"), crossed(list(STATES), SIZES, whole=("hunks",)))
