@@ -115,7 +115,7 @@ class ApprovalModal(RequestModal):
         if len(self._seen) != before:
             self.call_later(self.repaint_keys)
 
-    def on_lower(self) -> None:
+    def height_reduced(self) -> None:
         """Forget what was painted with more room before the user scrolled: it was never at rest on the screen."""
         if not self.body.scroll_offset.y:
             self._seen = set()

@@ -203,7 +203,7 @@ class EditModal(ApprovalModal):
         elif offset:
             self._opening_offsets = (offset,)
 
-    def on_lower(self) -> None:
+    def height_reduced(self) -> None:
         """See ApprovalModal."""
         if self._opening_offsets:
             self.body.forget_seen()

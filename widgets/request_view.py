@@ -263,10 +263,10 @@ class RequestModal(RequestView, GuardedModal):
                 widget.styles.max_height = height
                 self._fit_soon()
                 if limit is None or limit.cells is None or limit.cells > height:
-                    self.on_lower()
+                    self.height_reduced()
         self.repaint_keys()
 
-    def on_lower(self) -> None:
+    def height_reduced(self) -> None:
         """Called when the body got less room than it was painted with."""
 
 
