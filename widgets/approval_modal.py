@@ -92,6 +92,12 @@ class ApprovalModal(RequestModal):
             dialog.add_class("-critical")
             dialog.border_title = dialog.border_subtitle = "!! CRITICAL !!"
 
+    def on_resize(self) -> None:
+        """Move the notes when a screen becomes low, or high enough."""
+        if self._is_critical:
+            self._repaint_head()
+            self._repaint_action()
+
     # --- what was in sight ---
 
     def _is_unseen_above(self) -> bool:
@@ -164,13 +170,23 @@ class ApprovalModal(RequestModal):
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
         if flags:
             lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
-        if self.request.why:
-            lines += wrap([(make_visible(self.request.why), styles.muted)], width)
+        if not self._scrolls_notes:
+            lines += self._notes(width, styles)
+        if self.request.void_reason:
+            lines += wrap([(VOID, styles.warn)], width)
+        return lines
+
+    @property
+    def _scrolls_notes(self) -> bool:
+        """Whether the notes are above the command, to keep the keys visible on a low screen."""
+        return self._is_critical and self.size.height < LOW_SCREEN
+
+    def _notes(self, width: int, styles: TextStyles) -> list[Line]:
+        """Return why the user is asked, and what a critical command would destroy."""
+        lines = wrap([(make_visible(self.request.why), styles.muted)], width) if self.request.why else []
         if self._is_critical:
             for text in harm_texts(self.request.harm or Harm()):
                 lines += wrap([(make_visible(text), styles.bad + styles.strong.without_color)], width)
-        if self.request.void_reason:
-            lines += wrap([(VOID, styles.warn)], width)
         return lines
 
     def _change_size(self, styles: TextStyles) -> list[Span]:
@@ -186,7 +202,8 @@ class ApprovalModal(RequestModal):
     def _action_lines(self, width: int, styles: TextStyles) -> list[Line]:
         match self.shown:
             case RunAction() as action:
-                return _command(action, width, styles)
+                notes = [*self._notes(width, styles), Line([])] if self._scrolls_notes else []
+                return [*notes, *_command(action, width, styles)]
             case ReadAction(path=path):
                 return chop([(make_visible(path), styles.text)], width)
             case TrustAction() as action:

@@ -338,7 +338,9 @@ class RequestModal(RequestView, GuardedModal):
             body.on_seen(range(top, top + body.size.height))
             self.repaint_keys()
         limit = body.styles.max_height
-        goals = [(part, len(part.lines)) for part in dialog.query(LinesView) if part is not body]
+        goals: list[tuple[Widget, int]] = [
+            (part, len(part.lines)) for part in dialog.query(LinesView) if part is not body
+        ]
         goals.append((body, min(body.virtual_size.height, int(limit.cells or 0) if limit is not None else 0)))
         is_settled = all(part.size.height == height > 0 for part, height in goals)
         is_settled = is_settled and body.show_vertical_scrollbar == (body.virtual_size.height > body.size.height)

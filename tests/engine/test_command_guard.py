@@ -24,7 +24,7 @@ from tui_agent.events import (
     ApprovalRequested,
     CommandChangedFiles,
     Event,
-    FilesLeftOut,
+    FilesQuarantined,
     Notice,
     ToolFinished,
 )
@@ -69,7 +69,7 @@ def guard_of(folder: Path) -> tuple[FakeStream, CommandGuard, Path]:
     return stream, CommandGuard(stream, BlobStore(session), roots, session, saves=True), workspace  # type: ignore[arg-type]  # what it uses
 
 
-async def test_what_a_command_makes_of_protected_files_is_left_out(tmp_path: Path) -> None:
+async def test_what_a_command_makes_of_protected_files_is_quarantined(tmp_path: Path) -> None:
     for number, (name, (prepare, script, result)) in enumerate(COMMANDS.items()):
         _, guard, workspace = guard_of(tmp_path / str(number))
         shell(prepare, workspace)
@@ -81,11 +81,11 @@ async def test_what_a_command_makes_of_protected_files_is_left_out(tmp_path: Pat
         assert attacked != before, f"{name}: the command does nothing"
         ended = await guard.end(guarded)
         assert state_of(path) == before, name
-        assert ended.exhibits and guard.undecided(), name
+        assert ended.edits and guard.undecided(), name
         # What the user approves is there as the command made it, except that pipes and links to nothing stay away.
         if name not in ("a pipe", "bare repository", "repository rebuilt"):
-            for shown in ended.exhibits:
-                await guard.keep(shown, guarded)
+            for shown in ended.edits:
+                await guard.release(shown, guarded)
             assert state_of(path) == attacked, name
             assert not guard.undecided(), name
 
@@ -96,22 +96,22 @@ async def test_ordinary_work_is_not_asked_about(tmp_path: Path) -> None:
     for script in ORDINARY:
         guarded = await guard.begin(script, approved=False, run="run-1", call="c")
         shell(script, workspace)
-        assert not (await guard.end(guarded)).exhibits, script
+        assert not (await guard.end(guarded)).edits, script
 
 
-async def test_of_an_approved_command_only_what_is_obeyed_is_left_out(tmp_path: Path) -> None:
+async def test_of_an_approved_command_only_what_is_obeyed_is_quarantined(tmp_path: Path) -> None:
     stream, guard, workspace = guard_of(tmp_path)
     guarded = await guard.begin("make setup", approved=True, run="run-1", call="c")
     shell("git init -q .; echo x > .envrc; echo x > AGENTS.md", workspace)
     ended = await guard.end(guarded)
     assert not (workspace / "AGENTS.md").exists() and (workspace / ".envrc").exists()
-    assert [item.display for shown in ended.exhibits for item in shown.items] == ["AGENTS.md"]
+    assert [item.display for shown in ended.edits for item in shown.items] == ["AGENTS.md"]
     (notice,) = [event for event in stream.events if isinstance(event, Notice)]
     assert ".envrc" in notice.text and ".git" in notice.text
-    await guard.leave_out(ended.exhibits[0], guarded)
+    await guard.report_quarantined(ended.edits[0], guarded)
     guarded = await guard.begin("echo rules > AGENTS.md", approved=True, run="run-1", call="c")
     shell("echo rules > AGENTS.md", workspace)
-    assert not (await guard.end(guarded)).exhibits
+    assert not (await guard.end(guarded)).edits
     assert (workspace / "AGENTS.md").exists()
 
 
@@ -120,10 +120,10 @@ async def test_what_changed_after_the_question_is_not_written(tmp_path: Path) ->
     guarded = await guard.begin("x", approved=False, run="run-1", call="c")
     shell("echo shown > AGENTS.md", workspace)
     handle = os.open(workspace / "AGENTS.md", os.O_WRONLY | os.O_APPEND)  # as a process that goes on
-    (shown,) = (await guard.end(guarded)).exhibits
+    (shown,) = (await guard.end(guarded)).edits
     os.write(handle, b"not shown\n")
     os.close(handle)
-    assert "changed after" in await guard.keep(shown, guarded)
+    assert "changed after" in await guard.release(shown, guarded)
     assert not (workspace / "AGENTS.md").exists()
 
 
@@ -158,8 +158,8 @@ async def test_the_user_decides_about_a_protected_file(workspace: Path) -> None:
             (action,) = asked
             assert action.protected and action.diff.hunks[0].lines == ("+obey me",)
             assert (workspace / "AGENTS.md").exists() is (verdict == "approve")
-            (left_out,) = driver.of(FilesLeftOut)
-            assert Path(left_out.files[0].moved_to).exists() is (verdict == "reject")
+            (quarantined,) = driver.of(FilesQuarantined)
+            assert Path(quarantined.files[0].moved_to).exists() is (verdict == "reject")
             (result,) = driver.of(ToolFinished)
             assert ("approved these" in result.text) is (verdict == "approve")
             assert ("did not approve: AGENTS.md" in result.text) is (verdict == "reject")
@@ -175,8 +175,8 @@ async def test_without_an_answer_it_stays_out_and_the_end_says_so(workspace: Pat
         await driver.until_event(ApprovalRequested)
         await session.interrupt()
         await driver.ended()
-        (notice,) = [notice for notice in driver.of(Notice) if notice.code == "command.left_out"]
-        assert "AGENTS.md" in notice.text and "left-out" in notice.text
+        (notice,) = [notice for notice in driver.of(Notice) if notice.code == "command.quarantined"]
+        assert "AGENTS.md" in notice.text and "quarantine" in notice.text
         assert driver.of(ApprovalAnswered)[-1].answer.verdict == "withdrawn"
         assert not (workspace / "AGENTS.md").exists()
 
@@ -190,9 +190,9 @@ async def test_a_background_job_makes_no_protected_file_either(workspace: Path) 
         await session.send("later")
         await driver.ended()
         (workspace / "go").touch()
-        left_out = await driver.until_event(FilesLeftOut)
-        assert [file.display for file in left_out.files] == [".envrc"]
-        await driver.until_event(Notice, code="command.left_out")
+        quarantined = await driver.until_event(FilesQuarantined)
+        assert [file.display for file in quarantined.files] == [".envrc"]
+        await driver.until_event(Notice, code="command.quarantined")
         assert not (workspace / ".envrc").exists()
     assert not paths.command_notes_dir(workspace).exists()
 
@@ -225,7 +225,7 @@ async def test_a_kill_leaves_no_protected_file_of_a_command(tmp_path: Path, ende
         for start in ("first", "second"):
             async with run_session(server, workspace, flags=AUTO) as session:
                 notices = [record.event async for record in _records(session) if isinstance(record.event, Notice)]
-                told = [notice.text for notice in notices if notice.code == "command.left_out"]
+                told = [notice.text for notice in notices if notice.code == "command.quarantined"]
                 assert len(told) == (1 if start == "first" else 0)
                 for name in ("AGENTS.md", ".tui-agent.yaml", ".husky", "CLAUDE.md") if told else ():
                     assert name in told[0]

@@ -11,7 +11,7 @@ from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Answer
-from tui_agent.events import ApprovalRequested, FilesLeftOut, SandboxChanged, SessionOpened, ToolFinished
+from tui_agent.events import ApprovalRequested, FilesQuarantined, SandboxChanged, SessionOpened, ToolFinished
 from tui_agent.safety.sandbox import find_sandbox
 
 pytestmark = pytest.mark.skipif(find_sandbox().kind == "none", reason="neither bubblewrap nor Landlock is here")
@@ -106,7 +106,7 @@ async def test_a_hook_runs_and_what_it_plants_in_git_is_left_out(workspace: Path
     async with serve(commands("git add . && git commit -m one"), strict=True) as server:
         watch = await run(server, workspace, "reject", approval_mode="auto", sandbox=sandbox)
     assert "hook ran" in texts(watch)[0] and (workspace / ".git" / "commondir-of-hook").exists()
-    (left_out,) = watch.of(FilesLeftOut)
+    (left_out,) = watch.of(FilesQuarantined)
     names = {".git/commondir", ".git/config.worktree", ".git/rebase-merge/git-rebase-todo"}
     assert {file.display for file in left_out.files} == names
     assert not any((workspace / name).exists() for name in names)

@@ -22,6 +22,7 @@ from tests.nightly import sampled
 from tui_agent.__main__ import main
 from tui_agent.engine.host.tool_context import CallContext
 from tui_agent.frontends import headless
+from tui_agent.frontends.plain import EXIT_CODES
 
 
 class ExecResult:
@@ -384,4 +385,4 @@ async def test_a_folder_that_is_gone_is_not_created_again_and_the_task_has_faile
         with patch.object(CallContext, "approve", approve_and_remove):
             result = await run("write it", "--approve", "all", *server_flags(server, "openai"))
     assert not run.workspace.exists() and "no longer exists" in result.out, result.out
-    assert result.code == headless.EXIT_CODES["failed"]
+    assert result.code == EXIT_CODES["failed"]

@@ -221,6 +221,8 @@ REQUESTS: dict[str, Event] = {
     "conflict": PlanDocConflict(id="d-1", where="goal", ours="mine", theirs="yours"),
 }
 """All kinds of requests but a question, which takes any words."""
+LINES = 10_000
+"""How many random lines are typed as answers to all kinds of requests together."""
 SENTENCES = [
     "that is odd",
     "or so",

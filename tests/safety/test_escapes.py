@@ -30,7 +30,7 @@ KINDS = ("bwrap", "namespaces")
 USERS = ["self", pytest.param("ordinary", marks=pytest.mark.needs("setpriv", "python3"))]
 
 
-class Battlefield:
+class AttackSetup:
     """A workspace, and around it what must not be reached."""
 
     def __init__(self, folder: Path, user: str) -> None:
@@ -57,7 +57,7 @@ class Battlefield:
         script.chmod(0o755)
         return str(script)
 
-    def fight(self, sandbox_kind: str = "", *, network: bool = False) -> set[str]:
+    def run_attacks(self, sandbox_kind: str = "", *, network: bool = False) -> set[str]:
         """Make all attacks, and return the names of those that succeeded."""
         name = f"{os.getpid() % 10_000:04x}"
         requests = [
@@ -132,43 +132,43 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def battlefield(folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Battlefield:
+def attack_setup(folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AttackSetup:
     user = request.param
     if user == "ordinary":
         if os.getuid():
             pytest.skip("tests do not run as root: the ordinary user is `self`")
         if not all(os.stat(path).st_mode & 0o005 for path in Path(supervisor.__file__).parents):
             pytest.skip("an ordinary user can't read the program")
-    field = Battlefield(folder, user)
+    field = AttackSetup(folder, user)
     monkeypatch.setattr(sys, "executable", field.python())
     monkeypatch.setenv("HOME", str(field.home))
     return field
 
 
-# Each fight starts some hundred processes, so they are all in one test for each user.
+# Each round of attacks starts some hundred processes, so they are all in one test for each user.
 @pytest.mark.slow
-@pytest.mark.parametrize("battlefield", USERS, indirect=True)
-def test_each_attack_works_without_a_sandbox_and_none_inside(battlefield: Battlefield) -> None:
-    names = {item.name for item in battlefield.attacks}
-    worked = battlefield.fight()
-    assert names - worked == battlefield.missing, "they must work without a sandbox"
+@pytest.mark.parametrize("attack_setup", USERS, indirect=True)
+def test_each_attack_works_without_a_sandbox_and_none_inside(attack_setup: AttackSetup) -> None:
+    names = {item.name for item in attack_setup.attacks}
+    worked = attack_setup.run_attacks()
+    assert names - worked == attack_setup.missing, "they must work without a sandbox"
     assert len(worked) > 80
     for kind in KINDS:
-        assert battlefield.fight(kind) == set(), kind
+        assert attack_setup.run_attacks(kind) == set(), kind
 
 
-@pytest.mark.parametrize("battlefield", ["self"], indirect=True)
-def test_landlock_alone_denies_sockets_and_network(battlefield: Battlefield) -> None:
-    battlefield.attacks = [item for item in battlefield.attacks if item in (*SOCKETS, *NETWORK)]
-    assert battlefield.fight("landlock") == set()
+@pytest.mark.parametrize("attack_setup", ["self"], indirect=True)
+def test_landlock_alone_denies_sockets_and_network(attack_setup: AttackSetup) -> None:
+    attack_setup.attacks = [item for item in attack_setup.attacks if item in (*SOCKETS, *NETWORK)]
+    assert attack_setup.run_attacks("landlock") == set()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("battlefield", USERS, indirect=True)
-def test_the_network_setting_allows_the_network_alone(battlefield: Battlefield) -> None:
+@pytest.mark.parametrize("attack_setup", USERS, indirect=True)
+def test_the_network_setting_allows_the_network_alone(attack_setup: AttackSetup) -> None:
     allowed = {item.name for item in NETWORK}
     for kind in KINDS:
-        succeeded = battlefield.fight(kind, network=True)
+        succeeded = attack_setup.run_attacks(kind, network=True)
         assert "TCP" in succeeded and succeeded <= allowed, kind
 
 
@@ -198,21 +198,21 @@ git config core.hooksPath evil && echo LEAK hooksPath; echo x > .vscode/tasks.js
 """
 
 
-@pytest.mark.parametrize("battlefield", USERS, indirect=True)
+@pytest.mark.parametrize("attack_setup", USERS, indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
-def test_git_alone_writes_its_data_but_neither_hooks_nor_settings(battlefield: Battlefield, kind: str) -> None:
+def test_git_alone_writes_its_data_but_neither_hooks_nor_settings(attack_setup: AttackSetup, kind: str) -> None:
     bash = ["/bin/bash", "-c"]
-    battlefield._plain([*bash, REPOSITORY + "cp -r .git kept"])
-    before = battlefield._plain([*bash, "cat .git/config .git/hooks/* .git/modules/sub/config; ls .git/hooks"])
+    attack_setup._plain([*bash, REPOSITORY + "cp -r .git kept"])
+    before = attack_setup._plain([*bash, "cat .git/config .git/hooks/* .git/modules/sub/config; ls .git/hooks"])
     assert "Read-only file system" in asyncio.run(
-        battlefield.confined(kind, [*bash, "git commit --allow-empty -m x 2>&1"])
+        attack_setup.confined(kind, [*bash, "git commit --allow-empty -m x 2>&1"])
     )
     work = "set -ex; " + GIT_WORK.replace("\n", "; ").strip("; ") + "; echo all done"
-    text = asyncio.run(battlefield.confined(kind, [*bash, work], repositories=True))
+    text = asyncio.run(attack_setup.confined(kind, [*bash, work], repositories=True))
     assert text.endswith("all done") and "hook ran" in text, text
-    assert battlefield._plain([*bash, "git log -1 --format=%s v1; git fsck 2>&1"]).startswith("two")
-    text = asyncio.run(battlefield.confined(kind, [*bash, GIT_ATTACKS], repositories=True))
+    assert attack_setup._plain([*bash, "git log -1 --format=%s v1; git fsck 2>&1"]).startswith("two")
+    text = asyncio.run(attack_setup.confined(kind, [*bash, GIT_ATTACKS], repositories=True))
     assert "LEAK" not in text and "Read-only file system" in text, text
-    after = battlefield._plain([*bash, "cat .git/config .git/hooks/* .git/modules/sub/config; ls .git/hooks"])
+    after = attack_setup._plain([*bash, "cat .git/config .git/hooks/* .git/modules/sub/config; ls .git/hooks"])
     assert after == before
-    assert battlefield._plain([*bash, GIT_ATTACKS]).count("LEAK") >= 12, "they must work without a sandbox"
+    assert attack_setup._plain([*bash, GIT_ATTACKS]).count("LEAK") >= 12, "they must work without a sandbox"

@@ -12,7 +12,7 @@ from tests.scenes import build
 from tests.tui.edits import NEW, OLD, TOKEN, approval_records, edit_action, edit_app, long_texts
 from tests.tui.kit import FakeClock, app_for, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
-from tui_agent.common.domain import Grant, ReadAction, RunAction, Severity
+from tui_agent.common.domain import Grant, Harm, ReadAction, RunAction, Severity, TrustAction
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
 from widgets.request_view import QUIET_SECONDS, RequestModal
@@ -60,6 +60,27 @@ def _granted(theme: str) -> Made:
     return app, session
 
 
+def _critical(theme: str) -> Made:
+    wipe = RunAction(
+        command="rm -rf src tests docs && git push --force origin main",
+        cwd="/home/ada/exporter",
+        severity=Severity.CRITICAL,
+        reasons=(
+            "Deletes 3 folders of the workspace: src, tests, docs",
+            "Overwrites the history of a remote repository",
+        ),
+        always_ask=True,
+    )
+    folders = tuple(f"/home/ada/exporter/{name}" for name in ("src", "tests", "docs"))
+    harm = Harm(targets=folders, files=12_000, bytes=3_400_000_000, complete=False, word="run it")
+    app, session = app_for("answered", theme=theme)
+    session.push(e.ApprovalRequested(id="q1", action=wipe, digest="d", why="Critical commands always ask", harm=harm))
+    return app, session
+
+
+UNSAFE = TrustAction(
+    folder="/home/ada", contents=("AGENTS.md: rules that the model follows",), risks=("This is your home folder.",)
+)
 STATES: dict[str, State] = {
     "hunks": State(_edit()),
     "waits": State(lambda theme: edit_app(theme=theme, quiet_seconds=QUIET_SECONDS, clock=FakeClock()), armed=False),
@@ -77,10 +98,14 @@ STATES: dict[str, State] = {
     "secret": State(_edit(SECRET, mask=MASK)),
     "secret-shown": State(_edit(SECRET, mask=MASK), ("u",)),
     "command": State(_scene("command_asked")),
+    "critical": State(_critical),
+    "critical-word": State(_critical, (*["pagedown"] * 3, "a", *"run")),
+    "unread": State(_edit(edit_action(*long_texts(1_400))), ("a",)),
     "hostile": State(_scene("command_hostile")),
     "command-secret": State(_masked),
     "reading": State(lambda theme: app_for(approval_records(READING), theme=theme)),
     "trust": State(_scene("trust")),
+    "trust-unsafe": State(lambda theme: app_for(approval_records(UNSAFE), theme=theme)),
     "question": State(_scene("question")),
     "conflict": State(_scene("plan_conflict")),
     "grants": State(_granted, (*"/grants", "enter", "down")),

@@ -150,7 +150,7 @@ async def test_a_reason_that_is_typed_on_at_once_is_the_reason_and_approves_noth
     dice = random.Random(seed)
     app, session = app_for(scene)
     async with run_app(app) as pilot:
-        await wait_for(pilot, lambda: isinstance(app.screen, ApprovalModal) and app.screen._is_enabled("a"))
+        await wait_for(pilot, lambda: isinstance(app.screen, ApprovalModal) and app.screen._acts("a"))
         for character in f"r{reason}\n":
             press(app, character)
             for _turn in range(dice.choice((0, 0, 0, 1, 2, 5)) if seed else 0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import string
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ from widgets.trust_panel import TrustPanel
 
 SENTENCES = ("look at what is here", "wait, that is odd", "a bad idea", "rather not", "aaaa", "extra: u b c t k x")
 SEQUENCES = 10_000
-"""How many random sequences are typed into the dialogs together, nightly; a fiftieth in every run."""
+"""How many random sequences are typed into all kinds of dialogs together, nightly."""
 KEYS = "aAbcdeghijknopqrstuvwxJKN123459" + string.ascii_letters + string.digits + " .,;:!?'-/()"
 """Keys that act in one dialog or another are as likely as all others together."""
 CRITICAL = RunAction(command="rm -rf ~/", cwd="/w", severity=Severity.CRITICAL, always_ask=True)
@@ -138,7 +139,7 @@ KINDS = {
     "command": Kind("command_asked"),
     "critical": Kind("answered", ask(CRITICAL, Harm(targets=("/home/ada",), files=3, word="ada"))),
     "edit": Kind("edit_asked"),
-    "long edit": Kind("answered", ask(edit_action(*long_texts(900)))),
+    "long edit": Kind("answered", ask(edit_action(*long_texts(600)))),
     "protected file": Kind("answered", ask(msgspec.structs.replace(edit_action(), protected=True))),
     "reading": Kind("answered", ask(READING)),
     "trust": Kind("trust"),
@@ -196,41 +197,35 @@ def decisions(app: TuiAgentApp, session: FakeSession) -> list[object]:
     ]  # fmt: skip
 
 
+async def arrives(kind: Kind, app: TuiAgentApp, text: str) -> None:
+    """Wait until what was typed is where it belongs, without painting."""
+    for check in range(100_000):
+        if kind.text(app) == kind.expected(text):
+            return
+        await asyncio.sleep(0 if check < 500 else 0.001)
+    raise AssertionError(f"{text!r} became {kind.text(app)!r} on {app.screen!r}")
+
+
+@pytest.mark.parametrize("count", repetitions(10, -(-SEQUENCES // len(KINDS))))
 @pytest.mark.parametrize("name", KINDS)
-async def test_a_sentence_typed_into_an_open_dialog_decides_nothing_and_is_the_draft(name: str) -> None:
+async def test_text_typed_into_an_open_dialog_decides_nothing_and_is_the_draft(name: str, count: int) -> None:
+    dice = random.Random(f"{name} 17")
     clock, kind = FakeClock(), KINDS[name]
     app, session = app_for(kind.scene, quiet_seconds=QUIET_SECONDS, clock=clock)
-    async with run_app(app, (120, 40)) as pilot:
+    session.grants.grants = list(GRANTS)
+    texts = [(sentence, [0.1] * len(sentence)) for sentence in SENTENCES]
+    texts += [random_sequence(dice, breaks=not kind.sends) for _sequence in range(count)]
+    async with run_app(app) as pilot:
         await opened(pilot, kind, session, clock)
-        typed = ""
-        for sentence in SENTENCES:
+        for text, gaps in texts:
             await lead_on(pilot, kind)
             clock.arm_dialogs()
-            type_quickly(app, sentence)
-            typed += sentence
-            await wait_for(pilot, lambda: kind.text(app) == kind.expected(typed))  # noqa: B023  # awaited in the same round
+            type_keys(app, text, gaps)
+            await arrives(kind, app, text)
+            assert decisions(app, session) == [] and kind.is_open(app), text
+            clear(app)
         await wait_until_idle(pilot)
         assert decisions(app, session) == [] and kind.is_open(app)
-
-
-@pytest.mark.parametrize("count", repetitions(SEQUENCES // 50, SEQUENCES))
-async def test_random_sequences_typed_into_every_kind_of_dialog_decide_nothing(count: int) -> None:
-    dice = random.Random(17)
-    for kind in KINDS.values():
-        clock = FakeClock()
-        app, session = app_for(kind.scene, quiet_seconds=QUIET_SECONDS, clock=clock)
-        async with run_app(app, (120, 40)) as pilot:
-            await opened(pilot, kind, session, clock)
-            for _sequence in range(-(-count // len(KINDS))):
-                await lead_on(pilot, kind)
-                clock.arm_dialogs()
-                text, gaps = random_sequence(dice, breaks=not kind.sends)
-                type_keys(app, text, gaps)
-                await wait_for(pilot, lambda: kind.text(app) == kind.expected(text))  # noqa: B023  # awaited in the same round
-                assert decisions(app, session) == [] and kind.is_open(app), text
-                clear(app)
-            await wait_until_idle(pilot)
-            assert decisions(app, session) == [] and kind.is_open(app)
 
 
 @pytest.mark.parametrize("name", ["command", "trust"])

@@ -101,7 +101,7 @@ def workspace_settings_file(folder: Path) -> Path:
 def command_notes_dir(workspace: Path) -> Path:
     """What the next start must know of commands that ran in a workspace; exists only if there is something."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:16]
-    return data_dir() / "left-out" / name
+    return data_dir() / "quarantine" / name
 
 
 def ensure_private_dir(path: Path) -> Path:

@@ -496,8 +496,8 @@ class Session:
             text = "Something went wrong inside tui-agent; the details are in the debug log. The session continues."
             ended = events.RunEnded(outcome="failed", text=text, tool_calls=self._runs.tool_calls)
         guard = self._environment.guard
-        if guard is not None and (left_out := guard.undecided()):
-            self._emit(events.Notice(level="warning", text=left_out, code="command.left_out"), run=run)
+        if guard is not None and (undecided := guard.undecided()):
+            self._emit(events.Notice(level="warning", text=undecided, code="command.quarantined"), run=run)
         self._emit(ended, run=run)
         if ended.outcome == "interrupted":
             self.queue.hold()

@@ -469,12 +469,12 @@ def _command_changed(event: e.CommandChangedFiles) -> Narration | None:
     return Narration(f"The command's changes: {'; '.join(parts)}.", "\n".join([*details, *unkept[:MAX_DETAILS]]))
 
 
-def _left_out(event: e.FilesLeftOut) -> Narration:
+def _quarantined(event: e.FilesQuarantined) -> Narration:
     verbs = {"create": "created", "modify": "changed", "delete": "deleted"}
     names = _names([f"{file.display} ({verbs[file.kind]})" for file in event.files])
     details = "\n".join(f"{file.display}: {file.moved_to}" for file in event.files if file.moved_to)
     command = " ".join(event.command.split())[:MAX_COMMAND]
-    text = f"Left out unless you approve: protected files that `{command}` made: {names}."
+    text = f"In quarantine unless you approve: protected files that `{command}` made: {names}."
     return Narration(text, details, "!", "warning")
 
 
@@ -542,7 +542,7 @@ _NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.UndoFinished: _undone,
     e.CheckpointsKept: lambda event: f"Kept the file changes of {pluralize(len(event.runs), 'run')}.",
     e.CommandChangedFiles: _command_changed,
-    e.FilesLeftOut: _left_out,
+    e.FilesQuarantined: _quarantined,
     e.ConversationRewound: _rewound,
     e.UnknownEvent: lambda event: f"Event unknown to this version: {event.name}",
 }

@@ -499,7 +499,7 @@ class CommandChangedFiles(Event, frozen=True, kw_only=True):
     files: tuple[CommandFile, ...] = ()
 
 
-class LeftOutFile(FrozenValue, frozen=True, kw_only=True):
+class QuarantinedFile(FrozenValue, frozen=True, kw_only=True):
     """A protected file or folder as a command left it, moved out of the workspace."""
 
     path: str
@@ -515,12 +515,12 @@ class LeftOutFile(FrozenValue, frozen=True, kw_only=True):
     why: str = ""
 
 
-class FilesLeftOut(Event, frozen=True, kw_only=True):
+class FilesQuarantined(Event, frozen=True, kw_only=True):
     """Protected files that a command made are about to be moved aside, until the user decides. Durable before that."""
 
-    type: ClassVar[str] = "files.left_out"
+    type: ClassVar[str] = "files.quarantined"
     command: str
-    files: tuple[LeftOutFile, ...]
+    files: tuple[QuarantinedFile, ...]
 
 
 class ConversationRewound(Event, frozen=True, kw_only=True):

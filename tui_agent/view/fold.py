@@ -289,7 +289,7 @@ NOTICES: dict[type[e.Event], str] = {
     e.UndoFinished: "undo.done",
     e.CheckpointsKept: "undo.kept",
     e.CommandChangedFiles: "undo.command",
-    e.FilesLeftOut: "command.left_out",
+    e.FilesQuarantined: "command.quarantined",
     e.ConversationRewound: "conversation.rewound",
     e.SessionRecovered: "session.recovered",
     e.SessionForked: "session.forked",

@@ -17,7 +17,7 @@ import msgspec
 
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.host.command_watch import CommandWatch
-from tui_agent.events import CommandChangedFiles, FilesLeftOut, LeftOutFile, Notice
+from tui_agent.events import CommandChangedFiles, FilesQuarantined, Notice, QuarantinedFile
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.text import one_line
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tui_agent.checkpoints.snapshot import Snapshot
     from tui_agent.checkpoints.store import BlobStore
     from tui_agent.checkpoints.survey import Differences
-    from tui_agent.engine.host.left_out import Exhibit
     from tui_agent.engine.host.protected_changes import ProtectedChange, ProtectedNames
+    from tui_agent.engine.host.quarantine import QuarantinedEdit
     from tui_agent.safety.roots import Roots
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class GuardedCommand(msgspec.Struct):
 
     command: str
     before: Snapshot
-    led_to: tuple[str, ...]
+    link_targets: tuple[str, ...]
     run: str
     call: str
     approved: bool
@@ -54,7 +54,7 @@ class EndedCommand(NamedTuple):
 
     changes: CommandChangedFiles
     after: Snapshot
-    exhibits: list[Exhibit]
+    edits: list[QuarantinedEdit]
     """Protected files that were moved out, as the user is to be asked about them."""
 
 
@@ -68,8 +68,8 @@ class CommandGuard:
         self._session = session
         self._names: ProtectedNames | None = None
         self._watch = CommandWatch(stream, store, roots, self._is_protected, saves=saves)
-        self._pending: dict[str, LeftOutFile] = {}
-        """Path → left-out file that the user has not decided about."""
+        self._pending: dict[str, QuarantinedFile] = {}
+        """Path → quarantined file that the user has not decided about."""
         self._running: list[GuardedCommand] = []
 
     def _is_protected(self, path: str) -> bool:
@@ -86,24 +86,24 @@ class CommandGuard:
         """Save the workspace before a command; `approved` if the user has seen it."""
         before = await self._watch.snapshot()
         names = self._protected_names()
-        led_to = await asyncio.to_thread(names.led_to, before)
+        link_targets = await asyncio.to_thread(names.link_targets, before)
         count = self._stream.state.ledger.count
-        guarded = GuardedCommand(command, before, led_to, run, call, approved, count)
+        guarded = GuardedCommand(command, before, link_targets, run, call, approved, count)
         self._running.append(guarded)
         await asyncio.to_thread(self._save_note)
         return guarded
 
     def _save_note(self) -> None:
-        from tui_agent.engine.host.left_out import CommandNote, save_note
+        from tui_agent.engine.host.quarantine import CommandNote, save_note
 
         note = CommandNote(session=str(self._session), files=list(self._pending.values()))
         if self._running:
             guarded = self._running[0]
-            note.command, note.approved, led_to = guarded.command, guarded.approved, guarded.led_to
+            note.command, note.approved, link_targets = guarded.command, guarded.approved, guarded.link_targets
             note.protected = {
                 path: known.state
                 for path, known in guarded.before.files.items()
-                if self._is_protected(path) or path.startswith(led_to)
+                if self._is_protected(path) or path.startswith(link_targets)
             }
         try:
             save_note(self._roots.folders[0], self._session, note)
@@ -120,7 +120,7 @@ class CommandGuard:
             guarded.command, guarded.before, after, found, without=without, run=guarded.run, call=guarded.call
         )
         await self._forget(guarded)
-        return EndedCommand(event, after, await asyncio.to_thread(self._exhibits, items))
+        return EndedCommand(event, after, await asyncio.to_thread(self._as_edits, items))
 
     def follow_job(self, guarded: GuardedCommand, after: Snapshot) -> GuardedCommand:
         """Return the command as one that goes on in the background, since the snapshot taken at its end."""
@@ -128,7 +128,7 @@ class CommandGuard:
         self._running.append(job)
         return job
 
-    async def end_job(self, job: GuardedCommand) -> list[Exhibit]:
+    async def end_job(self, job: GuardedCommand) -> list[QuarantinedEdit]:
         """Move out what a background job made of protected files, and return what to ask about."""
         after = await self._watch.snapshot(after=True)
         found, changes = await asyncio.to_thread(self._find, job, after)
@@ -141,13 +141,13 @@ class CommandGuard:
             event = CommandChangedFiles(command=job.command, covered=True, protected=protected)
             self._stream.emit(event, run=job.run, node=job.call)
         await self._forget(job)
-        return await asyncio.to_thread(self._exhibits, items)
+        return await asyncio.to_thread(self._as_edits, items)
 
-    async def _settle(self, guarded: GuardedCommand, changes: Sequence[ProtectedChange]) -> list[LeftOutFile]:
+    async def _settle(self, guarded: GuardedCommand, changes: Sequence[ProtectedChange]) -> list[QuarantinedFile]:
         """Move out the changes that need the user's word, report the others, and return what was moved out."""
-        from tui_agent.engine.host.left_out import divide
+        from tui_agent.engine.host.quarantine import split_by_approval
 
-        suspect, seen = divide(changes, guarded.command) if guarded.approved else (list(changes), [])
+        suspect, seen = split_by_approval(changes, guarded.command) if guarded.approved else (list(changes), [])
         self._report_kept([*seen, *(change for change in suspect if change.unknown)], guarded)
         moved = await self._move_out([change for change in suspect if not change.unknown], guarded)
         items = [item for item in moved if item.restored]
@@ -163,12 +163,12 @@ class CommandGuard:
         from tui_agent.engine.host.protected_changes import find_changes
 
         found = changes_between(guarded.before, after)
-        return found, find_changes(guarded.before, after, found, self._protected_names(), guarded.led_to)
+        return found, find_changes(guarded.before, after, found, self._protected_names(), guarded.link_targets)
 
     def _report_kept(self, changes: Sequence[ProtectedChange], guarded: GuardedCommand) -> None:
         if not changes:
             return
-        from tui_agent.engine.host.left_out import DONE
+        from tui_agent.engine.host.quarantine import DONE
 
         names = ", ".join(f"{DONE[change.kind]} {self._roots.display(Path(change.path))}" for change in changes[:20])
         more = f" and {len(changes) - 20} more" if len(changes) > 20 else ""
@@ -177,18 +177,20 @@ class CommandGuard:
             Notice(level="warning", text=text, code="command.protected"), run=guarded.run, node=guarded.call
         )
 
-    async def _move_out(self, changes: Sequence[ProtectedChange], guarded: GuardedCommand) -> tuple[LeftOutFile, ...]:
+    async def _move_out(
+        self, changes: Sequence[ProtectedChange], guarded: GuardedCommand
+    ) -> tuple[QuarantinedFile, ...]:
         if not changes:
             return ()
-        from tui_agent.engine.host.left_out import DONE, FOLDER, move_out, plan_items
+        from tui_agent.engine.host.quarantine import DONE, FOLDER, move_out, plan_items
 
         folder = self._session / FOLDER / re.sub(r"\W", "-", guarded.call or "command") / os.urandom(4).hex()
         display = {change.path: self._roots.display(Path(change.path)) for change in changes}
         items = plan_items(changes, folder, display)
-        self._stream.emit(FilesLeftOut(command=guarded.command, files=items), run=guarded.run, node=guarded.call)
+        self._stream.emit(FilesQuarantined(command=guarded.command, files=items), run=guarded.run, node=guarded.call)
         await self._stream.durable()
 
-        def move_all() -> tuple[LeftOutFile, ...]:
+        def move_all() -> tuple[QuarantinedFile, ...]:
             return tuple(move_out(item, self._store) for item in items)
 
         moved = await asyncio.to_thread(move_all)
@@ -198,19 +200,19 @@ class CommandGuard:
                 self._stream.emit(Notice(level="error", text=text, code="command.protected"), run=guarded.run)
         return moved
 
-    def _exhibits(self, items: Sequence[LeftOutFile]) -> list[Exhibit]:
-        from tui_agent.engine.host.left_out import exhibit
+    def _as_edits(self, items: Sequence[QuarantinedFile]) -> list[QuarantinedEdit]:
+        from tui_agent.engine.host.quarantine import as_edit
 
         groups = [[item] for item in items] if len(items) <= MAX_QUESTIONS else [list(items)]
-        return [exhibit(group, self._store) for group in groups]
+        return [as_edit(group, self._store) for group in groups]
 
     # --- the user's decision ---
 
-    async def keep(self, shown: Exhibit, guarded: GuardedCommand) -> str:
+    async def release(self, shown: QuarantinedEdit, guarded: GuardedCommand) -> str:
         """Write what the user approved to the workspace; return what could not be written, as text."""
-        from tui_agent.engine.host.left_out import put_back
+        from tui_agent.engine.host.quarantine import release
 
-        files, problems = await asyncio.to_thread(put_back, shown)
+        files, problems = await asyncio.to_thread(release, shown)
         if len(files) == 1:
             diff = shown.action.diff
             files = (msgspec.structs.replace(files[0], added=diff.added, removed=diff.removed),)
@@ -227,12 +229,12 @@ class CommandGuard:
         await self._decided(shown)
         return "; ".join(problems)
 
-    async def leave_out(self, shown: Exhibit, guarded: GuardedCommand) -> None:
+    async def report_quarantined(self, shown: QuarantinedEdit, guarded: GuardedCommand) -> None:
         """Say where the files are that the user did not want."""
-        from tui_agent.engine.host.left_out import left_out_text
+        from tui_agent.engine.host.quarantine import quarantine_text
 
-        text = left_out_text(shown.items)
-        self._stream.emit(Notice(level="warning", text=text, code="command.left_out"), run=guarded.run)
+        text = quarantine_text(shown.items)
+        self._stream.emit(Notice(level="warning", text=text, code="command.quarantined"), run=guarded.run)
         await self._decided(shown)
 
     async def close(self, end_processes: Callable[[], Awaitable[None]]) -> None:
@@ -241,17 +243,17 @@ class CommandGuard:
         await end_processes()
         for job in jobs:
             for shown in await self.end_job(job):
-                await self.leave_out(shown, job)
+                await self.report_quarantined(shown, job)
 
-    async def _decided(self, shown: Exhibit) -> None:
+    async def _decided(self, shown: QuarantinedEdit) -> None:
         for item in shown.items:
             self._pending.pop(item.path, None)
         await asyncio.to_thread(self._save_note)
 
     def undecided(self) -> str:
-        """Return which files are left out without a decision of the user, as a sentence; empty if none are."""
+        """Return which files are in quarantine without a decision of the user, as a sentence; empty if none are."""
         if not self._pending:
             return ""
-        from tui_agent.engine.host.left_out import left_out_text
+        from tui_agent.engine.host.quarantine import quarantine_text
 
-        return left_out_text(tuple(self._pending.values()))
+        return quarantine_text(tuple(self._pending.values()))

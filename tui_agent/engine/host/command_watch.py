@@ -103,9 +103,9 @@ class CommandWatch:
         changes = report(found)
 
         def names(paths: Sequence[str]) -> tuple[str, ...]:
-            return tuple(self._roots.display(Path(path)) for path in paths if not is_left_out(path))
+            return tuple(self._roots.display(Path(path)) for path in paths if not is_excluded(path))
 
-        def is_left_out(path: str) -> bool:
+        def is_excluded(path: str) -> bool:
             return path in without or any(path.startswith(f"{top}/") for top in without)
 
         changed = (*found.created, *found.changed, *found.deleted)
@@ -113,8 +113,8 @@ class CommandWatch:
         def is_rebase(path: str) -> bool:
             return path.endswith("/git-rebase-todo")
 
-        paths = [path for path in changed if not is_left_out(path) and self._is_undoable(path, before)]
-        protected = [path for path in changed if not is_left_out(path) and "/.git/" in path and not is_rebase(path)]
+        paths = [path for path in changed if not is_excluded(path) and self._is_undoable(path, before)]
+        protected = [path for path in changed if not is_excluded(path) and "/.git/" in path and not is_rebase(path)]
         covered = paths[:MAX_COVERED] if self._saves else []
         deadline = time.monotonic() + COUNT_TIME
         files = tuple(self._file(path, before, after, deadline) for path in covered)
@@ -124,7 +124,7 @@ class CommandWatch:
             changed=names(changes.changed),
             deleted=names(changes.deleted),
             more=changes.more,
-            unwatched=tuple(make_visible(text) for text in changes.unwatched if not is_left_out(text.split(" (")[0])),
+            unwatched=tuple(make_visible(text) for text in changes.unwatched if not is_excluded(text.split(" (")[0])),
             covered=self._saves,
             beyond=len(paths) - len(covered) if self._saves else 0,
             protected=self.describe_protected(found, [path for path in protected if path not in covered]),

@@ -55,7 +55,7 @@ class ProtectedNames:
         """Return whether a folder, or everything in it, is protected."""
         return path in self or self._roots.protects(f"{path}/x")
 
-    def led_to(self, snapshot: Snapshot) -> tuple[str, ...]:
+    def link_targets(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return paths that protected links and git's settings lead to, as prefixes. Does file IO."""
         targets: set[str] = set()
         folders = tuple(f"{folder}/" for folder in map(str, self._roots.folders))
@@ -87,10 +87,10 @@ def is_obeyed(path: str) -> bool:
 
 
 def find_changes(
-    before: Snapshot, after: Snapshot, found: Differences, names: ProtectedNames, led_to: Iterable[str]
+    before: Snapshot, after: Snapshot, found: Differences, names: ProtectedNames, link_targets: Iterable[str]
 ) -> tuple[ProtectedChange, ...]:
-    """Return the protected changes among `found`, topmost folders first. `led_to` is from before. Does file IO."""
-    targets = tuple(led_to)
+    """Return the protected changes among `found`, topmost first. `link_targets` is from before. Does file IO."""
+    targets = tuple(link_targets)
 
     def is_protected(path: str) -> bool:
         if os.path.basename(path) == "git-rebase-todo":

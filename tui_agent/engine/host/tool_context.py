@@ -55,9 +55,9 @@ from tui_agent.tools.search_workspace import find_ripgrep
 
 if TYPE_CHECKING:
     from tui_agent.engine.host.command_guard import CommandGuard, GuardedCommand
-    from tui_agent.engine.host.left_out import Exhibit
+    from tui_agent.engine.host.quarantine import QuarantinedEdit
 
-LEFT_OUT = "Not in the workspace, as only the user may make them and they did not approve"
+NOT_APPROVED = "Not in the workspace, as only the user may make them and they did not approve"
 """Begins a note for the model about protected files that a command made."""
 CHANGED = "changed on disk"
 """Reason why an approval is void."""
@@ -460,7 +460,7 @@ class CallContext:
             if new := environment.job_ids() - jobs:
                 environment.follow_job(self._follow_job(new, guard.follow_job(guarded, ended.after), guard))
         notes = [outcome.note] if outcome.note else []
-        notes += await self._decide_all(ended.exhibits, guarded, guard)
+        notes += await self._decide_all(ended.edits, guarded, guard)
         return replace(outcome, note="\n".join(notes))
 
     async def _follow_job(self, jobs: frozenset[int], guarded: GuardedCommand, guard: CommandGuard) -> None:
@@ -468,26 +468,30 @@ class CallContext:
         await self._environment.jobs_ended(jobs)
         await self._decide_all(await complete_shielded(guard.end_job(guarded)), guarded, guard)
 
-    async def _decide_all(self, exhibits: Sequence[Exhibit], guarded: GuardedCommand, guard: CommandGuard) -> list[str]:
+    async def _decide_all(
+        self, edits: Sequence[QuarantinedEdit], guarded: GuardedCommand, guard: CommandGuard
+    ) -> list[str]:
         """Ask about all of a command's protected files; return notes for the model."""
         kept: list[str] = []
-        left_out: list[str] = []
-        for shown in exhibits:
+        quarantined: list[str] = []
+        for shown in edits:
             names = ", ".join(item.display for item in shown.items)
-            (kept if await self._decide_about(shown, guarded, guard) else left_out).append(names)
+            (kept if await self._decide_about(shown, guarded, guard) else quarantined).append(names)
         notes = [f"The user approved these protected files: {', '.join(kept)}."] if kept else []
-        return [*notes, *([f"{LEFT_OUT}: {', '.join(left_out)}. Tell them."] if left_out else [])]
+        return [*notes, *([f"{NOT_APPROVED}: {', '.join(quarantined)}. Tell them."] if quarantined else [])]
 
-    async def _decide_about(self, shown: Exhibit, guarded: GuardedCommand, guard: CommandGuard) -> bool:
+    async def _decide_about(self, shown: QuarantinedEdit, guarded: GuardedCommand, guard: CommandGuard) -> bool:
         """Ask whether to keep protected files that a command made; return whether they are in the workspace again."""
-        why = f"`{one_line(guarded.command, 100)}` made this protected file. It is left out unless you approve it"
+        why = (
+            f"`{one_line(guarded.command, 100)}` made this protected file. It stays in quarantine unless you approve it"
+        )
         try:
             approval = await self._permission(shown.action, "", why=why)
         except (ToolRefused, ToolError):
-            await guard.leave_out(shown, guarded)
+            await guard.report_quarantined(shown, guarded)
             return False
         self._executed(approval, shown.action)
-        return not await complete_shielded(guard.keep(shown, guarded))
+        return not await complete_shielded(guard.release(shown, guarded))
 
     def _executed(self, approval: Approval, action: Action, partly: bool = False) -> None:
         event = ApprovalExecuted(id=approval.id, digest=action_digest(action), action=action if partly else None)

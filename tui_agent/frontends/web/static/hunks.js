@@ -3,7 +3,7 @@
 import { el, button } from "./dom.js";
 import { diff } from "./diff.js";
 import { confirmButton, onCtrlEnter } from "./fields.js";
-import { Sight } from "./sight.js";
+import { SeenLines } from "./seen_lines.js";
 import { post } from "./wire.js";
 
 const changedLines = (hunk) => hunk.lines.filter((line) => line[0] === "+" || line[0] === "-").length;
@@ -27,7 +27,7 @@ export class EditView {
     this.isLoading = false;  // edited text is not shown yet
     this.isExact = false;  // secrets are shown
     this.scrollTop = 0;
-    this.sight = new Sight(() => this.onChange());
+    this.sight = new SeenLines(() => this.onChange());
     this.rows = new Map();  // index of a hunk → its changed rows that are on the page
     this.shown = this.proposed;
     this.diffPane = el("div");

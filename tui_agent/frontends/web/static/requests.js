@@ -4,7 +4,7 @@ import { $, el, button, icon, cutCount, plural } from "./dom.js";
 import { PlanEditor, SummaryEditor } from "./editors.js";
 import { Draft, changedTexts, confirmButton, onCtrlEnter, unsentText } from "./fields.js";
 import { EditView } from "./hunks.js";
-import { Sight } from "./sight.js";
+import { SeenLines } from "./seen_lines.js";
 import { alternativeRank } from "./transcript.js";
 import { post } from "./wire.js";
 
@@ -127,7 +127,7 @@ export function approval(request, report) {
       revealButton.remove();
     }, { class: "quiet small" }) : null;
     const isCritical = action.severity === "critical";
-    const sight = edit ? null : new Sight(() => update());
+    const sight = edit ? null : new SeenLines(() => update());
     const watchLines = () => { sight.reset(); sight.add(body.querySelectorAll(".seen-line")); };
     const unseen = () => edit?.unseen ?? sight.unseen.size;
     const approveButton = (label, data, kind = "") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${kind} approve` });

@@ -3,7 +3,7 @@
 const ENOUGH = 0.99;  // part of a line that must have been in sight
 
 /** Tracks elements in nested scroll areas; a line higher than its area counts once all its parts were shown. */
-export class Sight {
+export class SeenLines {
   constructor(onChange) {
     this.onChange = onChange;
     this.unseen = new Map();  // element → the parts of it that were in sight, as [start, end] from 0 to 1

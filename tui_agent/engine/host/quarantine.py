@@ -1,6 +1,6 @@
 """Protected files that a command made: moved out of the workspace until the user has decided about them (A2).
 
-`<session>/left-out` holds them. While a command runs, a note in the data folder says what is protected, so that the
+`<session>/quarantine` holds them. While a command runs, a note in the data folder says what is protected, so that the
 next start can do the same for a command that ran when the program was killed.
 """
 
@@ -21,7 +21,7 @@ from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common import paths
 from tui_agent.common.domain import EditAction
 from tui_agent.engine.host.protected_changes import ABSENT_STATE, ProtectedChange, ProtectedNames, is_obeyed
-from tui_agent.events import CommandFile, FileState, LeftOutFile
+from tui_agent.events import CommandFile, FileState, QuarantinedFile
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, read_file, sha256_of
 from tui_agent.platform.locks import FileLock, InUse
@@ -31,7 +31,7 @@ from tui_agent.storage.folder import LOCK
 from tui_agent.text import pluralize
 from tui_agent.tools.diffs import diff_bytes
 
-FOLDER = "left-out"
+FOLDER = "quarantine"
 """Name of the folder of the files in a session's folder."""
 MAX_SHOWN_FILES = 100
 """Files of a folder whose content is shown."""
@@ -42,13 +42,15 @@ MAX_SHOWN_SIZE = 256 * 1024
 # --- moving --------------------------------------------------------------------------------------
 
 
-def plan_items(changes: Iterable[ProtectedChange], folder: Path, display: dict[str, str]) -> tuple[LeftOutFile, ...]:
+def plan_items(
+    changes: Iterable[ProtectedChange], folder: Path, display: dict[str, str]
+) -> tuple[QuarantinedFile, ...]:
     """Return where each changed path will go: into `folder`, which is new."""
-    items: list[LeftOutFile] = []
+    items: list[QuarantinedFile] = []
     for number, change in enumerate(changes, 1):
         target = folder / str(number) / os.path.basename(change.path)
         items.append(
-            LeftOutFile(
+            QuarantinedFile(
                 path=change.path,
                 display=display[change.path],
                 kind=change.kind,
@@ -59,7 +61,7 @@ def plan_items(changes: Iterable[ProtectedChange], folder: Path, display: dict[s
     return tuple(items)
 
 
-def move_out(item: LeftOutFile, store: BlobStore) -> LeftOutFile:
+def move_out(item: QuarantinedFile, store: BlobStore) -> QuarantinedFile:
     """Move the command's version away and write the earlier content back. Never raises for disk errors.
 
     Does nothing that was done already, so that it can be repeated after a crash.
@@ -99,16 +101,18 @@ def _move(path: Path, target: Path) -> None:
 DONE = {"create": "created", "modify": "changed", "delete": "deleted"}
 
 
-def left_out_text(items: Sequence[LeftOutFile]) -> str:
-    """Return where left-out files are, for the user."""
+def quarantine_text(items: Sequence[QuarantinedFile]) -> str:
+    """Return where quarantined files are, for the user."""
     places = [
         f"{item.display} ({DONE[item.kind]})" + (f" is in {item.moved_to}" if item.moved_to else "") for item in items
     ]
-    return f"Left out, as a command made {pluralize(len(items), 'protected file')}: {'; '.join(places)}."
+    return f"In quarantine, as a command made {pluralize(len(items), 'protected file')}: {'; '.join(places)}."
 
 
-def divide(changes: Sequence[ProtectedChange], command: str) -> tuple[list[ProtectedChange], list[ProtectedChange]]:
-    """Divide changes by a command that the user saw: those that need their word all the same, and the others.
+def split_by_approval(
+    changes: Sequence[ProtectedChange], command: str
+) -> tuple[list[ProtectedChange], list[ProtectedChange]]:
+    """Divide changes by a command that the user saw: those that need approval all the same, and the others.
 
     What this program obeys needs it unless the command names the file.
     """
@@ -119,17 +123,17 @@ def divide(changes: Sequence[ProtectedChange], command: str) -> tuple[list[Prote
 # --- asking --------------------------------------------------------------------------------------
 
 
-class Exhibit(msgspec.Struct, frozen=True):
+class QuarantinedEdit(msgspec.Struct, frozen=True):
     """What a command made of one or several protected files, as the user is asked about it."""
 
-    items: tuple[LeftOutFile, ...]
+    items: tuple[QuarantinedFile, ...]
     action: EditAction
     digest: str
-    """Of the shown content: what is put back must have it."""
+    """Of the shown content: what is released must have it."""
 
 
-def exhibit(items: Sequence[LeftOutFile], store: BlobStore) -> Exhibit:
-    """Show the content of left-out files as one edit."""
+def as_edit(items: Sequence[QuarantinedFile], store: BlobStore) -> QuarantinedEdit:
+    """Show the content of quarantined files as one edit."""
     digest = content_digest(items)
     if len(items) == 1 and items[0].before.kind in ("absent", "file"):
         item = items[0]
@@ -145,13 +149,13 @@ def exhibit(items: Sequence[LeftOutFile], store: BlobStore) -> Exhibit:
                 after=sha256_of(after or b""),
                 protected=True,
             )
-            return Exhibit(tuple(items), action, digest)
+            return QuarantinedEdit(tuple(items), action, digest)
     text = "".join(_as_text(item) for item in items)
     display = items[0].display if len(items) == 1 else f"{len(items)} protected files"
     diff = diff_bytes(display, None, text.encode("utf-8", "replace"))
     is_new = len(items) == 1 and items[0].kind == "create"
     path = items[0].path if is_new else f"{items[0].moved_to or items[0].path}.approval"
-    return Exhibit(
+    return QuarantinedEdit(
         tuple(items),
         EditAction(path=path, display=display, diff=diff, before=None, after=digest, protected=True),
         digest,
@@ -164,14 +168,14 @@ def _content(store: BlobStore, state: FileState) -> bytes | None:
     return None
 
 
-def _file_content(item: LeftOutFile) -> bytes | None:
+def _file_content(item: QuarantinedFile) -> bytes | None:
     """Return a small regular file as bytes, else None."""
     with contextlib.suppress(FileFault):
         return read_file(Path(item.moved_to), MAX_SHOWN_SIZE, follow=False).data if item.moved_to else None
     return None
 
 
-def _as_text(item: LeftOutFile) -> str:
+def _as_text(item: QuarantinedFile) -> str:
     if not item.moved_to:
         return f"── {item.display}: deleted\n"
     top = Path(item.moved_to)
@@ -213,8 +217,8 @@ def _files_below(path: Path) -> list[Path]:
     )
 
 
-def content_digest(items: Iterable[LeftOutFile]) -> str:
-    """Return the hash of names, kinds, permissions and contents of left-out files."""
+def content_digest(items: Iterable[QuarantinedFile]) -> str:
+    """Return the hash of names, kinds, permissions and contents of quarantined files."""
     digest = hashlib.sha256()
     for item in items:
         digest.update(repr((item.path, item.kind, item.before.sha256)).encode("utf-8", "surrogateescape"))
@@ -227,10 +231,10 @@ def content_digest(items: Iterable[LeftOutFile]) -> str:
     return digest.hexdigest()
 
 
-# --- putting back --------------------------------------------------------------------------------
+# --- releasing --------------------------------------------------------------------------------
 
 
-def put_back(shown: Exhibit) -> tuple[tuple[CommandFile, ...], tuple[str, ...]]:
+def release(shown: QuarantinedEdit) -> tuple[tuple[CommandFile, ...], tuple[str, ...]]:
     """Write what the user approved to the workspace; return the changed files, and what could not be written."""
     if content_digest(shown.items) != shown.digest:
         return (), tuple(f"{item.display}: it changed after you had seen it" for item in shown.items)
@@ -238,13 +242,13 @@ def put_back(shown: Exhibit) -> tuple[tuple[CommandFile, ...], tuple[str, ...]]:
     problems: list[str] = []
     for item in shown.items:
         try:
-            done += _put_back(item)
+            done += _release(item)
         except (FileFault, OSError, ValueError) as error:
             problems.append(f"{item.display}: {error}")
     return tuple(done), tuple(problems)
 
 
-def _put_back(item: LeftOutFile) -> list[CommandFile]:
+def _release(item: QuarantinedFile) -> list[CommandFile]:
     path, source = Path(item.path), Path(item.moved_to)
     if not item.moved_to:
         after, data = ABSENT_STATE, b""
@@ -271,7 +275,7 @@ def _put_back(item: LeftOutFile) -> list[CommandFile]:
 
 
 class CommandNote(msgspec.Struct):
-    """What the next start must know while a command runs, or files are left out."""
+    """What the next start must know while a command runs, or files are in quarantine."""
 
     session: str
     """Folder of the session."""
@@ -281,8 +285,8 @@ class CommandNote(msgspec.Struct):
     """The user has seen the command."""
     protected: dict[str, FileState] = {}
     """The protected files of the workspace before it."""
-    files: list[LeftOutFile] = []
-    """Files that are left out, undecided."""
+    files: list[QuarantinedFile] = []
+    """Files in quarantine that nobody has decided about."""
 
 
 def save_note(workspace: Path, session: Path, note: CommandNote) -> None:
@@ -319,7 +323,7 @@ def read_notes(workspace: Path) -> list[tuple[Path, CommandNote]]:
 def recover(roots: Roots, *, attended: bool) -> tuple[str, ...]:
     """Move out what commands made of protected files while the program was killed; return what to tell the user.
 
-    Notes about files that are left out are kept until an `attended` start has told of them. Does file IO; never raises.
+    Notes about quarantined files are kept until an `attended` start has told of them. Does file IO; never raises.
     """
     texts: list[str] = []
     for file, note in read_notes(roots.folders[0]):
@@ -335,7 +339,7 @@ def recover(roots: Roots, *, attended: bool) -> tuple[str, ...]:
             if note.command:
                 _recover_command(roots, session, note)
             if note.files:
-                texts.append(left_out_text(note.files))
+                texts.append(quarantine_text(note.files))
             if note.command or attended:
                 note.command, note.protected = "", {}
                 note.files = [] if attended else note.files
@@ -353,7 +357,7 @@ def _recover_command(roots: Roots, session: Path, note: CommandNote) -> None:
     store = BlobStore(session)
     changes = _changes_since(roots, note, store)
     if note.approved:
-        changes, _ = divide(changes, note.command)
+        changes, _ = split_by_approval(changes, note.command)
     display = {change.path: roots.display(Path(change.path)) for change in changes}
     items = plan_items(changes, session / FOLDER / f"recovered-{os.urandom(4).hex()}", display)
     if items:
