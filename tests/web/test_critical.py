@@ -46,6 +46,7 @@ class TestInBrowser:
             await wait_until_answerable(page)
             text = await page.inner_text(".request")
             assert "at least 12,000 files, 3.4 GB" in text and "Not sandboxed" in text and "Always" not in text
+            assert "outside the workspace" not in text and "secrets" not in text
             buttons = await page.locator(".choices button:visible").all_inner_texts()
             assert buttons == ["Reject", "Run it"]
             await screenshot(page, "critical-dark")

@@ -227,10 +227,10 @@ function actOnLoneKeys(place) {
 
 function remarks(action) {
   const texts = [...(action.reasons ?? [])];
-  if (action.outside) texts.push("outside the workspace");
+  if (action.outside === true) texts.push("outside the workspace");  // of a command a list, which is in its reasons
   if (action.protected) texts.push("a protected file");
   if (action.sensitive) texts.push("a sensitive file");
-  if (action.credentials) texts.push("this file is known to contain secrets");
+  if (action.credentials === true) texts.push("this file is known to contain secrets");
   if (action.env_changes?.length) texts.push(`with changed variables: ${action.env_changes.join(", ")}`);
   const isSevere = action.severity === "critical" || action.severity === "high";
   if (!texts.length && !isSevere) return null;
