@@ -335,7 +335,9 @@ class BlockView(LineView):
             target = self._line_above(old_anchor, up)
         index, within = self._stack.find(target)
         self._wants_top = self._wants_top and new_value < old_value
-        while target > 0 and index < old_anchor[0]:  # scrolled up into estimated heights: keep the distance to the old anchor
+        while (
+            target > 0 and index < old_anchor[0]
+        ):  # scrolled up into estimated heights: keep the distance to the old anchor
             grown = 0 if self.blocks[index].exact(self._width) else self._measure(index)
             if not grown:
                 break
