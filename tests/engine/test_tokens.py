@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import random
+import sys
 
 import pytest
 
@@ -95,3 +96,10 @@ def test_calls_tools_and_the_frame_of_messages_count() -> None:
     size = gauge.estimate(count_request(plain, ()))
     assert gauge.estimate(count_request(plain, (tool,))) > size + 8
     assert gauge.estimate(count_request((*plain, AssistantMessage(calls=(call,))), ())) > size + 12
+
+
+def test_the_cache_of_counts_holds_no_text() -> None:
+    text = "".join(f"line {number}\n" for number in range(1_000))
+    references = sys.getrefcount(text)
+    assert count(text) == count(text)
+    assert sys.getrefcount(text) == references

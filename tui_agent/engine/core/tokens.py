@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
+from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import AssistantMessage, Message, ToolSpec
 
 Counts = tuple[float, ...]
@@ -51,9 +51,21 @@ _DIGITS = b"0123456789"
 _BLANKS = b" \t\r\f\v"
 
 
-@lru_cache(maxsize=4_096)
+MAX_COUNTED = 4_096
+"""Number of texts whose counts are cached, by length and hash: the cache must not hold the texts."""
+_counted: dict[tuple[int, int], Counts] = {}
+
+
 def count(text: str) -> Counts:
     """Count the characters of `text` by kind; long texts are sampled."""
+    key = len(text), hash(text)
+    if (counts := _counted.get(key)) is None:
+        counts = _count_samples(text)
+        put_bounded(_counted, key, counts, MAX_COUNTED)
+    return counts
+
+
+def _count_samples(text: str) -> Counts:
     if len(text) <= _SAMPLING_MIN:
         return _count_all(text)
     step = (len(text) - _SAMPLE_SIZE) // 9
