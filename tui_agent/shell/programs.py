@@ -314,6 +314,8 @@ def _mv(call: Invocation) -> None:
             call.report(CRITICAL if kind in CATASTROPHIC else HIGH, f"Moves {kind.value}: {target.source}", always=True)
         elif kind in (TargetKind.INSIDE_SYSTEM, TargetKind.STARTUP):
             call.report(HIGH, f"Moves {kind.value}: {target.source}", always=True)
+    if targets and (targets[-1].text or "").startswith("/dev/"):
+        call.report(HIGH, f"Moves to a device: {targets[-1].source}", always=True)
     _cp(call)
 
 

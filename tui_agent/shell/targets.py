@@ -266,8 +266,15 @@ def _path_text(word: Word) -> str:
     return word.source.replace('"', "")
 
 
+_EXCLUDES = re.compile(r"^(!|-not)\n-i?(name|path|wholename)\n", re.MULTILINE)
+
+
 def finds_leftovers(texts: Sequence[str]) -> bool:
     """Return whether a `find` looks only for what builds and editors leave behind, by the names that it looks for."""
+    texts = list(texts)
+    while match := _EXCLUDES.search("\n".join(texts)):  # narrows the search
+        start = match.string.count("\n", 0, match.start())
+        del texts[start : start + 3]
     if any(text in ("-o", "-or", "!", "-not", ",") for text in texts):
         return False
     if "-empty" in texts and ("-type", "d") in pairwise(texts):
