@@ -219,7 +219,7 @@ class ApprovalModal(RequestModal):
             return [line(*key_spans([("enter", "rejects"), ("esc", "goes back")], styles))]
         if self.typing_word:
             note = wrap(self._word_note(styles), width)
-            return [*note, line(*key_spans([("enter", "approves if it is that"), ("esc", "goes back")], styles))]
+            return [*note, line(*key_spans([("enter", "confirms"), ("esc", "goes back")], styles))]
         held = held_label(self.held_key)
         if self._is_critical and self.armed and held in ("", "enter"):
             held = KEYS.label("reject")

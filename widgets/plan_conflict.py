@@ -55,10 +55,9 @@ class ConflictModal(RequestModal):
             OPTIONS, lambda action: self.armed, KEYS.label, width, styles, held=held_label(self.held_key)
         )
         pairs = [("esc", "stops the run; nothing is written")]
-        if (hidden := self.body.lines_below) and not self.asked_too_early:
+        if hidden := self.body.lines_below:
             pairs.append((KEYS.arrow_labels("down"), f"{hidden} more lines"))
-        hint = self.unseen_hint(KEYS.arrow_labels("down"), styles) if self.asked_too_early else []
-        return [*lines, line(), *wrap([*key_spans(pairs, styles), *hint], width)]
+        return [*lines, line(), *wrap(key_spans(pairs, styles), width)]
 
     # --- keys ---
 
@@ -66,8 +65,7 @@ class ConflictModal(RequestModal):
         """Choose a text, or scroll; return False for a key without a function."""
         action = KEYS.action_for(event)
         if action in ("ours", "theirs", "both"):
-            if self.check_seen():
-                self.answer(Answer(verdict="approve", data={"take": action}))
+            self.answer(Answer(verdict="approve", data={"take": action}))
         else:
             return self.body.scroll_for(action)
         return True

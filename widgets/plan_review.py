@@ -147,8 +147,7 @@ class PlanReview(RequestPanel):
         self._initial_text = ""
         """The text with which the input was opened."""
         self._head = LinesView(self._paint_head, id="dock-head")
-        self.body = self._body = Body(self._paint_body, id="plan-body")
-        self._body.track_seen()
+        self._body = Body(self._paint_body, id="plan-body")
         self._input = LineInput(id="plan-input")
         self._reason = LineInput(id="plan-reason", placeholder="why not? the model reads your reason")
         self._input.display = self._reason.display = False
@@ -242,9 +241,7 @@ class PlanReview(RequestPanel):
             pairs = [*STEP_KEYS.hints([("reword", "reword")]), (moves, "move")]
             return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         count = len(self.proposal.plan.alternatives[:5])
-        unseen = self.unseen_text()
-        approve = f"show {unseen}" if unseen else "approve as edited" if self.edited else "approve"
-        pairs = REVIEW_KEYS.hints([("approve", approve), ("edit", "edit")])
+        pairs = REVIEW_KEYS.hints([("approve", "approve as edited" if self.edited else "approve"), ("edit", "edit")])
         if count:
             pairs.append(("1", "use the alternative") if count == 1 else (f"1–{count}", "use an alternative"))
         pairs += REVIEW_KEYS.hints([("reject", "reject")])
@@ -272,14 +269,12 @@ class PlanReview(RequestPanel):
 
     def _choose_alternative(self, index: int) -> bool:
         exists = index < len(self.proposal.plan.alternatives)
-        if exists and self.check_seen():
+        if exists:
             self.answer(Answer(verdict="approve", data={"alternative": index}))
         return exists
 
     def _handle_review_action(self, action: str) -> bool:
         match action:
-            case "approve" if not self.check_seen():
-                pass  # shows the rest instead
             case "approve":
                 data = {"plan": msgspec.to_builtins(self.editor.plan), "edited": True} if self.edited else None
                 self.answer(Answer(verdict="approve", data=data))

@@ -55,8 +55,7 @@ class QuestionModal(RequestModal):
         pairs = [("enter", "answers"), *KEYS.hints([("decline", "declines")]), ("esc", "stops the run")]
         hint = key_spans(pairs, styles)
         scroll_keys = KEYS.arrow_labels("down", "page_down")
-        unseen = self.unseen_hint(scroll_keys, styles) if self.asked_too_early else []
-        hint += unseen or hidden_hint(self.body, scroll_keys, styles, seen=True)
+        hint += hidden_hint(self.body, scroll_keys, styles, seen=True)
         return wrap(hint, width)
 
     def overrides_field(self, key: str) -> bool:
@@ -89,8 +88,7 @@ class QuestionModal(RequestModal):
         elif action == "decline":
             self.answer(Answer(verdict="reject", text="The user did not want to answer."))
         elif event.character and event.character in reply.option_keys and not reply.value:
-            if self.check_seen():
-                self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
+            self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
         else:
             reply.press(event)
         return True

@@ -529,29 +529,6 @@ class Body(LinesView):
 class FieldsView(VerticalScroll, can_focus=False):
     """As high as its fields, up to the lines available."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._seen: set[int] = set()
-        """Indexes of the lines that were on the screen."""
-
-    def _note_soon(self) -> None:
-        self.call_after_refresh(self._note_seen)
-
-    def on_mount(self) -> None:
-        """Note from now on which lines were on the screen."""
-        self.watch(self, "scroll_y", self._note_soon, init=False)
-
-    on_resize = _note_soon
-
-    def _note_seen(self) -> None:
-        top = int(self.scroll_offset.y)
-        self._seen.update(range(top, top + self.size.height))
-        self.post_message(LineView.Seen())
-
-    def unseen(self) -> list[int]:
-        """Return the indexes of the lines that were never on the screen."""
-        return [index for index in range(self.virtual_size.height) if index not in self._seen]
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Limit the height to the lines available."""
         return min(lines_available(viewport), super().get_content_height(container, viewport, width))

@@ -102,7 +102,6 @@ class SummaryEditor(RequestPanel):
         self._ticks = Ticks(summary.criteria, id="criteria")
         self._decisions = _text_area(format_decisions(summary), "decisions")
         self._last_summary = summary
-        self._place = FieldsView(id="summary-place")
 
     # --- what is shown ---
 
@@ -110,7 +109,7 @@ class SummaryEditor(RequestPanel):
         """Head, fields, keys."""
         labels = ("Action", "Details", "Result", *(["Criteria"] if self._ticks.criteria else []), "Decisions")
         yield self._head
-        with self._place, Grid(id="summary-fields"):
+        with FieldsView(id="summary-place"), Grid(id="summary-fields"):
             for name, field in zip(labels, self.fields(), strict=True):
                 yield _label(name)
                 yield field
@@ -134,8 +133,7 @@ class SummaryEditor(RequestPanel):
         """Return the keys for the focused field."""
         if self._discard_pressed:
             return [(KEYS.label("discard"), "again to discard"), ("any other key", "keep")]
-        accept = f"show {self.unseen_text()}" if self.unseen() else "accept"
-        pairs = [*KEYS.hints([("accept", accept)]), ("tab", "edit" if self.has_focus else "next field")]
+        pairs = [*KEYS.hints([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
         if self.screen.focused is self._ticks:
             pairs += KEYS.hints([("tick", "ticks")])
         pairs += [] if self.has_focus else [("esc", "back")]
@@ -145,14 +143,6 @@ class SummaryEditor(RequestPanel):
         """Return the fields in Tab order."""
         ticks = [self._ticks] if self._ticks.criteria else []
         return [self._action, self._details, self._result, *ticks, self._decisions]
-
-    def unseen(self) -> int:
-        """See RequestView."""
-        return len(self._place.unseen())
-
-    def show_unseen(self) -> None:
-        """See RequestView."""
-        self._place.scroll_to(y=self._place.unseen()[0], animate=False)
 
     # --- content ---
 
@@ -180,8 +170,7 @@ class SummaryEditor(RequestPanel):
         """Accept the summary, with edits."""
         if not self.armed and self.has_focus:
             return
-        if self.check_seen():
-            self.answer(Answer(verdict="approve", data=self.draft_data() if self.summary() != self.proposed else None))
+        self.answer(Answer(verdict="approve", data=self.draft_data() if self.summary() != self.proposed else None))
 
     def action_discard(self) -> None:
         """Discard on the second press; a held key counts as one press."""

@@ -201,7 +201,7 @@ async def test_a_session_at_a_terminal(home: Home) -> None:
             await terminal.wait_for_text("Answer with y, s, A, e or n.")
             await terminal.wait_for_text(occurs(terminal, "Approve? ", 3))
             terminal.type("y\r")
-            await terminal.wait_for_text("Run a command, severity")
+            await terminal.wait_for_text("Run a command")
             await terminal.wait_for_text(occurs(terminal, "Approve? ", 4))
             terminal.type("n use make instead\r")
             await terminal.wait_for_text(REPORT)

@@ -127,7 +127,7 @@ async def test_an_approval_is_as_careful_with_keys_of_the_users_as_with_its_own(
         await wait_until_idle(pilot)
         assert session.answers == [] and edit_dialog(app).unseen()
         text = screen_text(app)
-        assert "y  approve once" in text and "for this session" not in text
+        assert "y  show the rest" in text and "for this session" not in text
         assert "ctrl+n p hunk 1 of" in text and "m edit it" in text and "not seen yet" in text
         clock.arm_dialogs()
         await pilot.press("m")

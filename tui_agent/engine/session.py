@@ -256,11 +256,6 @@ class Session:
 
     # --- what a front end reads ---
 
-    def missing_folder(self) -> Path | None:
-        """Return the folder of the workspace if it no longer exists; otherwise None."""
-        folder = self._environment.roots.folders[0]
-        return None if folder.is_dir() else folder
-
     @property
     def busy(self) -> bool:
         """True while a run is active."""

@@ -116,11 +116,7 @@ class Exec:
     def _exit_code(self, signal_number: int) -> int:
         if signal_number and (signal_number != signal.SIGINT or not self._outcome):
             return 128 + signal_number
-        code = exit_code(self._outcome or "failed", refused=self._refused, changed=self._changed)
-        if not code and (gone := self._session.missing_folder()) is not None:
-            print_error(f"the folder {gone} no longer exists, so the task can't be done.")
-            return EXIT_CODES["failed"]
-        return code
+        return exit_code(self._outcome or "failed", refused=self._refused, changed=self._changed)
 
     async def _interrupt_on(self, signals: StopSignals) -> None:
         await signals.wait()
