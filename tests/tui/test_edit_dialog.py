@@ -127,7 +127,7 @@ async def test_below_a_hundred_columns_there_is_one_column() -> None:
 @pytest.mark.parametrize("split", [False, True])
 async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[int, int], split: bool) -> None:
     old, new = long_texts(80)
-    app, session = edit_app(edit_action(old, new))
+    app, _ = edit_app(edit_action(old, new))
     seen: set[int] = set()
 
     def look() -> None:
@@ -139,9 +139,6 @@ async def test_every_line_of_a_long_diff_is_reached_in_both_views(size: tuple[in
             await pilot.press("v")
             await pilot.pause()
         assert edit_dialog(app).body.side_by_side is (split and size[0] >= 100)
-        look()
-        await pilot.press("a")  # shows the first of what was not seen
-        assert session.answers == []
         look()
         while edit_dialog(app).unseen() or edit_dialog(app).body.lines_below:
             await pilot.press("pagedown")

@@ -289,7 +289,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
         await pilot.resize_terminal(140, 40)
         await wait_for(pilot, lambda: panel(app).region.width < 60)
         session.push(e.QuestionAsked(id="q9", question="Which?", options=("this", "that")))
-        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await pilot.press("1")
         await wait_for(pilot, lambda: not isinstance(app.screen, RequestModal))
         await wait_for(pilot, lambda: field(app).has_focus)

@@ -17,7 +17,7 @@ from tui_agent.common.paths import sessions_dir
 from tui_agent.common.workplan import DecisionNote, Summary
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.edit_drafts import REQUEST_FILE
-from widgets.request_view import QUIET_SECONDS
+from widgets.request_view import QUIET_SECONDS, RequestModal
 from widgets.summary_editor import SummaryEditor, Ticks
 
 
@@ -218,7 +218,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
             await pilot.resize_terminal(*size)
             await wait_until_idle(pilot)
         session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
-        await wait_for(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await pilot.press("1")
         await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*" more")
