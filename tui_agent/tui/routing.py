@@ -29,7 +29,7 @@ IDLE_FACTOR = 4
 """After a paint, the loop is free for at least this many times its duration: keys and the stream come first."""
 MAX_PAUSE = 0.25
 """Maximum seconds between paints, however long they take."""
-MAX_ITEMS, KEPT_ITEMS = 2_000, 1_000
+MAX_ITEMS, KEPT_ITEMS = 1_000, 500
 """Number of items above which the older ones are dropped, and how many are kept: memory is bounded."""
 
 

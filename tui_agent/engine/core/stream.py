@@ -236,8 +236,8 @@ class EventStream:
         self._report_failure()
 
     def _trim(self) -> None:
-        """Drop the oldest records in large portions, so trimming costs nothing per record."""
-        if len(self._ring) <= 2 * RING_RECORDS and self._ring_bytes <= 2 * RING_BYTES:
+        """Drop the oldest records in portions, so trimming costs nothing per record."""
+        if len(self._ring) <= RING_RECORDS + RING_RECORDS // 8 and self._ring_bytes <= RING_BYTES + RING_BYTES // 8:
             return
         dropped = 0
         while len(self._ring) - dropped > RING_RECORDS or (self._ring_bytes > RING_BYTES and dropped < len(self._ring)):
