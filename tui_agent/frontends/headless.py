@@ -32,6 +32,7 @@ from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import SecretMask
 from tui_agent.text.json_values import map_strings
+from tui_agent.text.masking import SECRET_MARK, restore_secrets
 from tui_agent.view.redactor import UNMASKED_EVENTS, Delta, Redactor
 
 _NO_TRUST = "exec without --trust: the session is read-only"
@@ -246,8 +247,6 @@ def _exact(data: dict[str, Any] | None, request: UserRequest, mask: SecretMask) 
 
     Raises ValueError with a sentence for the user if it is not clear which ones are meant.
     """
-    from tui_agent.frontends.web.edits import restore_secrets
-
     texts: list[str] = []
 
     def collect(text: str) -> str:
@@ -259,7 +258,7 @@ def _exact(data: dict[str, Any] | None, request: UserRequest, mask: SecretMask) 
 
     def restore(text: str) -> str:
         restored = restore_secrets(text, proposed, mask)
-        if any(mark not in proposed for mark in re.findall("⟨secret[^⟩\n]*⟩", restored)):
+        if any(mark not in proposed for mark in SECRET_MARK.findall(restored)):
             raise ValueError("it contains a masked secret that was not in the request; write the secret itself")
         return restored
 

@@ -92,14 +92,12 @@ def _risky_part(call: Invocation, entry: dict[str, Any]) -> str:
         return f"It is not known what the package {package} does."
     texts = _comparable_texts(call, entry)
     text = " ".join([*texts, call.input_text] if entry.get("input") else texts)
-    publishes = "publishes" in entry and re.search(entry["publishes"], text)
-    if publishes or ("deny" in entry and (match := re.search(entry["deny"], text)) and "publish" in match[0]):
+    denied = re.search(entry["deny"], text) if "deny" in entry else None
+    if ("publishes" in entry and re.search(entry["publishes"], text)) or (denied and "publish" in denied[0]):
         return f"{call.program} publishes something to others."
-    if "discards" in entry and re.search(entry["discards"], text) and re.search(entry["deny"], text):
+    if denied and "discards" in entry and re.search(entry["discards"], text):
         return f"{call.program} may discard work that is not committed."
-    if "deny" in entry and (match := re.search(entry["deny"], text)):
-        return f"{call.program} may write elsewhere or run something with {match[0].strip()!r}."
-    return ""
+    return f"{call.program} may write elsewhere or run something with {denied[0].strip()!r}." if denied else ""
 
 
 def _comparable_texts(call: Invocation, entry: dict[str, Any]) -> list[str]:

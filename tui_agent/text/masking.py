@@ -367,3 +367,48 @@ class _PatternPass:
 @cache
 def _pattern_pass() -> _PatternPass:
     return _PatternPass()
+
+
+SECRET_MARK = re.compile(r"⟨secret[^⟩\n]*⟩")
+"""What stands for a masked secret."""
+
+
+def restore_secrets(typed: str, proposed: str, mask: SecretMask) -> str:
+    """Replace the secret marks left in `typed` with the secrets of `proposed`.
+
+    Raises ValueError with a sentence for the user if that is ambiguous.
+    """
+    masked = mask.mask(proposed)
+    if masked == proposed or not SECRET_MARK.search(typed):
+        return typed
+    secrets = _secrets_by_mark(masked, proposed)
+    used = dict.fromkeys(secrets, 0)
+
+    def secret(match: re.Match[str]) -> str:
+        mark = match[0]
+        if mark not in secrets:
+            return mark
+        index, values = used[mark], secrets[mark]
+        used[mark] += 1
+        if len(set(values)) == 1:
+            return values[0]
+        if typed.count(mark) != len(values):
+            raise ValueError("it is unclear which of the hidden secrets to keep; keep all or none")
+        return values[index]
+
+    return SECRET_MARK.sub(secret, typed)
+
+
+def _secrets_by_mark(masked: str, proposed: str) -> dict[str, list[str]]:
+    """Return mark → the secrets it stands for, in order of appearance."""
+    marks, between = SECRET_MARK.findall(masked), SECRET_MARK.split(masked)
+    secrets: dict[str, list[str]] = {}
+    start = len(between[0])
+    for number, (mark, following) in enumerate(zip(marks, between[1:], strict=True), start=1):
+        is_last = number == len(marks)
+        end = len(proposed) - len(following) if is_last else proposed.find(following, start)
+        if end < start or not (following or is_last):  # the end of adjacent secrets is unknown
+            raise ValueError("a text with these secrets can't be edited here")
+        secrets.setdefault(mark, []).append(proposed[start:end])
+        start = end + len(following)
+    return secrets

@@ -6,7 +6,6 @@ compared with the proposed one, to restore what it did not see; what it never sh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,6 +17,7 @@ from tui_agent.common.domain import Diff, EditAction, Hunk
 from tui_agent.common.hunks import HunkChoice, count_changes, new_side_text, with_edits
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, PlanStep, Summary
 from tui_agent.text import SecretMask, clean, displayable, reveal
+from tui_agent.text.masking import restore_secrets
 from tui_agent.view.redactor import Redactor
 
 TEXT_MAX = 60_000
@@ -277,8 +277,6 @@ def _with_signs(masked: Hunk, exact: Hunk) -> Hunk:
 
 # --- hidden text ----------------------------------------------------------------------------
 
-_MARK = re.compile(r"⟨secret[^⟩\n]*⟩")
-
 
 def bounded_text(text: str) -> str:
     """`text` cut to the length that a page shows, with invisible characters made visible."""
@@ -299,44 +297,3 @@ def restore_hidden_text(typed: str, proposed: str, mask: SecretMask) -> str:
         notice = _cut_notice(masked)
         typed = typed.replace(notice if notice in typed else notice.lstrip(), masked[TEXT_MAX:], 1)
     return restore_secrets(typed, proposed, mask)
-
-
-def restore_secrets(typed: str, proposed: str, mask: SecretMask) -> str:
-    """Replace the secret marks left in `typed` with the secrets of `proposed`.
-
-    Raises ValueError with a sentence for the user if that is ambiguous.
-    """
-    masked = mask.mask(proposed)
-    if masked == proposed or not _MARK.search(typed):
-        return typed
-    secrets = _secrets_by_mark(masked, proposed)
-    used = dict.fromkeys(secrets, 0)
-
-    def secret(match: re.Match[str]) -> str:
-        mark = match[0]
-        if mark not in secrets:
-            return mark
-        index, values = used[mark], secrets[mark]
-        used[mark] += 1
-        if len(set(values)) == 1:
-            return values[0]
-        if typed.count(mark) != len(values):
-            raise ValueError("it is unclear which of the hidden secrets to keep; keep all or none")
-        return values[index]
-
-    return _MARK.sub(secret, typed)
-
-
-def _secrets_by_mark(masked: str, proposed: str) -> dict[str, list[str]]:
-    """Return mark → the secrets it stands for, in order of appearance."""
-    marks, between = _MARK.findall(masked), _MARK.split(masked)
-    secrets: dict[str, list[str]] = {}
-    start = len(between[0])
-    for number, (mark, following) in enumerate(zip(marks, between[1:], strict=True), start=1):
-        is_last = number == len(marks)
-        end = len(proposed) - len(following) if is_last else proposed.find(following, start)
-        if end < start or not (following or is_last):  # the end of adjacent secrets is unknown
-            raise ValueError("a text with these secrets can't be edited here")
-        secrets.setdefault(mark, []).append(proposed[start:end])
-        start = end + len(following)
-    return secrets
