@@ -18,7 +18,7 @@ from tui_agent.common.workplan import InstructionPlan
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.edit_drafts import REQUEST_FILE
 from widgets.plan_review import PlanReview
-from widgets.request_view import QUIET_SECONDS, SAVE_DELAY
+from widgets.request_view import QUIET_SECONDS, SAVE_DELAY, RequestModal
 
 
 def review(app: TuiAgentApp) -> PlanReview:
@@ -259,7 +259,7 @@ async def test_an_edit_survives_a_resize_and_a_dialog() -> None:
             await wait_until_idle(pilot)
         assert "Read the exporter and who calls it twice" in screen_text(app)
         session.push(e.QuestionAsked(id="q7", question="Array or lines?", options=("one", "two")))
-        await wait_for(pilot, lambda: len(app.screen_stack) == 2 and "Array or lines?" in screen_text(app))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await pilot.press("1")
         await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press(*" more", "enter")
