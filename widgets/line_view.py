@@ -115,8 +115,12 @@ class LineView(ScrollView, can_focus=False):
         Textual's caches on the strip stay valid."""
 
     def on_resize(self) -> None:
-        """Report the new size."""
+        """Lay out for the new size, and report it."""
+        self.lay_out()
         self.post_message(self.Resized())
+
+    def lay_out(self) -> None:
+        """Lay out the lines for the current width."""
 
     @property
     def text_styles(self) -> TextStyles:
@@ -279,8 +283,8 @@ class LinesView(LineView):
         is_shown = bool(self._lines) and self._seen_texts == tuple(line.text for line in self._lines)
         return [index for index in range(max(1, len(self._lines))) if not is_shown or index not in self._seen]
 
-    def on_resize(self) -> None:
-        """Paint for a new width."""
+    def lay_out(self) -> None:
+        """See LineView."""
         if self.columns != self._width:
             self.repaint()
 
@@ -434,12 +438,8 @@ class ListView(LineView, Generic[RowT]):
         if top != self.scroll_offset.y:
             self.scroll_to(y=top, animate=False, immediate=True)
 
-    def on_resize(self) -> None:
-        """Update the row heights."""
-        self.lay_out()
-
     def lay_out(self) -> None:
-        """Lay out the rows for the current width."""
+        """See LineView."""
         self.set_rows(self.rows, self.cursor)
 
     def repaint(self) -> None:

@@ -332,6 +332,9 @@ class RequestModal(RequestView, GuardedModal):
         """Show the dialog once a layout has changed nothing."""
         self._fits += 1
         body = self.body
+        is_settled = body.virtual_size.width == body.columns
+        if not is_settled:  # its scroll bar has just appeared; the event that tells it may come late
+            body.lay_out()
         if body.size.height and body.on_seen is not None:  # these lines are in the first frame
             top = int(body.scroll_offset.y)
             body.forget_seen()
@@ -342,7 +345,7 @@ class RequestModal(RequestView, GuardedModal):
             (part, len(part.lines)) for part in dialog.query(LinesView) if part is not body
         ]
         goals.append((body, min(body.virtual_size.height, int(limit.cells or 0) if limit is not None else 0)))
-        is_settled = all(part.size.height == height > 0 for part, height in goals)
+        is_settled = is_settled and all(part.size.height == height > 0 for part, height in goals)
         is_settled = is_settled and body.show_vertical_scrollbar == (body.virtual_size.height > body.size.height)
         if not is_settled and self._fits < MAX_FITS:
             self._fit_soon()

@@ -7,12 +7,13 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.tui.edits import NEW, OLD, TOKEN, edit_action, edit_app, edit_dialog, long_texts
-from tests.tui.kit import FakeClock, read_through, run_app, screen_text, wait_for, wait_until_rendered
+from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Scope
 from tui_agent.common.hunks import new_side_text
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
+from widgets.diff_view import DiffView
 from widgets.inputs import LineInput
 from widgets.request_view import QUIET_SECONDS, RequestModal
 
@@ -121,6 +122,22 @@ async def test_below_a_hundred_columns_there_is_one_column() -> None:
         await pilot.resize_terminal(120, 40)
         await pilot.pause()
         assert edit_dialog(app).body.side_by_side
+
+
+async def test_a_late_resize_counts_no_line_as_seen_that_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = DiffView.on_event
+
+    async def on_event(view: DiffView, event: events.Event) -> None:
+        if not (isinstance(event, events.Resize) and view.virtual_size.width):  # only the first one is handled
+            await handle(view, event)
+
+    monkeypatch.setattr(DiffView, "on_event", on_event)
+    app, _session = app_for("edit_asked")
+    async with run_app(app, (60, 20)) as pilot:
+        await wait_for(pilot, lambda: edit_dialog(app).armed)
+        body = edit_dialog(app).body
+        assert body.virtual_size.width == body.columns
+        assert edit_dialog(app).unseen() == 3
 
 
 @pytest.mark.parametrize("size", [(60, 20), (120, 40)])
