@@ -39,6 +39,8 @@ Kind: TypeAlias = Literal[
 GROUPS: tuple[Kind, ...] = ("done", "older")
 
 KEYS = Keys("plan")
+CHANGES = ("tick", "edit", "add", "remove", "undo", "accept", "discard")
+"""Actions that change the plan."""
 MAX_DONE = 5
 """Met criteria are collapsed if there are more than this."""
 MAX_DONE_NAMES = 8
@@ -366,9 +368,8 @@ class PlanList(TakesLetters, ListView[PlanRow]):
     # --- keys ---
 
     def holds(self, event: events.Key) -> bool:
-        """Return whether a key is a letter that changes the plan if it stands alone."""
-        is_letter = bool(event.character and event.character.isalpha())
-        return is_letter and not self.editing and KEYS.action_for(event) in ("edit", "add", "undo")
+        """Return whether a key is a character that changes the plan if it stands alone."""
+        return event.is_printable and not self.editing and KEYS.action_for(event) in CHANGES
 
     def take_text(self, event: events.Key) -> None:
         """Return to the composer with a typed character."""

@@ -269,11 +269,11 @@ class ToolTree(TakesLetters, ListView[int]):
 
     def leaves(self, event: events.Key) -> bool:
         """Return whether a key is a character that is not handled by the tree."""
-        return event.is_printable and event.key != "space" and not self._action_for(event)
+        return event.is_printable and not self._action_for(event)
 
     def holds(self, event: events.Key) -> bool:
-        """Return whether a key stops a sub-agent if it stands alone."""
-        return self._action_for(event) == "stop_subagent"
+        """Return whether a key is a character that acts if it stands alone."""
+        return event.is_printable and self._action_for(event) in ("stop_subagent", "toggle", "show")
 
     def take_text(self, event: events.Key) -> None:
         """Return to the composer with a typed character."""
