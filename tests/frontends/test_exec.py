@@ -167,8 +167,9 @@ async def test_what_may_happen_without_a_person(run: ExecRunner, approve: str, c
     assert bool(result.of("approval.executed")) == (approve in ("edits", "all"))
 
 
-async def test_what_always_asks_is_refused_even_with_all(run: ExecRunner) -> None:
-    wipe = scenario("wipe", step("", call("run_terminal_command", command="rm -rf ~/")), "could not")
+@pytest.mark.parametrize("command", ["rm -rf ~/", "git push origin main", "npm publish"])
+async def test_what_always_asks_is_refused_even_with_all(run: ExecRunner, command: str) -> None:
+    wipe = scenario("wipe", step("", call("run_terminal_command", command=command)), "could not")
     async with serve(wipe, strict=True) as server:
         result = await run("wipe", "--json", "--approve", "all", *server_flags(server, "openai"))
     assert result.code == 3

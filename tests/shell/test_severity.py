@@ -98,6 +98,13 @@ def test_more_commands(command: str, severity: str) -> None:
     [
         "sudo ls",
         "env X=1 sudo ls",
+        "git push",
+        "git -C sub push origin main",
+        "npm publish",
+        "docker push me/app",
+        "docker buildx build --push .",
+        "twine upload dist/*",
+        "gh release create v1",
         "git push --force",
         "git push -uf origin main",
         "git push origin +main",
@@ -131,7 +138,7 @@ def test_always_needs_approval(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["rm -rf dist", "rm -rf ./node_modules build", "ls", "git push", "rm x", "echo x > out", "curl https://a.example"],
+    ["rm -rf dist", "rm -rf ./node_modules build", "ls", "git push --dry-run", "rm x", "echo x > out", "curl https://a.example"],
 )
 def test_does_not_always_need_approval(command: str, tmp_path: Path) -> None:
     assert not classify_command(command, cwd=tmp_path, roots=[tmp_path]).always_ask

@@ -16,6 +16,7 @@ from typing import Any
 
 from tui_agent.platform.programs import trusted_program
 from tui_agent.shell.interpreted_code import is_ordinary_code
+from tui_agent.shell.programs import publishing_reason
 from tui_agent.shell.syntax import Word
 from tui_agent.shell.targets import names, severity_table
 from tui_agent.shell.wrapped_commands import Invocation
@@ -93,8 +94,8 @@ def _risky_part(call: Invocation, entry: dict[str, Any]) -> str:
     texts = _comparable_texts(call, entry)
     text = " ".join([*texts, call.input_text] if entry.get("input") else texts)
     denied = re.search(entry["deny"], text) if "deny" in entry else None
-    if ("publishes" in entry and re.search(entry["publishes"], text)) or (denied and "publish" in denied[0]):
-        return f"{call.program} publishes something to others."
+    if denied and "publish" in denied[0]:
+        return publishing_reason(call.program)
     if denied and "discards" in entry and re.search(entry["discards"], text):
         return f"{call.program} may discard work that is not committed."
     return f"{call.program} may write elsewhere or run something with {denied[0].strip()!r}." if denied else ""

@@ -71,14 +71,23 @@ def _rate_subcommand(call: Invocation) -> None:
     call.report(MEDIUM, f"{program} {subcommand}".strip())
 
 
+def publishing_reason(program: str) -> str:
+    """Return the reason to ask before a program makes something public."""
+    return f"{program} publishes something to others."
+
+
 def rate_arguments(call: Invocation) -> None:
-    """Report what only some arguments of a program do, by the tables `harms` and `arguments`."""
+    """Report what only some arguments of a program do, by the tables `harms`, `publishes` and `arguments`."""
     program, texts, table = call.program, call.texts, severity_table()
     entry = table["harms"].get(program, {})
     for severity, pattern in table["harms"].get(entry.get("like"), entry).items():
         if re.search(pattern, " ".join(texts)):
             reason = f"{program} {texts[0] if texts else ''}".strip()
             call.report(Severity(severity), reason, always=severity == CRITICAL.value)
+    words = operands(program, texts)
+    pattern = table["publishes"].get(program, "")
+    if words and pattern and re.search(pattern, " ".join(texts[texts.index(words[0]) :])):
+        call.report(MEDIUM, publishing_reason(program), always=True)
     for rule in table["arguments"].get(program, ()):
         _apply_rule(call, *rule)
 

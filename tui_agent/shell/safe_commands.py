@@ -55,26 +55,45 @@ def assess_command(
     if _READ.search(command):
         rating = severity.classify_command(command, cwd=cwd, roots=roots)
     outside = not readable.contains(Path(os.path.realpath(cwd)))
+    written = {*rating.changed_paths, *rating.targets}
+    read_outside = [path for path in outside_paths if path not in written] or _system_files(rating, readable)
+    is_listed = rating.severity in (Severity.NONE, Severity.MEDIUM)  # else only the worst findings are
+    written_outside = [path for path in outside_paths if path in written and not is_listed]
     protected = [path for path in rating.changed_paths if is_protected(Path(path))]
+    reasons = (
+        *(reason for reason in rating.reasons if not _is_minor(reason) and not _is_certain(reason, rating)),
+        *(f"Changes a protected path: {path}" for path in protected),
+        *(f"Reads credentials: {path}" for path in credentials),
+        *(f"Changes files outside the workspace: {path}" for path in written_outside),
+        *(f"Reads outside the workspace: {path}" for path in read_outside),
+        *rating.unfamiliar,
+        *(("It starts in a folder outside the workspace.",) if outside else ()),
+        *filter(_is_minor, rating.reasons),
+    )
     return RunAction(
         command=command,
         cwd=str(cwd),
         severity=rating.severity,
         safe=False,
-        reasons=(
-            *(reason for reason in rating.reasons if not _is_minor(reason)),
-            *(f"Changes a protected path: {path}" for path in protected),
-            *(f"Reads credentials: {path}" for path in credentials),
-            *(f"Reads outside the workspace: {path}" for path in outside_paths),
-            *rating.unfamiliar,
-            *(("It starts in a folder outside the workspace.",) if outside else ()),
-            *filter(_is_minor, rating.reasons),
-        ),
+        reasons=tuple(dict.fromkeys(reasons)),
         always_ask=rating.always_ask or outside or bool(protected),
         unfamiliar=bool(rating.unfamiliar),
         credentials=credentials,
         outside=outside_paths,
     )
+
+
+def _system_files(rating: severity.Rating, readable: Readable) -> list[str]:
+    """Return the system's files that a command reads, if nothing else is said against it."""
+    if rating.reasons or rating.unfamiliar:
+        return []
+    paths = [named.path for named in rating.named_paths if named.path.startswith("/")]
+    return [path for path in paths if not readable.contains(Path(os.path.realpath(path)))]
+
+
+def _is_certain(reason: str, rating: severity.Rating) -> bool:
+    """Return whether another reason says for certain what this one says may be."""
+    return reason.startswith("May write ") and reason.replace("May write", "Writes", 1) in rating.reasons
 
 
 def _is_minor(reason: str) -> bool:
