@@ -50,6 +50,51 @@ def test_unusual_ways_to_write_run_or_send_ask_in_auto_mode() -> None:
     assert [command for command in commands if decide(command, "auto", WORKSPACE, False) == "run"] == []
 
 
+def test_commands_in_text_that_the_grammar_misreads_ask() -> None:
+    commands = family("misread")["commands"]
+    assert [command for command in commands if decide(command, "auto", WORKSPACE, False) == "run"] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls # note\nls", "echo a \\\n b", "git commit -m 'costs 5$ today'", "cat <<'E'\n\\begin{x}\nE", "x=(1 2); ls # ok",
+        "grep -n '#' src/a.py", "echo a#b", "echo 'a\n\\b'", "ls \\\n  -la \\\n  src",
+    ],
+)  # fmt: skip
+def test_text_that_looks_like_it_but_is_read_well_runs(command: str) -> None:
+    assert decide(command, "auto", WORKSPACE, False) == "run"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat < $(echo .env)", 'cat < "$1"', "sed 'r.env' README.md", "sed '1,2r.env' README.md", "sed -e'r .env' README.md",
+        "jq -n '[env]'", "jq -n '{a:env}'", "cat .e{n..n}v", "cat ~/../other/x", "GLOBIGNORE=x; cat *",
+        "x=README.md; read x <<< .env; cat $x", "x=.e; x+=nv; cat $x", "x=; : ${x:=.env}; cat $x",
+        "x=$API_KEY; echo $x", "echo $DB_PASS", "echo $DATABASE_URL", "rg --files --hidden | xargs cat",
+        "git ls-files -oi --exclude-standard | xargs cat", "grep -d recurse X .", "grep -drecurse X .",
+        "rg --type-add 'e:.env*' -te X", "git commit -F .env",
+    ],
+)  # fmt: skip
+def test_names_that_are_only_known_when_it_runs_ask_where_credentials_lie(tmp_path: Path, command: str) -> None:
+    (tmp_path / ".env").write_text("API_KEY=1\n")
+    assert decide(command, "auto", str(tmp_path), False) == "ask"
+    assert decide(command, "ask", str(tmp_path), False) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rbenv exec rm -rf src", "pyenv exec rm -rf src", "asdf exec sh -c 'rm -rf src'", "cross-env X=1 rm -rf src",
+        "volta run rm -rf src", "pixi run rm -rf src", "tsx -e 'fs.rmSync(\"src\",{recursive:true})'",
+        "npx ts-node -e 'fs.rmSync(\"src\",{recursive:true})'", "gh pr create --fill", "gh pr comment 1 -b x",
+    ],
+)  # fmt: skip
+def test_what_starts_other_programs_is_judged_by_them(command: str) -> None:
+    assert decide(command, "auto", WORKSPACE, False) == "ask"
+
+
 @pytest.mark.parametrize("name", ["ordinary", "ecosystems"])
 def test_ordinary_work_runs_in_auto_mode(name: str) -> None:
     commands = family(name)["commands"]

@@ -140,6 +140,11 @@ ls # comment
 [[ -f notes.txt ]]
 [ -f notes.txt ]
 timeout 5 ls
+LC_ALL=C sort notes.txt
+env LC_ALL=C sort notes.txt
+TZ=UTC date
+NO_COLOR=1 LANG=C ls
+ls --help
 xargs ls
 find . -name *.py
 sed s/a/b/ notes.txt
@@ -192,6 +197,22 @@ f() { ls; }
 function f { ls; }
 X=1 ls
 PATH=. ls
+LD_PRELOAD=x ls
+LC_ALL=C PATH=. ls
+LC_ALL=C X=1 ls
+LC_ALL=$(pwd) ls
+LC_ALL="C" ls
+TZ=/etc/passwd date
+TZ=../x date
+PAGER=less git log
+LC_ALL=C awkward
+LC_ALL=C
+env
+env LC_ALL=C
+env -i ls
+env PATH=. ls
+env LC_ALL=C env
+LC_ALL=C cd src
 LS_COLORS= ls
 eval ls
 exec ls

@@ -138,7 +138,15 @@ def test_always_needs_approval(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["rm -rf dist", "rm -rf ./node_modules build", "ls", "git push --dry-run", "rm x", "echo x > out", "curl https://a.example"],
+    [
+        "rm -rf dist",
+        "rm -rf ./node_modules build",
+        "ls",
+        "git push --dry-run",
+        "rm x",
+        "echo x > out",
+        "curl https://a.example",
+    ],
 )
 def test_does_not_always_need_approval(command: str, tmp_path: Path) -> None:
     assert not classify_command(command, cwd=tmp_path, roots=[tmp_path]).always_ask

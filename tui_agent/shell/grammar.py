@@ -11,8 +11,14 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 8 * 1024
 """Bytes of the longest text that is parsed."""
-_NON_ASCII = re.compile(rb"[\x80-\xff]")
-_ESCAPED_DOLLAR = re.compile(rb"(?<!\\)((?:\\\\)*)\\\$")
+_MISREAD = (
+    (re.compile(rb"[\x80-\xff]"), b"%"),
+    (re.compile(rb"\$(?=[ \t\n]|\\\n)"), b"%"),
+    (re.compile(rb"(?<=\n)([ \t]*)\\(?=[\w./~\n-])"), rb"\1 "),
+    (re.compile(rb"(?<!\\)((?:\\\\)*)\\\$"), rb"\1%%"),
+)
+"""What the grammar misreads, with a replacement of the same length that means the same to a shell: bytes beyond ASCII,
+`$ $` as `$$`, a line `\\rm x` as more arguments of the one before, and `\\$(` in a here-document as a substitution."""
 
 
 @cache
@@ -32,8 +38,9 @@ def syntax_tree(data: bytes) -> Tree:
     from tree_sitter import Parser
 
     # A parser must not be used by two threads at once.
-    # The grammar also takes `\$(` in a here-document for a substitution.
-    return Parser(_language()).parse(_ESCAPED_DOLLAR.sub(rb"\1%%", _NON_ASCII.sub(b"%", data)))
+    for pattern, replacement in _MISREAD:
+        data = pattern.sub(replacement, data)
+    return Parser(_language()).parse(data)
 
 
 def unparsable_reason(text: str) -> str:

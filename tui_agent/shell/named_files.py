@@ -160,8 +160,8 @@ def _reader_label(call: Invocation) -> str:
 def _note_searches(call: Invocation, arguments: Arguments) -> None:
     """Note folders whose files a command reads."""
     name, scope = call.program, call.scope
-    is_unknown = any(argument.text is None for argument in call.arguments) and name in words("readers")
-    if is_unknown and name not in words("names_only") and name not in words("tree_names_only"):
+    reads_names = name in words("readers") and name not in words("names_only") | words("tree_names_only")
+    if reads_names and any(word.text is None and not word.source.startswith("<(") for word in call.arguments):
         scope.named += _listed(call)
     # `rg x` leaves out hidden files and those that git ignores: what is left is the project's.
     if arguments.search is None or not arguments.search.hidden:
@@ -173,11 +173,15 @@ def _note_searches(call: Invocation, arguments: Arguments) -> None:
         scope.named.append(NamedPath(scope.absolute(folder), name, arguments.search))
 
 
+_LISTS_OTHERS = re.compile(r"-[a-z]*[oi]|--(others|ignored)")
+_LISTS_HIDDEN = re.compile(r"-[a-zA-Z]*[u.]|--(hidden|no-ignore|unrestricted)|-[a-zA-Z]*r[a-zA-Z]*$")
+
+
 def _listed(call: Invocation) -> list[NamedPath]:
     """Return where the files lie that an earlier command of the pipe lists for this one; nothing if it is harmless."""
     listing = [word.text or "" for word in call.sources[0].words] if call.sources else []
-    is_tracked = listing[:2] == ["git", "ls-files"] and not {"-o", "--others"} & set(listing)
-    if is_tracked or listing[:1] in (["grep"], ["rg"]):
+    is_tracked = listing[:2] == ["git", "ls-files"] and not any(map(_LISTS_OTHERS.match, listing))
+    if is_tracked or (listing[:1] in (["grep"], ["rg"]) and not any(map(_LISTS_HIDDEN.match, listing))):
         return []
     is_find = listing[:1] == ["find"]
     search = Selection(all_of=find_patterns(listing)) if is_find else EVERYTHING
@@ -189,11 +193,14 @@ def _note_scripts(call: Invocation) -> None:
     """Note the files that a script of awk or sed reads."""
     if call.program in ("awk", "gawk", "mawk", "sed"):
         for text in call.texts:
-            for match in re.finditer(r"<\s*\"([^\"]+)\"|(?:^|[;$\d/}])[rR]\s+(\S+)", text):
+            for match in re.finditer(r"<\s*\"([^\"]+)\"|(?:^(?:-\w*e|--e[a-z]*=)?|[;$\d/{}])\s*[rR]\s*(\S+)", text):
                 call.scope.named.append(NamedPath(call.scope.absolute(match[1] or match[2]), call.program))
 
 
-_SECRET_NAME = re.compile(r"(?i)TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|AUTH\b|_KEY\b")
+_SECRET_NAME = re.compile(
+    r"(?i)TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|WEBHOOK|(DATABASE|REDIS)_URL"
+    r"|(AUTH|_KEY|_PASS|[A-Z]_PWD|_DSN|_JWT)\b"
+)
 _ENVIRONMENT_CODE = re.compile(
     r"\bENVIRON\b|\bos\.environ\b(?!\[|\.get)|process\.env\b(?![.\[])|%ENV|ENV\.(to_h|each|inspect)"
     r"|\bp ENV\b|getenv|phpinfo"

@@ -114,7 +114,8 @@ _VERSIONED = re.compile(r"(python|pip|pypy|gcc|g\+\+|clang|clang\+\+|ruby|perl|p
 def argument_shape(program: str, arguments: Sequence[str]) -> ArgumentShape:
     """Return what the arguments mean. Raises NotSafe if the program or one of them is not on the allow-list."""
     plain = program if program in version_table() else _VERSIONED.sub(r"\1", program)
-    if len(arguments) == 1 and arguments[0] in version_table().get(plain, ()):
+    options = version_table().get(plain, frozenset())
+    if options and (arguments == ["--help"] or (len(arguments) == 1 and arguments[0] in options)):
         return ArgumentShape(version_of=plain, needs_home=True)
     entry = safe_table().get(program) or safe_table().get(plain)
     if entry is None:

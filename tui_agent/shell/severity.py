@@ -28,7 +28,7 @@ from tui_agent.shell.programs import (
     report_sent_secrets,
     report_unknown_targets,
 )
-from tui_agent.shell.safe_arguments import Selection, find_patterns
+from tui_agent.shell.safe_arguments import EVERYTHING, Selection, find_patterns
 from tui_agent.shell.syntax import ParsedCommand, Pipeline, Redirect, SimpleCommand, Word, parse_shell
 from tui_agent.shell.targets import (
     ENVIRONMENT,
@@ -60,6 +60,8 @@ _ENDLESS = re.compile(
 )
 _OUTPUT_OPTION = r"--?[\w-]*(out|output|profile|report|prof|log-?file)"
 """Options whose value is a file to write."""
+_ASSIGNING = ("read", "mapfile", "readarray", "getopts", "let")
+"""Builtins that set variables to what only they know."""
 _PAUSE = re.compile(r"\b(sleep|break|exit|return|read|wait)\b")
 _RESERVED = frozenset(("do", "done", "then", "else", "elif", "fi", "esac", "in"))
 
@@ -124,12 +126,21 @@ class _Rater:
         if depth > MAX_TEXT_DEPTH:
             self.report(Severity.HIGH, "Commands are nested too deeply to be analyzed.")
             return
-        parsed = parse_shell(re.sub(r"(?<=\S)\\\n(?=\S)", "", command))
+        # In comments, quotes and quoted here-documents a backslash joins no lines: both readings count.
+        joined = re.sub(r"(?<=[^\s\\])((?:\\\\)*)\\\n(?=\S)", r"\1", command)
+        if joined != command:
+            self._rate_reading(command, depth)
+        self._rate_reading(joined, depth)
+
+    def _rate_reading(self, command: str, depth: int) -> None:
+        parsed = parse_shell(command)
         if parsed.problem:
             self.report(Severity.HIGH, parsed.problem, always=True)
             self._rate_pieces(command, depth)
         if re.search(r"\$\{[^}]*@P\}", command):
             self.report(Severity.HIGH, "A variable's text is expanded as a prompt, which can run commands.")
+        for match in re.finditer(r"\$\{(\w+):?=", command):
+            self._variables.assign(match[1], Word(source=match[0], text=None))
         for match in re.finditer(r"\$\(\s*<\s*([^\s)]+)\s*\)", command):
             for word in self._variables.expand(
                 [Word(source=match[1], text=None if "$" in match[1] else match[1])], self.scope.folder
@@ -273,6 +284,9 @@ class _Rater:
         if program in self._functions:
             named_files.report_names(call._replace(program="cat"))
             return
+        if program in _ASSIGNING:
+            for name in filter(str.isidentifier, call.texts):
+                self._variables.assign(name, Word(source=f"${name}", text=None))
         path = self.scope.absolute(written)
         if program in names("compilers") or call.texts[:1] == ["build"]:
             self._built |= set(self.scope.temporary) - {NEW_TEMPORARY}
@@ -568,6 +582,8 @@ class _Rater:
             self.report(Severity.MEDIUM, f"{name} changes how programs are found or loaded.")
 
     def _assign(self, name: str, value: Word) -> None:
+        if value.source.strip('"') not in (f"${name}", f"${{{name}}}"):
+            self._note_secret_variables(value)
         for expanded in self._variables.expand([value], self.scope.folder) or [Word.literal("")]:
             self._variables.assign(name, expanded)
 
@@ -590,6 +606,8 @@ class _Rater:
                 self.report(Severity.HIGH, f"Writes all files like {target.source}", always=True)
             report_write(target, self.scope, self.report)
         elif redirect.operator.endswith("<") and "<<" not in redirect.operator and not target.source.startswith("<("):
+            if target.text is None:
+                self.scope.named.append(NamedPath(self.scope.absolute("."), "<", EVERYTHING))
             self.scope.named.append(NamedPath(self.scope.absolute(target.display_text), "<"))
 
 

@@ -157,7 +157,7 @@ def parse_shell(text: str) -> ParsedCommand:
     except RecursionError:
         return ParsedCommand(problem="It is nested too deeply.")
     problem = parser.problem
-    if root.has_error:
+    if root.has_error or _is_misread(root, data):
         problem = "The shell grammar could not read it."
     elif sum(len(pipeline.commands) for pipeline in parser.pipelines) > MAX_COMMANDS:
         problem = f"It has more than {MAX_COMMANDS} commands."
@@ -167,6 +167,24 @@ def parse_shell(text: str) -> ParsedCommand:
         problem=problem,
         functions=tuple(parser.functions),
     )
+
+
+_BEFORE_COMMENT = re.compile(rb"(?:^|[\n;&|(]|(?<!\\)(?:\\\\)*[ \t])$")
+_LINE_END = re.compile(r"(?<!\\)(?:\\\\)*\n")
+
+
+def _is_misread(root: Node, data: bytes) -> bool:
+    """Return whether the grammar saw a comment where the shell sees none, or a word where a line ends."""
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        source = data[node.start_byte : node.end_byte]
+        if node.type == "comment" and not _BEFORE_COMMENT.search(data[max(node.start_byte - 20, 0) : node.start_byte]):
+            return True
+        if node.type == "word" and not node.child_count and _LINE_END.search(source.decode("utf-8", "replace")):
+            return True
+    return False
 
 
 class _Parser:
@@ -305,7 +323,10 @@ class _Parser:
 
     def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        return self._source(name), self._word(value, depth) if value else Word.literal("")
+        word = self._word(value, depth) if value else Word.literal("")
+        if any(child.type == "+=" for child in node.children):  # what it is added to is not known
+            word = Word(source=word.source, text=None)
+        return self._source(name), word
 
     def _redirect(
         self, node: Node, depth: int, redirects: list[Redirect], words: list[Word], downstream: list[SimpleCommand]
@@ -366,7 +387,8 @@ class _Parser:
 
     def _backticks_in(self, text: str, depth: int, delimiter: str = "") -> None:
         """Parse the backticks in an expansion, or in a here-document with this delimiter."""
-        if not delimiter.isascii() or "%" in delimiter:  # not distinguishable in the text that `syntax_tree` parses
+        is_cut = any(delimiter.count(quote) % 2 for quote in "\"'")  # it has several lines
+        if is_cut or not delimiter.isascii() or "%" in delimiter:  # which look alike to `syntax_tree`
             self.problem = "The end of a here-document can't be told."
         if not _is_quoted(delimiter):
             for inner in re.findall(r"(?<!\\)`([^`]*)`", text):

@@ -189,7 +189,13 @@ class PathScope:
 
     def _absolute(self, text: str) -> str:
         if match := _HOME.match(text):
-            return posixpath.normpath("~/" + text[match.end() :])
+            below = posixpath.normpath(f"./{text[match.end() :]}")
+            home = os.path.expanduser("~") if below.startswith("..") else "~"
+            return posixpath.normpath(f"{home}/{below}")
+        if text.startswith("~+"):
+            return self._absolute(f".{text[2:]}")
+        if text.startswith("~-"):
+            return "~-"  # the folder before, which is not known
         if text.startswith(("/", "~")) or not self.folder:
             path = posixpath.normpath(text) if text else "."
         else:

@@ -16,7 +16,7 @@ from tui_agent.shell.syntax import Pipeline, Redirect, SimpleCommand, Word
 from tui_agent.shell.targets import PathScope, ReportSeverity, finds_leftovers, names, report_write, severity_table
 
 _SPLIT_STRING = re.compile(r"(?:-[0-9a-zA-Z]*S|--split-string=)(.+)", re.DOTALL)
-_BRACES = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")
+_BRACES = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*|[a-zA-Z]\.\.[a-zA-Z])\}")
 _COMPOSE_OPTIONS = ("-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--project-directory")
 _UNKNOWN_INPUT = Word(source="what it reads", text=None)
 FIND_FILTER = re.compile(r"-(i?name|i?path|i?regex|[acm](time|min)|newer\w*|size|empty|i?lname|perm|user|inum)")
@@ -233,7 +233,11 @@ def _expand_first(text: str) -> list[str]:
     match = _BRACES.search(text)
     if match is None:
         return [text]
-    return [text[: match.start()] + choice + text[match.end() :] for choice in match[1].split(",")]
+    choices = match[1].split(",")
+    if len(choices) == 1:  # a range of letters
+        first, last = sorted((ord(match[1][0]), ord(match[1][-1])))
+        choices = list(map(chr, range(first, last + 1)))
+    return [text[: match.start()] + choice + text[match.end() :] for choice in choices]
 
 
 # --- pipes ---
