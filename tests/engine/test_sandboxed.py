@@ -129,8 +129,16 @@ async def test_what_may_not_write_to_git_is_told_what_to_do(workspace: Path, com
 async def test_in_ask_mode_what_was_allowed_runs_as_it_is(workspace: Path) -> None:
     async with serve(commands(f"touch {workspace.parent}/outside"), strict=True) as server:
         watch = await run(server, workspace, approval_mode="ask")
-    assert watch.of(ApprovalRequested)
+    (asked,) = watch.of(ApprovalRequested)
+    assert "sandbox" not in asked.why
     assert (workspace.parent / "outside").exists()
+
+
+async def test_the_dialog_says_that_the_sandbox_will_not_let_it_write_there(workspace: Path) -> None:
+    async with serve(commands("touch ~/outside"), strict=True) as server:
+        watch = await run(server, workspace, "reject", approval_mode="auto")
+    (asked,) = watch.of(ApprovalRequested)
+    assert "can write only to the workspace" in asked.why
 
 
 async def test_required_confines_in_every_mode(workspace: Path) -> None:

@@ -546,6 +546,9 @@ class ToolEnvironment:
             grants=self.grants.listed(),
             sandboxed=isinstance(action, RunAction) and self.sandbox_policy.fully_confines(action, self.approval_mode),
         )
+        if isinstance(action, RunAction) and verdict.decision == "ask" and self._sandbox_hinders(action):
+            rule = f"{verdict.rule}. It would run in the sandbox, in which it can write only to the workspace"
+            return msgspec.structs.replace(verdict, rule=rule)
         if verdict.decision == "refuse" or not isinstance(action, EditAction) or self.snapshots is None:
             return verdict
         cannot_undo = cannot_undo or await self.snapshots.obstacle(action)
@@ -553,6 +556,13 @@ class ToolEnvironment:
             return verdict
         rule = f"{verdict.rule}. This change can't be undone: {cannot_undo}"
         return msgspec.structs.replace(verdict, decision="ask", rule=rule, grants=(), cannot_undo=cannot_undo)
+
+    def _sandbox_hinders(self, action: RunAction) -> bool:
+        """Return whether a command would write outside the workspace, but could not."""
+        writes = ("Writes outside ", "May write outside ", "Changes files outside ", "Writes to a system file")
+        return self.sandbox_policy.applies_to(action, self.approval_mode) and any(
+            reason.startswith(writes) for reason in action.reasons
+        )
 
     def shell_cwd(self) -> Path:
         """Return the shell's current folder, or the workspace if that no longer exists."""
