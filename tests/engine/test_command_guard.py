@@ -14,11 +14,15 @@ import pytest
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
 from tests.engine.protected_commands import COMMANDS, ORDINARY
+from tui_agent.__main__ import main
 from tui_agent.checkpoints.ledger import Ledger
-from tui_agent.checkpoints.store import BlobStore
+from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, EditAction, RunAction
 from tui_agent.engine.host.command_guard import CommandGuard
+from tui_agent.engine.host.quarantine import read_notes
+from tui_agent.engine.session import Session
+from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -31,6 +35,15 @@ from tui_agent.events import (
 from tui_agent.safety.roots import Roots
 
 AUTO = {"approval_mode": "auto", "sandbox": "off"}
+PREPARE = (
+    "mkdir -p old/d sub; echo 1 > old/d/e; echo a > a.txt; echo k > keep; chmod 755 keep; ln -s keep link; "
+    "printf 'x\\0x' > bin; echo c > sub/c"
+)
+MANY_KINDS = (
+    "rm -r old; mv a.txt b.txt; chmod 600 keep; ln -sf b.txt link; mkdir -p new/deep; echo x > new/deep/f; "
+    "printf 'x\\0y' > bin; ln -s nowhere fresh; echo changed >> sub/c"
+)
+"""Changes of all kinds, after PREPARE."""
 
 
 class FakeStream:
@@ -240,6 +253,186 @@ async def _records(session):
             return
 
 
+# --- undo of a command that ran when the program was killed --------------------------------------
+
+KILLED_AT_WORK = """
+import asyncio, os, signal, subprocess, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.doubles.mock import call, scenario, serve, step
+from tests.engine.kit import SessionDriver, run_session
+from tui_agent.engine.host import command_guard, command_watch
+command_watch.MAX_NOTED_FILES = {limit}
+CommandGuard = command_guard.CommandGuard
+{patch}
+async def main():
+    command = {command!r} + "; kill -9 " + str(os.getpid()) + "; sleep 60"
+    server = serve(scenario("work", step("", call("run_terminal_command", command=command)), "done"))
+    flags = dict(approval_mode="auto", sandbox="off", snapshot_commands={saves})
+    async with server, run_session(server, Path({folder!r}), flags=flags) as session:
+        print(session.id, flush=True)
+        driver = SessionDriver(session)
+        await session.send("work")
+        await driver.ended()
+asyncio.run(main())
+"""
+AFTER_EVENT = """
+async def forget(self, guarded):
+    await self._stream.durable()
+    os.kill(os.getpid(), signal.SIGKILL)
+CommandGuard._forget = forget
+"""
+
+
+async def kill_at_work(
+    folder: Path, command: str = MANY_KINDS, *, limit: int = 4_000, saves: bool = True, patch: str = ""
+) -> str:
+    """Run a session in a process that its command kills; return the session's id."""
+    program = KILLED_AT_WORK.format(
+        root=os.getcwd(), folder=str(folder), command=command, limit=limit, saves=saves, patch=patch
+    )
+    if patch:
+        program = program.replace("kill -9 ", "echo ").replace("; sleep 60", "")
+    killed = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    return killed.stdout.decode().split()[0]
+
+
+async def changes_in(session: Session) -> list[CommandChangedFiles]:
+    return [r.event async for r in _records(session) if isinstance(r.event, CommandChangedFiles)]
+
+
+@pytest.mark.parametrize("other_first", [False, True], ids=["same session", "another session first"])
+async def test_what_a_command_changed_before_a_kill_is_undone(workspace: Path, other_first: bool) -> None:
+    shell(PREPARE, workspace)
+    before = listing(workspace)
+    name = await kill_at_work(workspace)
+    after = listing(workspace)
+    assert after != before
+    async with serve(MAKES_RULES) as server:
+        if other_first:
+            async with run_session(server, workspace, flags=AUTO) as other:
+                assert not await changes_in(other)
+                told = [r.event.text async for r in _records(other) if isinstance(r.event, Notice)]
+                assert [name in text for text in told if "ran when the program ended" in text] == [True]
+            (workspace / "mine").write_text("not by the command")
+            after = listing(workspace)
+        for _ in range(2):  # a second start journals nothing again
+            async with run_session(server, workspace, flags=AUTO, resume=name) as session:
+                (event,) = await changes_in(session)
+        assert event.covered and "b.txt" in event.created and "keep" in event.changed and "a.txt" in event.deleted
+        assert not paths.command_notes_dir(workspace).exists()
+        async with run_session(server, workspace, flags=AUTO, resume=name) as session:
+            assert [file.display for file in session.checkpoints.listed()[-1].files]
+            report = await session.checkpoints.undo()
+            assert not report.left and MANY_KINDS in report.commands[0]
+            if other_first:
+                before["mine"] = after["mine"]
+            assert listing(workspace) == before and not (workspace / "new").exists()
+            assert not (await session.checkpoints.redo()).left
+            assert listing(workspace) == after
+
+
+@pytest.mark.parametrize("why", ["too many files", "saving is off", "unreadable note"])
+async def test_a_command_that_can_not_be_undone_after_a_kill_is_named(
+    workspace: Path, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tui_agent.engine.host import command_watch, quarantine
+
+    (workspace / "keep.txt").write_text("keep")
+    command = "echo zap > keep.txt"
+    name = await kill_at_work(workspace, command, limit=1 if why == "too many files" else 9, saves=why[0] != "s")
+    if why == "unreadable note":
+
+        def fail(*_: object) -> None:
+            raise StoreError("no", "failed")
+
+        monkeypatch.setattr(quarantine, "_changes_since", fail)
+    assert await asyncio.to_thread(main, ["undo", "--list", "--session", name]) == 0
+    detail = "changed keep.txt" if why == "saving is off" else f"not watched: {command_watch.NOT_COMPARED}"
+    output = capsys.readouterr().out
+    assert "! not covered by undo: `echo zap" in output and detail in output
+    async with serve(MAKES_RULES) as server, run_session(server, workspace, flags=AUTO, resume=name) as session:
+        (event,) = await changes_in(session)
+        assert not event.covered and not event.files
+        if why == "saving is off":
+            assert event.changed == ("keep.txt",)
+        else:
+            assert command_watch.NOT_COMPARED in event.unwatched[0]
+        assert session.checkpoints.ledger.uncovered_commands(["run-1"])
+        with pytest.raises(CannotUndo, match="Files that undo does not cover were changed by: `echo zap"):
+            await session.checkpoints.undo()
+
+
+async def test_a_file_whose_name_is_not_utf8_is_undone_after_a_kill(workspace: Path) -> None:
+    path = os.fsencode(workspace) + b"/odd\xff"
+    Path(os.fsdecode(path)).write_text("before")
+    name = await kill_at_work(workspace, "for f in odd*; do echo after > $f; done")
+    async with serve(MAKES_RULES) as server, run_session(server, workspace, flags=AUTO, resume=name) as session:
+        assert not (await session.checkpoints.undo()).left
+        assert Path(os.fsdecode(path)).read_text() == "before"
+
+
+async def test_a_file_whose_content_was_not_saved_is_named_after_a_kill(workspace: Path) -> None:
+    from tui_agent.checkpoints import snapshot
+
+    (workspace / "large").touch()
+    os.truncate(workspace / "large", snapshot.MAX_SAVED_SIZE + 1)
+    name = await kill_at_work(workspace, "echo x >> large; rm Makefile")
+    async with serve(MAKES_RULES) as server, run_session(server, workspace, flags=AUTO, resume=name) as session:
+        report = await session.checkpoints.undo()
+        assert {item.display: item.outcome for item in report.items} == {"large": "failed", "Makefile": "restored"}
+        assert "saved before a command" in report.left[0].why
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["all events", "the last event lost"])
+async def test_changes_that_were_journaled_before_the_kill_are_not_journaled_again(workspace: Path, lost: bool) -> None:
+    command = "for i in 1 2 3 4 5; do echo $i > made$i; done"
+    spread = "from tui_agent.engine.host import command_watch; command_watch.FILES_PER_EVENT = 2\n"
+    name = await kill_at_work(workspace, command, patch=spread + AFTER_EVENT)
+    journal = paths.sessions_dir() / name / "events.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert b"command.changed" in lines[-1]
+    if lost:
+        journal.write_bytes(b"".join(lines[:-1]))
+    async with serve(MAKES_RULES) as server:
+        for _ in range(2):
+            async with run_session(server, workspace, flags=AUTO, resume=name) as session:
+                events = await changes_in(session)
+        files = [file.display for event in events for file in event.files]
+        assert files == [f"made{number}" for number in range(1, 6)]
+
+
+async def test_the_note_stays_until_the_changes_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, guard, workspace = guard_of(tmp_path)
+    noted: list[bool] = []
+
+    async def durable() -> None:
+        if any(isinstance(event, CommandChangedFiles) for event in stream.events):
+            noted.append(bool(read_notes(workspace)))
+
+    monkeypatch.setattr(stream, "durable", durable)
+    await guard.end(await guard.begin("true", approved=True, run="run-1", call="c"))
+    assert noted == [True] and not read_notes(workspace)
+
+
+async def test_changes_of_a_background_job_are_not_taken_for_those_of_its_call(tmp_path: Path) -> None:
+    """What its call changed is in the journal; the note of a job that goes on tells of protected files only."""
+    _, guard, workspace = guard_of(tmp_path)
+    started = await guard.begin("make later", approved=True, run="run-1", call="first")
+    job = guard.follow_job(started, (await guard.end(started)).after)
+    other = await guard.begin("true", approved=True, run="run-1", call="second")
+    ((_, note),) = read_notes(workspace)
+    assert note.command == "make later" and note.unfinished is not None and note.unfinished.call == "second"
+    await guard.end(other)
+    ((_, note),) = read_notes(workspace)
+    assert note.command == "make later" and note.unfinished is None
+    await guard.end_job(job)
+    assert not read_notes(workspace)
+
+
 @pytest.mark.parametrize("content", [b":", b"\0", b"a: [", b"b: &b [x]\nc: *b\n", b"[1, 2]", b"mode: nonsense"])
 async def test_unusable_settings_of_a_workspace_do_not_prevent_a_start(workspace: Path, content: bytes) -> None:
     (workspace / ".tui-agent.yaml").write_bytes(content)
@@ -250,18 +443,9 @@ async def test_unusable_settings_of_a_workspace_do_not_prevent_a_start(workspace
 
 # --- undo of what commands changed ---------------------------------------------------------------
 
-MANY_KINDS = (
-    "rm -r old; mv a.txt b.txt; chmod 600 keep; ln -sf b.txt link; mkdir -p new/deep; echo x > new/deep/f; "
-    "printf 'x\\0y' > bin; ln -s nowhere fresh; echo changed >> sub/c"
-)
-
 
 async def test_undo_reverts_all_kinds_of_changes_by_a_command(workspace: Path) -> None:
-    shell(
-        "mkdir -p old/d sub; echo 1 > old/d/e; echo a > a.txt; echo k > keep; chmod 755 keep; ln -s keep link; "
-        "printf 'x\\0x' > bin; echo c > sub/c",
-        workspace,
-    )
+    shell(PREPARE, workspace)
     server_scenario = scenario("work", step("", call("run_terminal_command", command=MANY_KINDS)), "done")
     async with serve(server_scenario) as server, run_session(server, workspace, flags=AUTO) as session:
         before = listing(workspace)

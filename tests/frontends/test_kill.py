@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from tests.doubles.job import TASK, environment, job_scenario, make_workspace
-from tests.doubles.mock import MockServer, scenario, serve
+from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
 from tests.nightly import sampled
+from tests.waiting import wait_for
 from tui_agent.events import SessionRecovered, UserMessageAdded
 from tui_agent.storage import catalog
 
@@ -100,3 +102,72 @@ async def replay(session: Any) -> Any:
         yield record
         if record.seq >= last:
             return
+
+
+async def run_program(home: Path, *arguments: str) -> tuple[int | None, str]:
+    """Run the program; return its exit code and all that it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tui_agent", *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environment(home), cwd=home,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
+
+
+def processes_of(command: str) -> list[int]:
+    """The ids of the processes with this command line."""
+    wanted = command.replace(" ", "\0").encode() + b"\0"
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if file.read_bytes() == wanted:
+                found.append(int(file.parent.name))
+    return found
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("continued", [False, True], ids=["undo alone", "undo after exec --resume"])
+async def test_what_a_command_did_before_a_kill_is_listed_and_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, continued: bool
+) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    workspace.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (workspace / "keep.txt").write_text("keep\n")
+    sleep = f"sleep 60.{os.getpid()}"
+    command = f"echo part > part.txt; echo zap > keep.txt; {sleep}"
+    work = scenario("work", step("", call("run_terminal_command", command=command)), "done")
+    place = ["-C", str(workspace)]
+    async with serve(work, TALK, strict=True) as server:
+        connection = ["--provider", "openai", "--base-url", server.url + "/v1", "--model", "mock-model"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tui_agent", "exec", "work", "--approve", "all", "--trust", *place, *connection,
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, env=environment(home), cwd=home,
+        )  # fmt: skip
+        try:
+            await wait_for(lambda: processes_of(sleep))
+            process.kill()
+            await process.wait()
+            await wait_for(lambda: not processes_of(sleep))
+        finally:
+            for left in processes_of(sleep):
+                os.kill(left, signal.SIGKILL)
+        assert files_in(workspace) == {"keep.txt": "zap\n", "part.txt": "part\n"}
+        if continued:
+            (entry,) = catalog.list_sessions(home / "tui-agent", workspace)
+            code, output = await run_program(
+                home, "exec", "how are you", "--resume", entry.id, "--trust", *place, *connection
+            )
+            assert code == 0, output
+        code, listed = await run_program(home, "undo", "--list", *place)
+        assert code == 0 and "A part.txt  +1 -0" in listed and "M keep.txt  +1 -1" in listed
+        code, _ = await run_program(home, "undo", *place)
+        assert code == 0
+        assert files_in(workspace) == {"keep.txt": "keep\n"}
+        code, again = await run_program(home, "undo", *place)
+        assert code == 1 and "Nothing to undo" in again

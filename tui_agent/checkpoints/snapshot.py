@@ -75,16 +75,18 @@ class WorkspaceSnapshots:
         is_first: Callable[[str], bool] = lambda path: False,
         *,
         saves: bool = True,
+        known: dict[str, KnownFile] | None = None,
     ) -> None:
         """`is_ignored(roots)` returns a test whether a folder is ignored by `.gitignore`.
 
-        Files for which `is_first` is true are saved first, and with `saves` False no others.
+        Files for which `is_first` is true are saved first, and with `saves` False no others. `known`: those of an
+        earlier snapshot, whose contents are in the store.
         """
         self._store = store
         self._is_first = is_first
         self._is_ignored = is_ignored
         self._saves = saves
-        self._known: dict[str, KnownFile] = {}
+        self._known = known or {}
         self._prunings = store.prunings
 
     def take(

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from tui_agent import settings
@@ -20,9 +20,11 @@ from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.undo import CannotUndo, Checkpoints, UndoReport
 from tui_agent.events.narration import commands_text
 from tui_agent.platform.locks import InUse
+from tui_agent.platform.pipes import print_error
+from tui_agent.safety.roots import Roots
 from tui_agent.safety.secrets import values_to_mask
 from tui_agent.storage.catalog import latest_for
-from tui_agent.storage.folder import JOURNAL, SessionError, SessionFolder, find_session
+from tui_agent.storage.folder import JOURNAL, SessionError, SessionFolder, find_session, load_info, rebuild_info
 from tui_agent.storage.journal import read_records
 from tui_agent.text import SecretMask, clean, one_line, pluralize
 
@@ -78,7 +80,13 @@ def _find_session(args: argparse.Namespace) -> Path:
 
 
 def _print_checkpoints(session: Path) -> int:
-    """List the runs with changes. Reads only the journal, so it works while the session is in use."""
+    """List the runs with changes. Works while the session is in use, as the journal is enough then."""
+    if (workspace := _workspace_with_notes(session)) is not None:
+        from tui_agent.engine.host.quarantine import has_unfinished
+
+        if has_unfinished(workspace, session):
+            with suppress(InUse):
+                asyncio.run(_open_once(session))
     ledger = Ledger()
     for record in read_records(session / JOURNAL):
         ledger.fold(record.event, record.run)
@@ -113,8 +121,8 @@ def _print_checkpoint(checkpoint: Checkpoint) -> None:
             continue
         names = [*command.created, *command.changed, *command.deleted]
         listed = ", ".join(names[:5]) + (" …" if len(names) > 5 or command.more else "")
-        changed = one_line(clean(listed))
-        print_line(f"  ! not covered by undo: `{_one_masked_line(command.command)}` changed {changed}")
+        what = f"changed {listed}" if names else f"not watched: {', '.join(command.unwatched)}"
+        print_line(f"  ! not covered by undo: `{_one_masked_line(command.command)}` {one_line(clean(what))}")
 
 
 def _print_diff(diff: Diff) -> None:
@@ -159,10 +167,33 @@ def _one_masked_line(text: str) -> str:
 # --- changing -----------------------------------------------------------------------------------
 
 
+def _workspace_with_notes(session: Path) -> Path | None:
+    """Return the workspace of a session if there are notes about commands that ran in it."""
+    workspace = Path((load_info(session) or rebuild_info(session)).workspace or Path())
+    return workspace if workspace.is_dir() and paths.command_notes_dir(workspace).is_dir() else None
+
+
+def _recover_commands(workspace: Path, session: Path) -> None:
+    """Find what commands changed that ran when the program was killed, as each start does."""
+    from tui_agent.engine.host.quarantine import recover
+
+    for notice in recover(Roots([workspace]), attended=False, opened=session):
+        print_error(clean(_mask().mask(notice.text)))
+
+
+async def _open_once(session: Path) -> None:
+    """Journal what a command of the session changed that ran when the program was killed."""
+    async with _opened(session):
+        pass
+
+
 @asynccontextmanager
 async def _opened(session: Path) -> AsyncIterator[Checkpoints]:
     """Open the session in this process and yield its checkpoints."""
     caps = settings.load_settings(paths.config_file(), None, None, {}).settings.caps
+    workspace = await asyncio.to_thread(_workspace_with_notes, session)
+    if workspace is not None:
+        await asyncio.to_thread(_recover_commands, workspace, session)
     folder = await asyncio.to_thread(SessionFolder.open, session)
     was_closed = False
     try:
@@ -171,6 +202,10 @@ async def _opened(session: Path) -> AsyncIterator[Checkpoints]:
         try:
             if (event := recovered.event()) is not None:
                 stream.emit(event)
+            if workspace is not None:
+                from tui_agent.engine.host.quarantine import report_unfinished
+
+                await report_unfinished(stream, workspace, session)
             store = BlobStore(folder.path, file_cap=caps.undo_file_bytes, total_cap=caps.undo_bytes)
             yield Checkpoints(stream, store)
         finally:

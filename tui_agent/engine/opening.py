@@ -72,7 +72,7 @@ async def open_session(options: SessionOptions) -> Session:
 
 async def _open(options: SessionOptions) -> Session:
     target = await asyncio.to_thread(_resolve_target, options)
-    quarantined = await asyncio.to_thread(_recover_quarantined, target, options.attended)
+    notices = await asyncio.to_thread(_recover_commands, target, options.attended)
     trusted = options.trust or await asyncio.to_thread(trust.is_trusted, target.workspace)
     loaded = await asyncio.to_thread(_load_settings, target.workspace if trusted else None, options.flags)
     if loaded.errors:
@@ -85,7 +85,7 @@ async def _open(options: SessionOptions) -> Session:
         mask = SecretMask(secret_values.values_to_mask(os.environ, token))
         start_debug_log(paths.debug_log_file(), mask, verbose=loaded.settings.debug)
         stream, recovered = await open_stream(folder, mask)
-        opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered, quarantined)
+        opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered, notices)
         session = await opening.create_session()
         await session.memory.open(stream.state.plan_sha256, stream.state.proposal)
         await opening.start(session)
@@ -158,13 +158,14 @@ def _real_folder(folder: Path, flag: str) -> Path:
     raise SessionOpenError(f"{folder} is not a folder. Specify an existing one with {flag}.")
 
 
-def _recover_quarantined(target: _Target, attended: bool) -> tuple[str, ...]:
+def _recover_commands(target: _Target, attended: bool) -> tuple[Notice, ...]:
     """Finish for commands of killed sessions what would have followed them, before anything here is read."""
     if not paths.command_notes_dir(target.workspace).is_dir():
         return ()
     from tui_agent.engine.host.quarantine import recover
 
-    return recover(Roots((target.workspace, *target.more_roots)), attended=attended)
+    opened = None if target.fork else target.resumed
+    return recover(Roots((target.workspace, *target.more_roots)), attended=attended, opened=opened)
 
 
 def _load_settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> settings.LoadedSettings:
@@ -239,8 +240,8 @@ class _Opening(msgspec.Struct):
     folder: SessionFolder
     stream: SessionStream
     recovered: RecoveryReport
-    quarantined: tuple[str, ...]
-    """What to tell about protected files that an earlier command made."""
+    notices: tuple[Notice, ...]
+    """What to tell about commands that ran when the program was killed."""
 
     async def create_session(self) -> Session:
         """Create the session and emit `session.opened`."""
@@ -279,6 +280,10 @@ class _Opening(msgspec.Struct):
         )
         checkpoints.busy = lambda: session.busy and state.ledger.run_in_progress
         await self._emit_opened(environment, deps.roles.name)
+        if self.options.resume is not None and paths.command_notes_dir(workspace).is_dir():
+            from tui_agent.engine.host.quarantine import report_unfinished
+
+            await report_unfinished(stream, workspace, folder.path)
         checkpoints.report_interrupted()
         return session
 
@@ -389,8 +394,8 @@ class _Opening(msgspec.Struct):
             notices.append("This folder is not trusted, so the session is read-only. Use --trust to change that.")
         for text in notices:
             stream.emit(Notice(level="warning", text=text, code="session.opening"))
-        for text in self.quarantined:
-            stream.emit(Notice(level="warning", text=text, code="command.quarantined"))
+        for notice in self.notices:
+            stream.emit(notice)
         if attended and (offer := await asyncio.to_thread(offer_rules)) is not None:
             stream.emit(offer)
 

@@ -140,7 +140,7 @@ class Checkpoints:
     def _only_commands(self, run: str = "") -> str:
         """Return which commands ran that undo can't revert, as a sentence."""
         runs = (run,) if run else [item.id for item in self.ledger.runs[-1:]]
-        text = commands_text(self.ledger.commands_of(runs), (), self.ledger.protected_files(runs))
+        text = commands_text(**self._left_by_commands(runs))
         return f" {text}" if text else ""
 
     async def redo(self, *, choice: Choice | None = None) -> UndoReport:

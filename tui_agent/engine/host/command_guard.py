@@ -6,6 +6,7 @@ Protected files that it made without the user's word are moved out of the worksp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tui_agent.engine.core.state import SessionStream
+from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.host.command_watch import CommandWatch
 from tui_agent.events import CommandChangedFiles, FilesQuarantined, Notice, QuarantinedFile
 from tui_agent.platform.file_faults import FileFault
@@ -47,6 +49,8 @@ class GuardedCommand(msgspec.Struct):
     """The user has seen the command: only what this program obeys is moved out."""
     count: int
     """Number of file changes in the journal when it began."""
+    is_job: bool = False
+    """It goes on in the background: what it changed until then is in the journal."""
 
 
 class EndedCommand(NamedTuple):
@@ -105,6 +109,8 @@ class CommandGuard:
                 for path, known in guarded.before.files.items()
                 if self._is_protected(path) or path.startswith(link_targets)
             }
+        if ran := next((each for each in self._running if not each.is_job), None):
+            note.unfinished = self._watch.unfinished(ran.command, ran.before, run=ran.run, call=ran.call)
         try:
             save_note(self._roots.folders[0], self._session, note)
         except (OSError, FileFault, ValueError) as error:
@@ -124,7 +130,7 @@ class CommandGuard:
 
     def follow_job(self, guarded: GuardedCommand, after: Snapshot) -> GuardedCommand:
         """Return the command as one that goes on in the background, since the snapshot taken at its end."""
-        job = msgspec.structs.replace(guarded, before=after, count=self._stream.state.ledger.count)
+        job = msgspec.structs.replace(guarded, before=after, count=self._stream.state.ledger.count, is_job=True)
         self._running.append(job)
         return job
 
@@ -137,7 +143,7 @@ class CommandGuard:
         items = await self._settle(job, [change for change in changes if change.path not in edited])
         out = {item.path for item in items}
         kept = {change.path for change in changes if change.path not in edited and change.path not in out}
-        if protected := self._watch.describe_protected(found, kept):
+        if protected := self._watch.changes.describe_protected(found, kept):
             event = CommandChangedFiles(command=job.command, covered=True, protected=protected)
             self._stream.emit(event, run=job.run, node=job.call)
         await self._forget(job)
@@ -156,7 +162,9 @@ class CommandGuard:
 
     async def _forget(self, guarded: GuardedCommand) -> None:
         self._running = [other for other in self._running if other is not guarded]
-        await asyncio.to_thread(self._save_note)
+        with contextlib.suppress(JournalBroken):  # the note stays if the journal does not have the changes
+            await self._stream.durable()
+            await asyncio.to_thread(self._save_note)
 
     def _find(self, guarded: GuardedCommand, after: Snapshot) -> tuple[Differences, tuple[ProtectedChange, ...]]:
         from tui_agent.checkpoints.snapshot import changes_between

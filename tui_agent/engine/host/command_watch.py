@@ -1,4 +1,7 @@
-"""What a command did to the files of the workspace: saved before it, compared after it, journaled for undo (K1)."""
+"""What a command did to the files of the workspace: saved before it, compared after it, journaled for undo (K1).
+
+If the program is killed while it runs, the comparison takes place at the next start.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from tui_agent.checkpoints.snapshot import Snapshot, WorkspaceSnapshots, changes_between
+from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.events import CommandChangedFiles, CommandFile, FileState
-from tui_agent.text import make_visible
+from tui_agent.events import CommandChangedFiles, CommandFile, FileState, ToolFinished
+from tui_agent.safety.roots import Roots
+from tui_agent.text import make_visible, one_line
 
 if TYPE_CHECKING:
-    from tui_agent.checkpoints.snapshot import Snapshot
-    from tui_agent.checkpoints.store import BlobStore
     from tui_agent.checkpoints.survey import Differences
-    from tui_agent.safety.roots import Roots
 
 INTERRUPTED = 0.3
 """Seconds for the survey after an interrupted command."""
@@ -32,6 +37,11 @@ COUNT_TIME = 0.5
 """Seconds for counting added and removed lines."""
 COUNTED_SIZE = 1 << 20
 """Bytes of a file whose lines are counted."""
+MAX_NOTED_FILES = 4_000
+"""Files of a workspace that are noted for the next start."""
+COMPARE_TIME = 5.0
+"""Seconds for the survey of the workspace at the next start, and again for saving contents."""
+NOT_COMPARED = "what it did before the program ended"
 
 
 class CommandWatch:
@@ -41,6 +51,7 @@ class CommandWatch:
         self, stream: SessionStream, store: BlobStore, roots: Roots, is_protected: Callable[[str], bool], *, saves: bool
     ) -> None:
         """`saves` False: only protected files are saved, other changes are just listed (`snapshot_commands`)."""
+        self.changes = CommandChanges(store, roots, saves=saves)
         self._is_protected = is_protected
         self._stream = stream
         self._store = store
@@ -58,8 +69,6 @@ class CommandWatch:
 
     def _take(self, seconds: float | None, after: bool) -> Snapshot:
         if self._snapshots is None:
-            from tui_agent.checkpoints.snapshot import WorkspaceSnapshots
-
             snapshots = WorkspaceSnapshots(self._store, ignored_folders, self._is_protected, saves=self._saves)
             self._snapshots = snapshots.take
         limits = {} if seconds is None else {"seconds": seconds, "saving": seconds}
@@ -84,16 +93,41 @@ class CommandWatch:
         call: str,
     ) -> CommandChangedFiles:
         """Journal what a command changed, except the paths `without`, and return it without the files."""
-        event, files = await asyncio.to_thread(self._describe, command, before, after, found, without)
+        event, *others = await asyncio.to_thread(self.changes.events, command, before, after, found, without)
         is_incomplete = not before.survey.complete and not self._reported_unwatched
         self._reported_unwatched = self._reported_unwatched or is_incomplete
+        for each in (event, *others):
+            self._stream.emit(each, run=run, node=call)
+        return _with_files(event, ())
+
+    def unfinished(self, command: str, before: Snapshot, *, run: str, call: str) -> UnfinishedCommand:
+        """Return what the next start must know of a command that begins."""
+        noted = None
+        if len(before.files) <= MAX_NOTED_FILES:
+            noted = Snapshot(msgspec.structs.replace(before.survey, stamps={}, git={}), before.files)
+        roots = [str(root) for root in self._roots.folders]
+        return UnfinishedCommand(command, run, call, roots, self._saves, noted)
+
+
+class CommandChanges:
+    """Describes what commands changed."""
+
+    def __init__(self, store: BlobStore, roots: Roots, *, saves: bool) -> None:
+        """`saves`: as of CommandWatch."""
+        self._store = store
+        self._roots = roots
+        self._saves = saves
+
+    def events(
+        self, command: str, before: Snapshot, after: Snapshot, found: Differences, without: Collection[str] = ()
+    ) -> list[CommandChangedFiles]:
+        """Return what a command changed, except the paths `without`; many files are spread over several events."""
+        event, files = self._describe(command, before, after, found, without)
         first, *others = [
             files[start : start + FILES_PER_EVENT] for start in range(0, len(files), FILES_PER_EVENT)
         ] or [()]
-        self._stream.emit(_with_files(event, first), run=run, node=call)
-        for more in others:
-            self._stream.emit(CommandChangedFiles(command=command, covered=True, files=more), run=run, node=call)
-        return event
+        more = [CommandChangedFiles(command=command, covered=True, files=each) for each in others]
+        return [_with_files(event, first), *more]
 
     def _describe(
         self, command: str, before: Snapshot, after: Snapshot, found: Differences, without: Collection[str]
@@ -163,7 +197,6 @@ class CommandWatch:
 
     def _count(self, display: str, old: FileState, new: FileState) -> tuple[int, int]:
         """Return the number of added and removed lines; 0 and 0 if a content is unknown or too large."""
-        from tui_agent.checkpoints.store import StoreError
         from tui_agent.tools.diffs import diff_bytes
 
         contents: list[bytes | None] = []
@@ -181,9 +214,7 @@ class CommandWatch:
 
 
 def _with_files(event: CommandChangedFiles, files: Sequence[CommandFile]) -> CommandChangedFiles:
-    from msgspec.structs import replace
-
-    return replace(event, files=tuple(files))
+    return msgspec.structs.replace(event, files=tuple(files))
 
 
 def _special(*states: FileState) -> str:
@@ -223,3 +254,66 @@ def ignored_folders(roots: Sequence[Path]) -> Callable[[str], bool]:
         return rules[folder]
 
     return lambda folder: rules_of(folder) is None
+
+
+# --- after a kill --------------------------------------------------------------------------------
+
+
+class UnfinishedCommand(msgspec.Struct):
+    """A command that runs, or ran when the program was killed."""
+
+    command: str
+    run: str
+    call: str
+    roots: list[str]
+    saves: bool
+    """As of CommandWatch."""
+    before: Snapshot | None = None
+    """The workspace before it, its stamps only in `files`; None if it has too many files, or `events` are known."""
+    events: list[CommandChangedFiles] = []
+    """What it changed, once the next start has found it; then never empty."""
+
+    def compare(self, store: BlobStore, is_protected: Callable[[str], bool], without: Collection[str]) -> None:
+        """Compare the workspace with that before the command, except the paths `without`.
+
+        Does file IO; never raises for disk errors.
+        """
+        before, self.before = self.before, None
+        if before is None:
+            self.events = [self._not_covered(f"the workspace has more than {MAX_NOTED_FILES:,} files")]
+            return
+        before.survey.stamps = {path: known.stamp for path, known in before.files.items()}
+        try:
+            roots = Roots([Path(root) for root in self.roots])
+            take = WorkspaceSnapshots(store, ignored_folders, is_protected, saves=self.saves, known=before.files).take
+            after = take(roots.folders, seconds=COMPARE_TIME, saving=COMPARE_TIME, save_all=True)
+            changes = CommandChanges(store, roots, saves=self.saves)
+            self.events = changes.events(self.command, before, after, changes_between(before, after), without)
+        except (OSError, StoreError, ValueError) as error:
+            self.events = [self._not_covered(str(error))]
+
+    def _not_covered(self, reason: str) -> CommandChangedFiles:
+        return CommandChangedFiles(command=self.command, unwatched=(one_line(f"{NOT_COMPARED} ({reason})", 300),))
+
+    def describe(self, session: str) -> str:
+        """Return which session has the changes, for the user."""
+        return (
+            f"The command `{one_line(self.command, 80)}` of session {session} ran when the program ended. "
+            f"`tui-agent undo --list --session {session}` shows what it did to files."
+        )
+
+    def missing_events(self, stream: SessionStream) -> list[CommandChangedFiles]:
+        """Return the events that are not in the journal of the session. Does file IO."""
+        journaled: list[CommandChangedFiles] = []
+        has_ended = False
+        for record in stream.records():
+            if isinstance(record.event, CommandChangedFiles) and record.node == self.call:
+                journaled.append(record.event)
+            has_ended = has_ended or (isinstance(record.event, ToolFinished) and record.event.call_id == self.call)
+        if not journaled:
+            return self.events or [self._not_covered("the workspace could not be compared")]
+        if has_ended:
+            return []
+        known = {file.path for event in journaled for file in event.files}  # a kill may have cost the last events
+        left = [tuple(file for file in event.files if file.path not in known) for event in self.events]
+        return [CommandChangedFiles(command=self.command, covered=True, files=files) for files in left if files]

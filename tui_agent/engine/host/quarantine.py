@@ -1,13 +1,15 @@
 """Protected files that a command made: moved out of the workspace until the user has decided about them (A2).
 
-`<session>/quarantine` holds them. While a command runs, a note in the data folder says what is protected, so that the
-next start can do the same for a command that ran when the program was killed.
+`<session>/quarantine` holds them. While a command runs, a note in the data folder says how the workspace was, so that
+the next start can do the same for a command that ran when the program was killed, and undo knows its changes (K1).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import stat
@@ -17,11 +19,15 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.checkpoints import disk
+from tui_agent.checkpoints.snapshot import WorkspaceSnapshots
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common import paths
 from tui_agent.common.domain import EditAction
+from tui_agent.engine.core.state import SessionStream
+from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.engine.host.command_watch import UnfinishedCommand
 from tui_agent.engine.host.protected_changes import ABSENT_STATE, ProtectedChange, ProtectedNames, is_obeyed
-from tui_agent.events import CommandFile, FileState, QuarantinedFile
+from tui_agent.events import CommandFile, FileState, Notice, QuarantinedFile
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, read_file, sha256_of
 from tui_agent.platform.locks import FileLock, InUse
@@ -30,6 +36,8 @@ from tui_agent.safety.roots import Roots
 from tui_agent.storage.folder import LOCK
 from tui_agent.text import pluralize
 from tui_agent.tools.diffs import diff_bytes
+
+log = logging.getLogger(__name__)
 
 FOLDER = "quarantine"
 """Name of the folder of the files in a session's folder."""
@@ -287,25 +295,34 @@ class CommandNote(msgspec.Struct):
     """The protected files of the workspace before it."""
     files: list[QuarantinedFile] = []
     """Files in quarantine that nobody has decided about."""
+    unfinished: UnfinishedCommand | None = None
+    """The command whose changes are not in the session's journal yet."""
+
+
+def note_file(workspace: Path, session: Path) -> Path:
+    """Return where the note of a session is, if there is one."""
+    return paths.command_notes_dir(workspace) / f"{session.name}.json"
 
 
 def save_note(workspace: Path, session: Path, note: CommandNote) -> None:
     """Write or, if it says nothing, delete a session's note, durably. Raises FileFault, OSError."""
-    file = paths.command_notes_dir(workspace) / f"{session.name}.json"
-    if not note.command and not note.files:
+    file = note_file(workspace, session)
+    if not note.command and not note.files and note.unfinished is None:
         with contextlib.suppress(OSError):
             file.unlink(missing_ok=True)
             file.parent.rmdir()  # unless another session has a note
         return
     paths.ensure_private_dir(file.parent)
-    atomic_write(file, msgspec.json.encode(_encodable(note)))
+    atomic_write(file, _encoded(note))
 
 
-def _encodable(note: CommandNote) -> object:
-    # File names may contain lone surrogates, which UTF-8 can't encode.
-    import json
+def _encoded(note: CommandNote) -> bytes:
+    try:
+        return msgspec.json.encode(note)
+    except UnicodeEncodeError:  # file names with lone surrogates, which UTF-8 can't encode
+        import json
 
-    return msgspec.Raw(json.dumps(msgspec.to_builtins(note)).encode())
+        return json.dumps(msgspec.to_builtins(note)).encode()
 
 
 def read_notes(workspace: Path) -> list[tuple[Path, CommandNote]]:
@@ -320,36 +337,46 @@ def read_notes(workspace: Path) -> list[tuple[Path, CommandNote]]:
     return notes
 
 
-def recover(roots: Roots, *, attended: bool) -> tuple[str, ...]:
+def recover(roots: Roots, *, attended: bool, opened: Path | None = None) -> tuple[Notice, ...]:
     """Move out what commands made of protected files while the program was killed; return what to tell the user.
 
-    Notes about quarantined files are kept until an `attended` start has told of them. Does file IO; never raises.
+    What else they changed is added to the notes; the user is told of it unless `opened` is the session, which journals
+    it. Notes about quarantined files are kept until an `attended` start has told of them. Does file IO; never raises.
     """
-    texts: list[str] = []
+    notices: list[Notice] = []
+
+    def tell(text: str, code: str = "command.quarantined") -> None:
+        notices.append(Notice(level="warning", text=text, code=code))
+
     for file, note in read_notes(roots.folders[0]):
         session = Path(note.session)
+        is_gone = not session.is_dir()
         try:
-            lock = FileLock(session / LOCK) if session.is_dir() else None
+            lock = None if is_gone else FileLock(session / LOCK)
         except InUse:
             continue
         except OSError:
             lock = None
         try:
             note.files = [item for item in note.files if not item.moved_to or os.path.lexists(item.moved_to)]
+            if is_gone:
+                note.unfinished = None
             if note.command:
                 _recover_command(roots, session, note)
+                if note.unfinished is not None and session.name != (opened.name if opened else ""):
+                    tell(note.unfinished.describe(session.name), "command.unfinished")
             if note.files:
-                texts.append(quarantine_text(note.files))
-            if note.command or attended:
+                tell(quarantine_text(note.files))
+            if note.command or attended or is_gone:
                 note.command, note.protected = "", {}
                 note.files = [] if attended else note.files
                 save_note(roots.folders[0], session, note)
         except (OSError, FileFault, StoreError, ValueError) as error:
-            texts.append(f"What a command made of protected files could not be checked ({file.name}): {error}")
+            tell(f"What a command made of protected files could not be checked ({file.name}): {error}")
         finally:
             if lock is not None:
                 lock.release()
-    return tuple(texts)
+    return tuple(notices)
 
 
 def _recover_command(roots: Roots, session: Path, note: CommandNote) -> None:
@@ -363,13 +390,37 @@ def _recover_command(roots: Roots, session: Path, note: CommandNote) -> None:
     if items:
         session.mkdir(mode=0o700, exist_ok=True)
         save_note(roots.folders[0], session, msgspec.structs.replace(note, files=[*note.files, *items]))
-    note.files += [item for item in (move_out(item, store) for item in items) if item.restored]
+    moved = [item for item in (move_out(item, store) for item in items) if item.restored]
+    note.files += moved
+    if note.unfinished is not None:
+        note.unfinished.compare(store, ProtectedNames(roots).__contains__, [item.path for item in moved])
+
+
+def has_unfinished(workspace: Path, session: Path) -> bool:
+    """Return whether opening a session journals the changes of a command. Does file IO."""
+    file = note_file(workspace, session)
+    return any(each == file and note.unfinished is not None for each, note in read_notes(workspace))
+
+
+async def report_unfinished(stream: SessionStream, workspace: Path, session: Path) -> None:
+    """Journal, once, what a command of the session changed that ran when the program was killed (K1)."""
+    file = note_file(workspace, session)
+    notes = await asyncio.to_thread(lambda: [note for each, note in read_notes(workspace) if each == file])
+    for note in notes:
+        if note.unfinished is None:
+            continue
+        for event in await asyncio.to_thread(note.unfinished.missing_events, stream):
+            stream.emit(event, run=note.unfinished.run, node=note.unfinished.call)
+        note.unfinished = None
+        try:
+            await stream.durable()
+            await asyncio.to_thread(save_note, workspace, session, note)
+        except (JournalBroken, OSError, FileFault) as error:  # the next start finds it in the journal
+            log.warning("the note about a command can't be removed: %s", error)
 
 
 def _changes_since(roots: Roots, note: CommandNote, store: BlobStore) -> list[ProtectedChange]:
     """Compare the protected files with those of a note."""
-    from tui_agent.checkpoints.snapshot import WorkspaceSnapshots
-
     names = ProtectedNames(roots)
     snapshots = WorkspaceSnapshots(store, lambda _: lambda _: False, names.__contains__, saves=False)
     now = snapshots.take(roots.folders)
