@@ -38,7 +38,6 @@ VOID = (
 )
 KEYS = Keys("approval")
 SCOPES = {"approve_once": Scope.ONCE, "approve_session": Scope.SESSION, "approve_always": Scope.ALWAYS}
-DECISIONS = (*SCOPES, "reject", "again")
 UNREAD = "unread"
 """Word that approves what was not read."""
 MAX_UNSEEN = 500
@@ -223,16 +222,29 @@ class ApprovalModal(RequestModal):
         held = held_label(self.held_key)
         if self._is_critical and self.armed and held in ("", "enter"):
             held = KEYS.label("reject")
-        options = self._options()
-        if self._is_blocked:  # the key for approving scrolls to what was not seen
-            options = [(name, SHOW_REST if name == "approve_once" else text, rule) for name, text, rule in options]
-        lines = option_lines(options, self._acts, KEYS.label, width, styles, held=held)
+        lines = self._option_lines(self._options(), width, styles, held)
         others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
         if any(keys for keys, _effect in others):
             style = styles.accent if self.armed else styles.muted
             lines += [*self._gap, *key_lines(others, width, styles, gap=3, style=style, held=held)]
         hint = key_spans([("esc", "not now" if self._is_trust else "stops the run")], styles)
         return [*lines, *self._gap, *wrap([*hint, *self._sight_hint(styles)], width)]
+
+    def _option_lines(
+        self, options: list[tuple[str, str, str]], width: int, styles: TextStyles, held: str
+    ) -> list[Line]:
+        """Paint the options. While something is unseen, the key for approving scrolls to it, and the places of the
+        options that approve more are blank."""
+        lines = option_lines(options, self._acts, KEYS.label, width, styles, held=held)
+        if not self._is_blocked:
+            return lines
+        rest = [
+            (name, SHOW_REST if name == "approve_once" else text, rule)
+            for name, text, rule in options
+            if SCOPES.get(name, Scope.ONCE) is Scope.ONCE
+        ]
+        shown = option_lines(rest, self._acts, KEYS.label, width, styles, held=held)
+        return [*shown, *(Line([]) for _ in range(len(lines) - len(shown)))]
 
     @property
     def _gap(self) -> list[Line]:
@@ -319,15 +331,16 @@ class ApprovalModal(RequestModal):
             self._confirm()
         elif self.typing is not None:
             self.typing.press(event)
-        elif action in DECISIONS:
-            is_offered = any(action == option[0] for option in self._options())
-            if is_offered and (action in ("reject", "again") or self._may_skip or self.check_seen()):
+        elif any(action == option[0] for option in self._options()):
+            if action in ("reject", "again") or self._may_skip or self.check_seen():
                 self._decide(action)
             self.repaint_keys()
-        elif not self.body.scroll_for(action) and any(action in actions for actions, _ in self._other_actions()):
+        elif any(action in actions for actions, _ in self._other_actions()):
             getattr(self, f"_action_{action}")()
             self.repaint_keys()
-        return bool(action) or self.typing is not None
+        else:
+            return self.body.scroll_for(action)
+        return True
 
     def take_text(self, event: events.Key) -> None:
         """Take a key that is text, for the open field or the draft."""

@@ -5,6 +5,7 @@ from textual import events
 
 from tests.nightly import crossed
 from tests.scenes import build, load
+from tests.tui.edits import edit_action, edit_app, long_texts
 from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, RunAction, Scope, Severity, ToolResult
@@ -63,6 +64,17 @@ async def test_only_offered_scopes_have_a_key() -> None:
         await pilot.press("A")
         assert session.answers == []
         assert "always" not in screen_text(app)
+
+
+@pytest.mark.parametrize("scene", ["command_asked", "edit_asked"])
+async def test_a_letter_that_has_no_function_in_this_dialog_goes_to_the_draft(scene: str) -> None:
+    keys = "wxnpoevu" if scene == "command_asked" else "wxnpou"  # the only hunk of the edit can be edited
+    app, session = app_for(scene)
+    async with run_app(app) as pilot:
+        for count, key in enumerate(keys, 1):
+            await pilot.press(key)
+            await wait_for(pilot, lambda count=count: app.prompt.text == keys[:count] and modal(app).armed)
+        assert session.answers == [] and not closed(app)
 
 
 async def test_always_shows_the_exact_rule() -> None:
@@ -205,6 +217,31 @@ async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approv
         assert session.answers[0][1].verdict == "approve"
 
 
+async def test_only_the_key_that_shows_the_rest_is_named_until_everything_was_seen() -> None:
+    app, session = edit_app(edit_action(*long_texts(60)))
+    async with run_app(app, (80, 24)) as pilot:
+        text = screen_text(app)
+        assert "a  show the rest" in text and "for this session" not in text and "always" not in text
+        body = modal(app).body.size
+        await read_through(pilot)
+        await wait_for(pilot, lambda: "for this session" in screen_text(app))
+        assert "always" in screen_text(app) and modal(app).body.size == body
+        await pilot.press("end", "s")
+        await wait_for(pilot, lambda: closed(app))
+        assert session.answers == [("q1", Answer(verdict="approve", scope=Scope.SESSION))]
+
+
+async def test_the_end_of_a_text_is_told_without_the_names_of_keys() -> None:
+    app, _session = edit_app(edit_action(*long_texts(60)))
+    async with run_app(app, (80, 24)) as pilot:
+        await read_through(pilot)
+        await pilot.press("pageup")
+        await wait_for(pilot, lambda: "↓ pgdn end" in screen_text(app) and "more lines below" in screen_text(app))
+        await pilot.press("end")
+        await wait_for(pilot, lambda: "no more lines below" in screen_text(app))
+        assert "pgdn" not in screen_text(app)
+
+
 async def test_what_fits_after_all_can_be_approved_at_once() -> None:
     app, session = app_for("edit_asked")
     async with run_app(app, (80, 24)) as pilot:
@@ -344,10 +381,11 @@ async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) ->
         await wait_for(pilot, lambda: "lines not seen yet" in screen_text(app))
         shown = screen_text(app)
         assert "reject, with a reason" in shown and "esc stops the run" in shown
-        assert "run exactly the command above in /work/a" in " ".join(shown.replace("│", " ").split())
         await read_through(pilot)
         await pilot.press("end")
-        await wait_for(pilot, lambda: "end reached" in screen_text(app))
+        await wait_for(pilot, lambda: "no more lines below" in screen_text(app))
+        rule = "run exactly the command above in /work/a"
+        assert rule in " ".join(screen_text(app).replace("│", " ").split())
         await pilot.press("s")
         await wait_for(pilot, lambda: closed(app))
         assert session.answers == [("r1", Answer(verdict="approve", scope=Scope.SESSION))]
@@ -365,7 +403,7 @@ async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None
         assert "0. there is" in shown and "your answer" in shown and "esc stops the run" in shown
         seen = shown
         for _page in range(30):
-            if "end reached" in seen:
+            if "no more lines below" in seen:
                 break
             await pilot.press("pagedown")
             await wait_until_rendered(pilot)
