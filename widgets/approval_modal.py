@@ -22,7 +22,7 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.events.narration import harm_texts, trust_texts
+from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, held_label, key_lines, key_spans
@@ -154,21 +154,17 @@ class ApprovalModal(RequestModal):
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         right: list[Span] = []
         match self.shown:
-            case EditAction(display=name, diff=diff) as action:
+            case EditAction(display=name, diff=diff):
                 title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_size(styles)
-                flags = _flags(outside=action.outside, protected=action.protected, sensitive=action.sensitive)
-            case ReadAction(display=name) as action:
+            case ReadAction(display=name):
                 title = f"Read {make_visible(name)}"
-                flags = _flags(outside=action.outside, credentials=action.credentials)
             case RunAction(severity=severity):
-                title, flags = "Run a critical command?" if self._is_critical else "Run a command", []
+                title = "Run a critical command?" if self._is_critical else "Run a command"
                 style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
                 right = [] if severity is Severity.NONE else [(f"severity {severity.value}", style)]
             case _:
-                title, flags = "Trust this folder?", []
+                title = "Trust this folder?"
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
-        if flags:
-            lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
         if not self._scrolls_notes:
             lines += self._notes(width, styles)
         if self.request.void_reason:
@@ -182,7 +178,10 @@ class ApprovalModal(RequestModal):
 
     def _notes(self, width: int, styles: TextStyles) -> list[Line]:
         """Return why the user is asked, and what a critical command would destroy."""
-        lines = wrap([(make_visible(self.request.why), styles.muted)], width) if self.request.why else []
+        action, why = self.request.action, self.request.why
+        warning, says_flag = file_warning(action, why) if isinstance(action, EditAction | ReadAction) else ("", False)
+        lines = wrap([(warning, styles.warn)], width) if warning else []
+        lines += wrap([(make_visible(why), styles.warn if says_flag else styles.muted)], width) if why else []
         if self._is_critical:
             for text in harm_texts(self.request.harm or Harm()):
                 lines += wrap([(make_visible(text), styles.bad + styles.strong.without_color)], width)
@@ -424,11 +423,6 @@ class ApprovalModal(RequestModal):
             self._end_typing()
         else:
             super().escape()
-
-
-def _flags(**flags: bool) -> list[str]:
-    texts = {"outside": "outside the workspace", "credentials": "known to contain secrets"}
-    return [texts.get(name, name) for name, is_set in flags.items() if is_set]
 
 
 def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:

@@ -188,7 +188,7 @@ def _split_at_least_one(text: str, cells: int, must: bool) -> tuple[str, str]:
     return (text[:1], text[1:]) if must and not head else (head, rest)
 
 
-def fit(text: str, cells: int) -> VisibleText:
+def fit(text: str, cells: int) -> str:
     """Return `text` on one line of at most `cells`, shortened with an ellipsis."""
     text = visible(text).replace("\n", " ")
     if cell_len(text) > cells:

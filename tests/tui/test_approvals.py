@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from textual import events
 
@@ -8,7 +9,7 @@ from tests.scenes import build, load
 from tests.tui.edits import edit_action, edit_app, long_texts
 from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
-from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, RunAction, Scope, Severity, ToolResult
+from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, ReadAction, RunAction, Scope, Severity, ToolResult
 from tui_agent.events import Record
 from tui_agent.safety.policy import offered_grants
 from tui_agent.tui.app import TuiAgentApp
@@ -71,10 +72,30 @@ async def test_a_letter_that_has_no_function_in_this_dialog_goes_to_the_draft(sc
     keys = "wxnpoevu" if scene == "command_asked" else "wxnpou"  # the only hunk of the edit can be edited
     app, session = app_for(scene)
     async with run_app(app) as pilot:
-        for count, key in enumerate(keys, 1):
+        for key in keys:
             await pilot.press(key)
-            await wait_for(pilot, lambda count=count: app.prompt.text == keys[:count] and modal(app).armed)
+            await wait_for(pilot, lambda: modal(app).armed)
+        await wait_for(pilot, lambda: app.prompt.text == keys)
         assert session.answers == [] and not closed(app)
+
+
+async def test_what_is_unusual_about_a_file_is_said_once() -> None:
+    path = "/home/ada/.aws/credentials"
+    reading = ReadAction(path=path, display=path, credentials=True)
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        session.push(e.ApprovalRequested(id="r1", action=reading, digest="d", why="This file holds credentials"))
+        await wait_for(pilot, lambda: "reject, with a reason" in screen_text(app))
+        assert "This file holds credentials" in screen_text(app)
+        assert "known to contain secrets" not in screen_text(app)
+    edit = msgspec.structs.replace(edit_action(), protected=True, outside=True)
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        why = "This file is protected: its change is always asked for"
+        session.push(e.ApprovalRequested(id="r1", action=edit, digest="d", why=why))
+        await wait_for(pilot, lambda: "reject, with a reason" in screen_text(app))
+        text = screen_text(app)
+        assert why in text and "This file is outside the workspace." in text and "and protected" not in text
 
 
 async def test_always_shows_the_exact_rule() -> None:
