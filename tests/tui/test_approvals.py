@@ -436,6 +436,25 @@ async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None
         assert session.answers[0][1].text == "xy"
 
 
+@pytest.mark.parametrize(("key", "verdict", "text"), [("2", "reply", "Restore it anyway"), ("escape", "reject", "")])
+async def test_a_question_that_only_options_answer_has_no_field(key: str, verdict: str, text: str) -> None:
+    options = ("Leave it unchanged", "Restore it anyway")
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        asked = e.QuestionAsked(id="q1", question="Changed", options=options, otherwise="leaves the file unchanged")
+        session.push(asked)
+        await wait_for(pilot, lambda: not closed(app) and modal(app).armed)
+        shown = screen_text(app)
+        assert "esc leaves the file unchanged" in shown and "your answer" not in shown and "the run" not in shown
+        await pilot.press("r", "enter", "3")
+        await wait_for(pilot, lambda: "r" in app.prompt.text and modal(app).armed)
+        assert session.answers == []
+        await pilot.press(key)
+        await wait_for(pilot, lambda: closed(app))
+        ((_id, answer),) = session.answers
+        assert answer.verdict == verdict and text in answer.text
+
+
 async def test_a_question_that_was_answered_keeps_its_lines_and_is_cut_where_it_is_long() -> None:
     scene = build.Scene().opened().ask("go").reply()
     call = scene.call("ask_user", question="?")

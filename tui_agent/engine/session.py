@@ -492,7 +492,8 @@ class Session:
         except JournalBroken as error:
             text = (
                 f"Stopped, since nothing can be saved: {with_full_stop(str(error))} "
-                "The files changed so far are on disk. The latest part of the session is only in memory, and is saved as soon as the problem is solved."
+                "The files changed so far are on disk. The latest part of the session is only in memory, and is "
+                "saved as soon as the problem is solved."
             )
             ended = events.RunEnded(outcome="failed", text=text, tool_calls=self._runs.tool_calls)
         except Exception:

@@ -233,14 +233,17 @@ class RequestPrompt:
         self._print(f"? {make_visible(event.question, lookalikes=False)}", "strong")
         for number, option in enumerate(event.options, 1):
             self._print(f"  {number} {make_visible(option, lookalikes=False)}")
-        self._print("  Ctrl+D declines to answer.", "dim")
+        self._print(f"  Ctrl+D {event.otherwise or 'declines to answer'}.", "dim")
 
         def parse(reply: str) -> Answer | None:
             index = parse_choice(reply, len(event.options))
+            if index is None and event.otherwise:
+                return None
             return Answer(verdict="reply", text=reply if index is None else event.options[index])
 
         declined = Answer(verdict="reject", text="The user did not want to answer.")
-        return self._ask_until("Your answer: ", parse, "", declined)
+        keys = _key_list(*map(str, range(1, len(event.options) + 1))) if event.otherwise else ""
+        return self._ask_until("Your answer: ", parse, keys, declined)
 
     def _ask_conflict(self, event: e.PlanDocConflict) -> Answer:
         self._print(f"The agent and you both changed the plan, in {make_visible(event.where)}", "strong")
