@@ -216,6 +216,15 @@ def test_visible_text_has_no_control_and_is_stable(text):
     assert reveal(shown) == shown
 
 
+def test_the_mark_of_a_cut_is_not_marked_in_a_host():
+    for text in ("curl http://…", "see http://local… for", "http://a…\nb"):
+        assert reveal(text) == text
+    assert reveal("http://a….example/") == "http://a<U+2026>.example/"
+    assert make_visible("curl http://…") == "curl http://<U+2026>"
+    command = "curl http://" + "a" * 200
+    assert reveal(one_line(command, 40, exact=True)) == one_line(command, 40, exact=True)
+
+
 def test_one_line():
     assert one_line("a\nb\t c\x1b[31m") == "a b c"
     assert one_line("x" * 100, 10) == "x" * 9 + "…"

@@ -22,7 +22,7 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.events.narration import harm_texts, trust_texts
+from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_keys import Keys, held_label, key_lines, key_spans
@@ -38,7 +38,6 @@ VOID = (
 )
 KEYS = Keys("approval")
 SCOPES = {"approve_once": Scope.ONCE, "approve_session": Scope.SESSION, "approve_always": Scope.ALWAYS}
-DECISIONS = (*SCOPES, "reject", "again")
 UNREAD = "unread"
 """Word that approves what was not read."""
 MAX_UNSEEN = 500
@@ -155,21 +154,17 @@ class ApprovalModal(RequestModal):
     def _head(self, width: int, styles: TextStyles) -> list[Line]:
         right: list[Span] = []
         match self.shown:
-            case EditAction(display=name, diff=diff) as action:
+            case EditAction(display=name, diff=diff):
                 title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_size(styles)
-                flags = _flags(outside=action.outside, protected=action.protected, sensitive=action.sensitive)
-            case ReadAction(display=name) as action:
+            case ReadAction(display=name):
                 title = f"Read {make_visible(name)}"
-                flags = _flags(outside=action.outside, credentials=action.credentials)
             case RunAction(severity=severity):
-                title, flags = "Run a critical command?" if self._is_critical else "Run a command", []
+                title = "Run a critical command?" if self._is_critical else "Run a command"
                 style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
                 right = [] if severity is Severity.NONE else [(f"severity {severity.value}", style)]
             case _:
-                title, flags = "Trust this folder?", []
+                title = "Trust this folder?"
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
-        if flags:
-            lines += wrap([("This file is " + " and ".join(flags) + ".", styles.warn)], width)
         if not self._scrolls_notes:
             lines += self._notes(width, styles)
         if self.request.void_reason:
@@ -183,7 +178,10 @@ class ApprovalModal(RequestModal):
 
     def _notes(self, width: int, styles: TextStyles) -> list[Line]:
         """Return why the user is asked, and what a critical command would destroy."""
-        lines = wrap([(make_visible(self.request.why), styles.muted)], width) if self.request.why else []
+        action, why = self.request.action, self.request.why
+        warning, says_flag = file_warning(action, why) if isinstance(action, EditAction | ReadAction) else ("", False)
+        lines = wrap([(warning, styles.warn)], width) if warning else []
+        lines += wrap([(make_visible(why), styles.warn if says_flag else styles.muted)], width) if why else []
         if self._is_critical:
             for text in harm_texts(self.request.harm or Harm()):
                 lines += wrap([(make_visible(text), styles.bad + styles.strong.without_color)], width)
@@ -223,16 +221,29 @@ class ApprovalModal(RequestModal):
         held = held_label(self.held_key)
         if self._is_critical and self.armed and held in ("", "enter"):
             held = KEYS.label("reject")
-        options = self._options()
-        if self._is_blocked:  # the key for approving scrolls to what was not seen
-            options = [(name, SHOW_REST if name == "approve_once" else text, rule) for name, text, rule in options]
-        lines = option_lines(options, self._acts, KEYS.label, width, styles, held=held)
+        lines = self._option_lines(self._options(), width, styles, held)
         others = [(KEYS.labels(*actions), effect) for actions, effect in self._other_actions()]
         if any(keys for keys, _effect in others):
             style = styles.accent if self.armed else styles.muted
             lines += [*self._gap, *key_lines(others, width, styles, gap=3, style=style, held=held)]
         hint = key_spans([("esc", "not now" if self._is_trust else "stops the run")], styles)
         return [*lines, *self._gap, *wrap([*hint, *self._sight_hint(styles)], width)]
+
+    def _option_lines(
+        self, options: list[tuple[str, str, str]], width: int, styles: TextStyles, held: str
+    ) -> list[Line]:
+        """Paint the options. While something is unseen, the key for approving scrolls to it, and the places of the
+        options that approve more are blank."""
+        lines = option_lines(options, self._acts, KEYS.label, width, styles, held=held)
+        if not self._is_blocked:
+            return lines
+        rest = [
+            (name, SHOW_REST if name == "approve_once" else text, rule)
+            for name, text, rule in options
+            if SCOPES.get(name, Scope.ONCE) is Scope.ONCE
+        ]
+        shown = option_lines(rest, self._acts, KEYS.label, width, styles, held=held)
+        return [*shown, *(Line([]) for _ in range(len(lines) - len(shown)))]
 
     @property
     def _gap(self) -> list[Line]:
@@ -319,15 +330,16 @@ class ApprovalModal(RequestModal):
             self._confirm()
         elif self.typing is not None:
             self.typing.press(event)
-        elif action in DECISIONS:
-            is_offered = any(action == option[0] for option in self._options())
-            if is_offered and (action in ("reject", "again") or self._may_skip or self.check_seen()):
+        elif any(action == option[0] for option in self._options()):
+            if action in ("reject", "again") or self._may_skip or self.check_seen():
                 self._decide(action)
             self.repaint_keys()
-        elif not self.body.scroll_for(action) and any(action in actions for actions, _ in self._other_actions()):
+        elif any(action in actions for actions, _ in self._other_actions()):
             getattr(self, f"_action_{action}")()
             self.repaint_keys()
-        return bool(action) or self.typing is not None
+        else:
+            return self.body.scroll_for(action)
+        return True
 
     def take_text(self, event: events.Key) -> None:
         """Take a key that is text, for the open field or the draft."""
@@ -411,11 +423,6 @@ class ApprovalModal(RequestModal):
             self._end_typing()
         else:
             super().escape()
-
-
-def _flags(**flags: bool) -> list[str]:
-    texts = {"outside": "outside the workspace", "credentials": "known to contain secrets"}
-    return [texts.get(name, name) for name, is_set in flags.items() if is_set]
 
 
 def _command(action: RunAction, width: int, styles: TextStyles) -> list[Line]:

@@ -19,7 +19,70 @@ KEYS = Keys("question")
 SCROLLS = ("up", "down", "page_up", "page_down")
 
 
-class QuestionModal(RequestModal):
+class ChoiceModal(RequestModal):
+    """A question that only its options answer: a number chooses one, Esc declines."""
+
+    def compose(self) -> ComposeResult:
+        """Yield question and options, which scroll together, and the keys."""
+        with Vertical(id="dialog"):
+            self.body = LinesView(self._body, id="body")
+            yield self.body
+            yield LinesView(self._keys, id="keys")
+
+    @property
+    def option_keys(self) -> str:
+        """The keys that choose an option."""
+        return "123456789"[: len(self.request.options)]
+
+    def on_armed(self) -> None:
+        """Show that keys are accepted."""
+        super().on_armed()
+        self.query_one("#body", LinesView).relayout()
+
+    def _body(self, width: int, styles: TextStyles) -> list[Line]:
+        texts = (self.request.question, *self.request.options[:9])
+        question, *answers = (make_visible(text, lookalikes=False) for text in texts)
+        lines = hanging([("? ", styles.accent)], [(question, styles.text)], width, styles.text)
+        held = held_label(self.held_key)
+        options = [(str(number), text, "") for number, text in enumerate(answers, start=1)]
+        return add_below(lines, option_lines(options, lambda key: self.armed, str, width, styles, held=held))
+
+    def _keys(self, width: int, styles: TextStyles) -> list[Line]:
+        hint = key_spans(self._key_effects(), styles)
+        scroll_keys = KEYS.arrow_labels("down", "page_down")
+        hint += hidden_hint(self.body, scroll_keys, styles, seen=True)
+        return wrap(hint, width)
+
+    def _key_effects(self) -> list[tuple[str, str]]:
+        return [("esc", self.request.otherwise)]
+
+    def show_held(self, event: events.Key | None) -> None:
+        """Mark the option that the held key chooses in a moment."""
+        super().show_held(event)
+        self.query_one("#body", LinesView).relayout()
+
+    def process_key(self, event: events.Key) -> bool:
+        """Scroll, decline, or choose an option; return False for a key without a function."""
+        if (action := KEYS.action_for(event)) in SCROLLS:
+            self.body.scroll_for(action)
+        elif action == "decline":
+            self.decline()
+        elif event.character and event.character in self.option_keys:
+            self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
+        else:
+            return False
+        return True
+
+    def decline(self) -> None:
+        """Answer that there is no answer."""
+        self.answer(Answer(verdict="reject", text="The user did not want to answer."))
+
+    def escape(self) -> None:
+        """Decline: there may be no run to stop."""
+        self.decline()
+
+
+class QuestionModal(ChoiceModal):
     """A number chooses an option while the field is empty; Enter sends the typed answer."""
 
     def compose(self) -> ComposeResult:
@@ -27,8 +90,7 @@ class QuestionModal(RequestModal):
         with Vertical(id="dialog"):
             self.body = LinesView(self._body, id="body")
             yield self.body
-            option_keys = "123456789"[: len(self.request.options)]
-            yield LineInput(id="reply", placeholder="your answer", option_keys=option_keys)
+            yield LineInput(id="reply", placeholder="your answer", option_keys=self.option_keys)
             yield LinesView(self._keys, id="keys")
 
     def on_mount(self) -> None:
@@ -43,20 +105,12 @@ class QuestionModal(RequestModal):
                 reply.focus()
                 self.query_one("#body", LinesView).relayout()
 
-    def _body(self, width: int, styles: TextStyles) -> list[Line]:
-        texts = (self.request.question, *self.request.options[:9])
-        question, *answers = (make_visible(text, lookalikes=False) for text in texts)
-        lines = hanging([("? ", styles.accent)], [(question, styles.text)], width, styles.text)
-        held = held_label(self.held_key)
-        options = [(str(number), text, "") for number, text in enumerate(answers, start=1)]
-        return add_below(lines, option_lines(options, lambda key: self.armed, str, width, styles, held=held))
+    def _key_effects(self) -> list[tuple[str, str]]:
+        return [("enter", "answers"), *KEYS.hints([("decline", "declines")]), ("esc", "stops the run")]
 
-    def _keys(self, width: int, styles: TextStyles) -> list[Line]:
-        pairs = [("enter", "answers"), *KEYS.hints([("decline", "declines")]), ("esc", "stops the run")]
-        hint = key_spans(pairs, styles)
-        scroll_keys = KEYS.arrow_labels("down", "page_down")
-        hint += hidden_hint(self.body, scroll_keys, styles, seen=True)
-        return wrap(hint, width)
+    def escape(self) -> None:
+        """Stop the run."""
+        self.interrupt()
 
     def overrides_field(self, key: str) -> bool:
         """Return whether a key scrolls; in an empty field also whether it chooses an option or declines."""
@@ -64,11 +118,6 @@ class QuestionModal(RequestModal):
             return True
         reply = self.query_one("#reply", LineInput)
         return not reply.value and (KEYS.action_for_key(key) == "decline" or key in tuple(reply.option_keys))
-
-    def show_held(self, event: events.Key | None) -> None:
-        """Mark the option that the held key chooses in a moment."""
-        super().show_held(event)
-        self.query_one("#body", LinesView).relayout()
 
     def take_text(self, event: events.Key) -> None:
         """Type a key into the field: keys that do not stand alone are an answer in words."""
@@ -83,13 +132,8 @@ class QuestionModal(RequestModal):
         """Scroll, decline, choose an option, or type a key that was pressed before the field had the focus."""
         reply = self.query_one("#reply", LineInput)
         self.on_armed()
-        if (action := KEYS.action_for(event)) in SCROLLS:
-            self.body.scroll_for(action)
-        elif action == "decline":
-            self.answer(Answer(verdict="reject", text="The user did not want to answer."))
-        elif event.character and event.character in reply.option_keys and not reply.value:
-            self.answer(Answer(verdict="reply", text=self.request.options[int(event.character) - 1]))
-        else:
+        is_typed = bool(reply.value) and event.character is not None and event.character in reply.option_keys
+        if is_typed or not super().process_key(event):
             reply.press(event)
         return True
 

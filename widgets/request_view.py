@@ -538,15 +538,16 @@ class FieldsView(VerticalScroll, can_focus=False):
 
 
 def hidden_hint(body: LineView, scroll_keys: str, styles: TextStyles, *, seen: bool) -> list[Span]:
-    """Return the scroll keys and the number of lines below; empty if everything is visible.
+    """Return the scroll keys and the number of lines below, or that there are none; empty if everything is visible.
 
     `seen`: whether the end was visible before, so that the hint need not stand out.
     """
     if not body.max_scroll_y:
         return []
-    hidden = body.lines_below
-    text = f"{hidden} more line{'s' * (hidden > 1)} below" if hidden else "end reached"
-    return [(f"   {scroll_keys}", styles.accent), (f" {text}", styles.muted if seen else styles.warn)]
+    style = styles.muted if seen else styles.warn
+    if not (hidden := body.lines_below):
+        return [("   no more lines below", style)]
+    return [(f"   {scroll_keys}", styles.accent), (f" {hidden} more line{'s' * (hidden > 1)} below", style)]
 
 
 def option_lines(

@@ -29,9 +29,15 @@ CONTROL: Final[dict[int, str | None]] = {**dict.fromkeys([*range(32), *range(0x7
 """Translation table for segments: removes C0 (except line feed), DEL and C1, and expands tabs."""
 
 
-def visible(text: str) -> str:
+class ShownText(str):
+    """What `visible` or `fit` returned. It is not marked again: in a cut text, other characters could be marked."""
+
+    __slots__ = ()
+
+
+def visible(text: str) -> ShownText:
     """Return the text of a segment: without control characters, tabs expanded, invisible characters marked."""
-    return reveal(text, start=False).translate(CONTROL)
+    return text if isinstance(text, ShownText) else ShownText(reveal(text, start=False).translate(CONTROL))
 
 
 def strip_untypable(text: str) -> str:
@@ -185,9 +191,9 @@ def _split_at_least_one(text: str, cells: int, must: bool) -> tuple[str, str]:
 def fit(text: str, cells: int) -> str:
     """Return `text` on one line of at most `cells`, shortened with an ellipsis."""
     text = visible(text).replace("\n", " ")
-    if cell_len(text) <= cells:
-        return text
-    return split_cells(text, cells - 1)[0] + "…" if cells > 1 else "…"[:cells]
+    if cell_len(text) > cells:
+        text = split_cells(text, cells - 1)[0] + "…" if cells > 1 else "…"[:cells]
+    return ShownText(text)
 
 
 class _LineBreaker:

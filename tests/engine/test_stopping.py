@@ -101,6 +101,7 @@ async def test_what_can_not_be_saved_ends_the_run_and_says_so(workspace: Path) -
         ended = await asyncio.wait_for(watch.ended(), DEADLINE)
     assert ended.outcome == "failed"
     assert "nothing can be saved" in ended.text
+    assert ". The files changed so far are on disk. The latest part of the session is only in memory" in ended.text
     assert not watch.of(ApprovalRequested)
 
 

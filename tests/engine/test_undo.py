@@ -121,6 +121,7 @@ async def test_newer_work_of_the_user_is_asked_about_and_never_lost(workspace: P
                     return Answer(verdict="approve")
                 assert "a.txt: it has changed since" in event.question
                 assert "+mine" in event.question
+                assert event.otherwise == "leaves the file unchanged"
                 return Answer(verdict="reply", text=next(o for o in event.options if o.startswith(words[choice])))
 
             watch = SessionDriver(session, answer)

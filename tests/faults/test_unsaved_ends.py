@@ -134,7 +134,8 @@ async def test_what_can_not_be_saved_is_copied_elsewhere(
 
         monkeypatch.setattr(session._stream, "durable", broken)
 
-    unsaved, folder, _ = await one_run(workspace, fill)
+    unsaved, folder, resumable = await one_run(workspace, fill)
+    assert (folder / JOURNAL).exists() and not resumable
     assert unsaved is not None and not unsaved.resumable
     assert unsaved.copy == tmp_path / "home" / f"tui-agent-{folder.name}"
     assert any(isinstance(record.event, e.RunEnded) for record in read_records(unsaved.copy / JOURNAL))

@@ -201,6 +201,14 @@ def test_a_question_takes_a_number_or_words() -> None:
     assert ask(event, None)[0] == Answer(verdict="reject", text="The user did not want to answer.")
 
 
+def test_a_question_that_only_options_answer_takes_no_words() -> None:
+    event = QuestionAsked(id="q-1", question="which?", options=("red", "blue"), otherwise="leaves it as it is")
+    answer, printed = ask(event, "r", "3", "2")
+    assert answer == Answer(verdict="reply", text="blue")
+    assert "Ctrl+D leaves it as it is." in printed and "Answer with 1 or 2" in printed
+    assert ask(event, None)[0].verdict == "reject"
+
+
 def test_a_conflict_takes_one_side_or_both() -> None:
     event = PlanDocConflict(id="d-1", where="goal", ours="mine\nall", theirs="yours")
     assert [ask(event, "x", key)[0].data for key in "otb"] == [{"take": side} for side in ("ours", "theirs", "both")]

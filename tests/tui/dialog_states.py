@@ -78,6 +78,14 @@ def _critical(theme: str) -> Made:
     return app, session
 
 
+def _choices(theme: str) -> Made:
+    text = "src/export.py: it has changed since. What should be done with it?\n+indent = 2"
+    options = ("Leave it unchanged", "Revert the agent's change, keep the rest", "Restore it anyway")
+    app, session = app_for("answered", theme=theme)
+    session.push(e.QuestionAsked(id="q1", question=text, options=options, otherwise="leaves the file unchanged"))
+    return app, session
+
+
 UNSAFE = TrustAction(
     folder="/home/ada", contents=("AGENTS.md: rules that the model follows",), risks=("This is your home folder.",)
 )
@@ -107,6 +115,7 @@ STATES: dict[str, State] = {
     "trust": State(_scene("trust")),
     "trust-unsafe": State(lambda theme: app_for(approval_records(UNSAFE), theme=theme)),
     "question": State(_scene("question")),
+    "choices": State(_choices),
     "conflict": State(_scene("plan_conflict")),
     "grants": State(_granted, (*"/grants", "enter", "down")),
 }

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from textual import events
 
 from tests.nightly import crossed
 from tests.scenes import build, load
+from tests.tui.edits import edit_action, edit_app, long_texts
 from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
-from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, RunAction, Scope, Severity, ToolResult
+from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, ReadAction, RunAction, Scope, Severity, ToolResult
 from tui_agent.events import Record
 from tui_agent.safety.policy import offered_grants
 from tui_agent.tui.app import TuiAgentApp
@@ -63,6 +65,37 @@ async def test_only_offered_scopes_have_a_key() -> None:
         await pilot.press("A")
         assert session.answers == []
         assert "always" not in screen_text(app)
+
+
+@pytest.mark.parametrize("scene", ["command_asked", "edit_asked"])
+async def test_a_letter_that_has_no_function_in_this_dialog_goes_to_the_draft(scene: str) -> None:
+    keys = "wxnpoevu" if scene == "command_asked" else "wxnpou"  # the only hunk of the edit can be edited
+    app, session = app_for(scene)
+    async with run_app(app) as pilot:
+        for key in keys:
+            await pilot.press(key)
+            await wait_for(pilot, lambda: modal(app).armed)
+        await wait_for(pilot, lambda: app.prompt.text == keys)
+        assert session.answers == [] and not closed(app)
+
+
+async def test_what_is_unusual_about_a_file_is_said_once() -> None:
+    path = "/home/ada/.aws/credentials"
+    reading = ReadAction(path=path, display=path, credentials=True)
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        session.push(e.ApprovalRequested(id="r1", action=reading, digest="d", why="This file holds credentials"))
+        await wait_for(pilot, lambda: "reject, with a reason" in screen_text(app))
+        assert "This file holds credentials" in screen_text(app)
+        assert "known to contain secrets" not in screen_text(app)
+    edit = msgspec.structs.replace(edit_action(), protected=True, outside=True)
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        why = "This file is protected: its change is always asked for"
+        session.push(e.ApprovalRequested(id="r1", action=edit, digest="d", why=why))
+        await wait_for(pilot, lambda: "reject, with a reason" in screen_text(app))
+        text = screen_text(app)
+        assert why in text and "This file is outside the workspace." in text and "and protected" not in text
 
 
 async def test_always_shows_the_exact_rule() -> None:
@@ -205,6 +238,31 @@ async def test_what_does_not_fit_must_be_seen_to_its_end_before_it_can_be_approv
         assert session.answers[0][1].verdict == "approve"
 
 
+async def test_only_the_key_that_shows_the_rest_is_named_until_everything_was_seen() -> None:
+    app, session = edit_app(edit_action(*long_texts(60)))
+    async with run_app(app, (80, 24)) as pilot:
+        text = screen_text(app)
+        assert "a  show the rest" in text and "for this session" not in text and "always" not in text
+        body = modal(app).body.size
+        await read_through(pilot)
+        await wait_for(pilot, lambda: "for this session" in screen_text(app))
+        assert "always" in screen_text(app) and modal(app).body.size == body
+        await pilot.press("end", "s")
+        await wait_for(pilot, lambda: closed(app))
+        assert session.answers == [("q1", Answer(verdict="approve", scope=Scope.SESSION))]
+
+
+async def test_the_end_of_a_text_is_told_without_the_names_of_keys() -> None:
+    app, _session = edit_app(edit_action(*long_texts(60)))
+    async with run_app(app, (80, 24)) as pilot:
+        await read_through(pilot)
+        await pilot.press("pageup")
+        await wait_for(pilot, lambda: "↓ pgdn end" in screen_text(app) and "more lines below" in screen_text(app))
+        await pilot.press("end")
+        await wait_for(pilot, lambda: "no more lines below" in screen_text(app))
+        assert "pgdn" not in screen_text(app)
+
+
 async def test_what_fits_after_all_can_be_approved_at_once() -> None:
     app, session = app_for("edit_asked")
     async with run_app(app, (80, 24)) as pilot:
@@ -344,10 +402,11 @@ async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) ->
         await wait_for(pilot, lambda: "lines not seen yet" in screen_text(app))
         shown = screen_text(app)
         assert "reject, with a reason" in shown and "esc stops the run" in shown
-        assert "run exactly the command above in /work/a" in " ".join(shown.replace("│", " ").split())
         await read_through(pilot)
         await pilot.press("end")
-        await wait_for(pilot, lambda: "end reached" in screen_text(app))
+        await wait_for(pilot, lambda: "no more lines below" in screen_text(app))
+        rule = "run exactly the command above in /work/a"
+        assert rule in " ".join(screen_text(app).replace("│", " ").split())
         await pilot.press("s")
         await wait_for(pilot, lambda: closed(app))
         assert session.answers == [("r1", Answer(verdict="approve", scope=Scope.SESSION))]
@@ -365,7 +424,7 @@ async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None
         assert "0. there is" in shown and "your answer" in shown and "esc stops the run" in shown
         seen = shown
         for _page in range(30):
-            if "end reached" in seen:
+            if "no more lines below" in seen:
                 break
             await pilot.press("pagedown")
             await wait_until_rendered(pilot)
@@ -375,6 +434,25 @@ async def test_all_of_a_long_question_is_in_reach(size: tuple[int, int]) -> None
         await pilot.press("x", "up", "pageup", "y", "enter")
         await wait_for(pilot, lambda: closed(app))
         assert session.answers[0][1].text == "xy"
+
+
+@pytest.mark.parametrize(("key", "verdict", "text"), [("2", "reply", "Restore it anyway"), ("escape", "reject", "")])
+async def test_a_question_that_only_options_answer_has_no_field(key: str, verdict: str, text: str) -> None:
+    options = ("Leave it unchanged", "Restore it anyway")
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        asked = e.QuestionAsked(id="q1", question="Changed", options=options, otherwise="leaves the file unchanged")
+        session.push(asked)
+        await wait_for(pilot, lambda: not closed(app) and modal(app).armed)
+        shown = screen_text(app)
+        assert "esc leaves the file unchanged" in shown and "your answer" not in shown and "the run" not in shown
+        await pilot.press("r", "enter", "3")
+        await wait_for(pilot, lambda: "r" in app.prompt.text and modal(app).armed)
+        assert session.answers == []
+        await pilot.press(key)
+        await wait_for(pilot, lambda: closed(app))
+        ((_id, answer),) = session.answers
+        assert answer.verdict == verdict and text in answer.text
 
 
 async def test_a_question_that_was_answered_keeps_its_lines_and_is_cut_where_it_is_long() -> None:

@@ -34,7 +34,7 @@ from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets import checkpoints, output_pager
-from widgets.approval_modal import DECISIONS
+from widgets.approval_modal import SCOPES
 from widgets.checkpoints import CheckpointsPanel
 from widgets.dashboard import Dashboard
 from widgets.first_run import FirstRun
@@ -87,7 +87,9 @@ def test_tables_and_widgets_know_the_same_actions() -> None:
         "setting": handled_actions(SettingsForm) & table["setting"],
         "checkpoints": {*dict(checkpoints.ACTIONS), "up", "down"},
         "approval": {
-            *DECISIONS,
+            *SCOPES,
+            "reject",
+            "again",
             *MOVES,
             "next_hunk",
             "previous_hunk",

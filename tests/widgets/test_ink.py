@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
 from tests.widgets.kit import INK
+from tui_agent.text import one_line
 from widgets import ansi
-from widgets.styled_text import CONTROL, Line, chop, fit, split_cells, wrap
+from widgets.styled_text import CONTROL, Line, chop, fit, justified_line, split_cells, wrap
 
 STYLE = Style()
 WIDE = st.text(alphabet=st.sampled_from("ab cé日本👍 \u0301\t\n"))
@@ -63,6 +65,14 @@ def test_cutting_counts_cells() -> None:
     assert fit("abc", 3) == "abc"
     assert fit("abcd", 3) == "ab…"
     assert fit("a\nb", 9) == "a b"
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "google.com@example.com", "рыба.example", "xn--e1afmkfd.example"])
+def test_a_line_that_is_cut_in_a_host_keeps_its_width(host: str) -> None:
+    for width in range(24, 70):
+        title = one_line(f"curl -sS http://{host}/a/long/path?with=a+query", 40, exact=True)
+        text = justified_line([(title, STYLE)], [("refused", STYLE)], width, INK).text
+        assert cell_len(text) == width and text.endswith("refused") and "U+2026" not in text, text
 
 
 @given(st.one_of(st.text(), st.sampled_from(HOSTILE)), st.integers(1, 40))

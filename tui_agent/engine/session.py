@@ -31,6 +31,7 @@ from tui_agent.engine.session_copy import Unsaved, copy_journal, save_elsewhere
 from tui_agent.engine.undo import Checkpoints
 from tui_agent.events import RunEnded, SessionTitled
 from tui_agent.mentions.search import Mentions
+from tui_agent.models.faults import with_full_stop
 from tui_agent.settings import LoadedSettings
 from tui_agent.storage.folder import JOURNAL, SessionFolder
 from tui_agent.storage.lines import RecordTooBig
@@ -293,8 +294,13 @@ class Session:
             on_change(self._stream.failure)
 
     def can_be_resumed(self) -> bool:
-        """Return whether the session is still on disk, where `--resume` looks for it. Does file IO."""
-        return (self.folder / JOURNAL).exists()
+        """Return whether the session is still on disk, where `--resume` looks for it. Does file IO.
+
+        Not if its end is only in a copy elsewhere, which has to be moved first.
+        """
+        unsaved = self.unsaved
+        is_elsewhere = unsaved is not None and unsaved.copy is not None and not unsaved.resumable
+        return not is_elsewhere and (self.folder / JOURNAL).exists()
 
     # --- what a front end does ---
 
@@ -484,7 +490,11 @@ class Session:
         except asyncio.CancelledError:
             ended = msgspec.structs.replace(ended, tool_calls=self._runs.tool_calls)
         except JournalBroken as error:
-            text = f"Stopped, since nothing can be saved: {error} Everything done so far is on disk."
+            text = (
+                f"Stopped, since nothing can be saved: {with_full_stop(str(error))} "
+                "The files changed so far are on disk. The latest part of the session is only in memory, and is "
+                "saved as soon as the problem is solved."
+            )
             ended = events.RunEnded(outcome="failed", text=text, tool_calls=self._runs.tool_calls)
         except Exception:
             log.exception("run %s failed", run)
@@ -516,9 +526,8 @@ class Session:
             await asyncio.to_thread(lambda: self._folder.save(**metadata))
         except Exception as error:
             log.exception("saving after a run failed")
-            self._emit(
-                events.Notice(level="error", text=f"The session could not be saved: {error}", code="save.failed")
-            )
+            text = f"The session could not be saved: {with_full_stop(str(error))}"
+            self._emit(events.Notice(level="error", text=text, code="save.failed"))
 
     def _save_state(self) -> None:
         try:

@@ -302,7 +302,9 @@ class Checkpoints:
         changes = await asyncio.to_thread(three_way, task, self._store)
         text = clean(f"{task.display}: {task.conflict}. What should be done with it?\n{changes}".rstrip())
         options = {LABELS[option]: option for option in task.choices}
-        answer = await self._approvals.question(text, tuple(options), run="", node="")
+        answer = await self._approvals.question(
+            text, tuple(options), run="", node="", otherwise="leaves the file unchanged"
+        )
         return options.get(answer.text.strip(), "leave") if answer.verdict == "reply" else "leave"
 
     def _inform_model(self, kind: Kind, items: Sequence[events.RestoredFile]) -> None:

@@ -121,6 +121,22 @@ def local_minute(at: str) -> str:
         return at
 
 
+_FILE_FLAGS = {
+    "outside": ("outside the workspace", "outside the workspace"),
+    "protected": ("protected", "protected"),
+    "sensitive": ("sensitive", "sensitive"),
+    "credentials": ("known to contain secrets", "credentials"),
+}
+"""Flag of an action on a file → its text, and the words by which a reason for asking says the same."""
+
+
+def file_warning(action: EditAction | ReadAction, why: str) -> tuple[str, bool]:
+    """Return what is unusual about a file beyond what the reason `why` says, and whether `why` says any of it."""
+    flags = [texts for name, texts in _FILE_FLAGS.items() if getattr(action, name, False)]
+    unsaid = [text for text, words in flags if words not in why]
+    return f"This file is {' and '.join(unsaid)}." if unsaid else "", len(unsaid) < len(flags)
+
+
 def harm_texts(harm: Harm) -> list[str]:
     """Return what a critical command would destroy, and whether a sandbox stops it, as sentences."""
     count = f"{'' if harm.complete else 'at least '}{pluralize(harm.files, 'file')}, {file_size(harm.bytes)}"

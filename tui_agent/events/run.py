@@ -213,6 +213,8 @@ class QuestionAsked(Event, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     about: str = ""
     """Name of the saved copy that the program asks about; empty for the model's questions."""
+    otherwise: str = ""
+    """What the user does by not answering (`leaves the file unchanged`); if set, only the options are answers."""
 
 
 class QuestionAnswered(Event, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ LONG_TABS = 8
 _SHOWN_MARKS, _LONG_RUN = 8, 16
 """Marks that are shown of a run, if it is longer than this."""
 _BYTE_ORDER_MARK = "\ufeff"
+_CUT = "…"
 _BIDI_MARKS = "\u061c\u200e\u200f"
 _CONTEXT = MAX_COMBINING + 3
 """Characters that decide whether the next one is kept; `://` is among them."""
@@ -240,7 +241,7 @@ def _reveal(text: str, start: int, column: Column, show: Callable[[str], str] = 
         out.append(text[at : match.start()])
         at = match.end()
         if match["authority"] is not None:
-            out.append(match[0] if show is not _mark_run else _show_authority(match))
+            out.append(match[0] if show is not _mark_run else _show_authority(match, column))
         elif match["combining"] is not None:
             out.append(f"⟨{len(match[0])} more combining marks⟩")
         else:
@@ -294,9 +295,14 @@ _EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BO
 _NAMED_HOST = re.compile(r"[\w-]+\.[a-z]{2,}", re.IGNORECASE)
 
 
-def _show_authority(match: re.Match[str]) -> str:
-    """Mark the characters of a host that imitate others; add the host that is meant where another one is seen."""
+def _show_authority(match: re.Match[str], column: Column) -> str:
+    """Mark the characters of a host that imitate others; add the host that is meant where another one is seen.
+
+    An ellipsis at the end of a text for reading is where it was cut.
+    """
     authority, following = match[0], match.string[match.end() : match.end() + 300]
+    cut = _CUT if column == "text" and not following[:1].strip() and authority.endswith(_CUT) else ""
+    authority = authority.removesuffix(cut)
     shown = authority if authority.isascii() else "".join(map(_mark_label, re.split(r"([.@:]+)", authority)))
     user, at, host = authority.rpartition("@")
     notes = []
@@ -305,7 +311,7 @@ def _show_authority(match: re.Match[str]) -> str:
     if "xn--" in host.lower():
         notes.append(f"⟨{'.'.join(map(_decoded_label, host.partition(':')[0].split('.')))}⟩")
     note = "".join(notes)
-    return shown if following.startswith(note) else shown + note
+    return (shown if following.startswith(note) else shown + note) + cut
 
 
 def _decoded_label(label: str) -> str:

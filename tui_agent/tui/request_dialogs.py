@@ -126,9 +126,9 @@ def _modal_class(request: RequestItem) -> type[RequestModal]:
 
         return EditModal
     if request.action is None:
-        from widgets.question import QuestionModal
+        from widgets.question import ChoiceModal, QuestionModal
 
-        return QuestionModal
+        return ChoiceModal if request.otherwise else QuestionModal
     from widgets.approval_modal import ApprovalModal
 
     return ApprovalModal

@@ -188,6 +188,8 @@ class RequestItem:
     grants: tuple[Grant, ...] = ()
     question: str = ""
     options: tuple[str, ...] = ()
+    otherwise: str = ""
+    """What the user does by not answering a question; if set, only the options are answers."""
     conflict: e.PlanDocConflict | None = None
     proposal: e.PlanProposed | None = None
     """The plan to review (W2, W5)."""

@@ -285,7 +285,9 @@ def _approval_requested(view: SessionView, event: e.ApprovalRequested, record: e
 
 
 def _question_asked(view: SessionView, event: e.QuestionAsked, record: e.Record) -> None:
-    _open_request(view, RequestItem(event.id, record.node, question=event.question, options=event.options), record)
+    request = RequestItem(event.id, record.node, question=event.question, options=event.options)
+    request.otherwise = event.otherwise
+    _open_request(view, request, record)
 
 
 def _request_changed(view: SessionView, request: RequestItem) -> None:

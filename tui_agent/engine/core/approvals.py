@@ -37,10 +37,12 @@ class Approvals:
         self._stream.emit(event, run=run, node=node)
         return request
 
-    async def question(self, text: str, options: tuple[str, ...], *, run: str, node: str, about: str = "") -> Answer:
-        """Ask the user a question and return the answer (T8)."""
+    async def question(
+        self, text: str, options: tuple[str, ...], *, run: str, node: str, about: str = "", otherwise: str = ""
+    ) -> Answer:
+        """Ask the user a question and return the answer (T8). `about` and `otherwise` as in `QuestionAsked`."""
         return await self.decide(
-            lambda request: QuestionAsked(id=request, question=text, options=options, about=about),
+            lambda request: QuestionAsked(id=request, question=text, options=options, about=about, otherwise=otherwise),
             lambda request, answer: QuestionAnswered(id=request, answer=answer),
             run=run,
             node=node,

@@ -21,6 +21,7 @@ from tui_agent.engine.host.tool_context import CallContext, Delegate
 from tui_agent.engine.loop.feedback import call_error_text
 from tui_agent.engine.workflow.verification import error_class
 from tui_agent.events import CommandChangedFiles, ToolFinished, ToolStarted
+from tui_agent.models.faults import with_full_stop
 from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
@@ -349,7 +350,8 @@ class ToolCalls:
                     result = _failure_result(tool, error)
                 await self._record(call.id, tool, args, result, ctx)
         except JournalBroken as error:
-            result = ToolResult(success=False, error=f"Stopped, since nothing can be saved: {error}", code="unsaved")
+            text = f"Stopped, since nothing can be saved: {with_full_stop(str(error))}"
+            result = ToolResult(success=False, error=text, code="unsaved")
             raise
         finally:
             ctx.close()

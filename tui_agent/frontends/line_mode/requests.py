@@ -31,7 +31,7 @@ from tui_agent.common.domain import (
 )
 from tui_agent.common.hunks import HunkChoice, new_side_text, with_edits
 from tui_agent.common.workplan import InstructionPlan
-from tui_agent.events.narration import harm_texts, trust_texts
+from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
 from tui_agent.platform.programs import editor_command
@@ -74,11 +74,11 @@ class RequestPrompt:
     # --- approvals ---
 
     def _ask_approval(self, event: e.ApprovalRequested) -> Answer:
-        action = event.action
-        has_secrets = self._print_masked(action_lines(action))
-        self._print(f"  {make_visible(event.why)}", "dim")
+        action, why = event.action, event.why
+        has_secrets = self._print_masked(action_lines(action, why))
+        self._print(f"  {make_visible(why)}", "dim")
         if isinstance(action, RunAction) and action.severity is Severity.CRITICAL:
-            return self._ask_critical(event.harm or Harm(), action, has_secrets)
+            return self._ask_critical(event.harm or Harm(), action, why, has_secrets)
         is_trust = isinstance(action, TrustAction)
         grants = {} if is_trust else _grants_by_key(event)
         parts = len(action.diff.hunks) if isinstance(action, EditAction) and action.splittable else 0
@@ -103,14 +103,14 @@ class RequestPrompt:
                 self._edit_hunk(action, int(match[2]) - 1, edits)
                 return None
             if lower == "u" and has_secrets:
-                self._print_masked(action_lines(action), with_secrets=True)
+                self._print_masked(action_lines(action, why), with_secrets=True)
                 return None
             return _parse_rejection(reply)
 
         keys = _key_list("y", *grants, "p" if parts > 1 else "", "e" if parts else "", "n")
         return self._ask_until("Approve? ", parse, keys)
 
-    def _ask_critical(self, harm: Harm, action: Action, has_secrets: bool) -> Answer:
+    def _ask_critical(self, harm: Harm, action: Action, why: str, has_secrets: bool) -> Answer:
         """Ask about a critical command: a word approves it, once; no key does."""
         for text in harm_texts(harm):
             self._print(f"  !! {make_visible(text)}", "warn")
@@ -122,7 +122,7 @@ class RequestPrompt:
             if reply.strip("\"'") == harm.word:
                 return Answer(verdict="approve")
             if reply.lower() == "u" and has_secrets:
-                self._print_masked(action_lines(action), with_secrets=True)
+                self._print_masked(action_lines(action, why), with_secrets=True)
                 return None
             return _parse_rejection(reply)
 
@@ -233,14 +233,17 @@ class RequestPrompt:
         self._print(f"? {make_visible(event.question, lookalikes=False)}", "strong")
         for number, option in enumerate(event.options, 1):
             self._print(f"  {number} {make_visible(option, lookalikes=False)}")
-        self._print("  Ctrl+D declines to answer.", "dim")
+        self._print(f"  Ctrl+D {event.otherwise or 'declines to answer'}.", "dim")
 
         def parse(reply: str) -> Answer | None:
             index = parse_choice(reply, len(event.options))
+            if index is None and event.otherwise:
+                return None
             return Answer(verdict="reply", text=reply if index is None else event.options[index])
 
         declined = Answer(verdict="reject", text="The user did not want to answer.")
-        return self._ask_until("Your answer: ", parse, "", declined)
+        keys = _key_list(*map(str, range(1, len(event.options) + 1))) if event.otherwise else ""
+        return self._ask_until("Your answer: ", parse, keys, declined)
 
     def _ask_conflict(self, event: e.PlanDocConflict) -> Answer:
         self._print(f"The agent and you both changed the plan, in {make_visible(event.where)}", "strong")
@@ -359,18 +362,21 @@ def edit_text(text: str, name: str) -> str:
 # --- text of requests -----------------------------------------------------------------------
 
 
-def action_lines(action: Action) -> list[Styled]:
-    """The complete action: every line of a diff, the whole command, what would be read or trusted (A9)."""
+def action_lines(action: Action, why: str) -> list[Styled]:
+    """The complete action: every line of a diff, the whole command, what would be read or trusted (A9).
+
+    `why` is the reason for asking, which is printed below.
+    """
     match action:
         case EditAction(display=name, diff=diff):
             verb = {"create": "Create", "modify": "Edit", "delete": "Delete"}[diff.kind]
             head = [(f"{verb} {make_visible(name)}  (+{diff.added} −{diff.removed})", "strong")]
-            return [*head, *_warnings(action), *diff_lines(diff)]
+            return [*head, *_warnings(action, why), *diff_lines(diff)]
         case RunAction():
             severity = "" if action.severity is Severity.NONE else f", severity {action.severity.value}"
             return [(f"Run a command{severity}", "strong"), *_command_lines(action)]
         case ReadAction(path=path):
-            return [(f"Read {make_visible(path)}", "strong"), *_warnings(action)]
+            return [(f"Read {make_visible(path)}", "strong"), *_warnings(action, why)]
         case TrustAction(folder=folder, contents=found, risks=risks):
             intro, foot = trust_texts(action)
             lines: list[Styled] = [(f"Trust this folder? {make_visible(folder)}", "strong")]
@@ -407,12 +413,6 @@ def _command_lines(action: RunAction) -> list[Styled]:
     return [*lines, *((f"  env {make_visible(change)}", "warn") for change in action.env_changes)]
 
 
-def _warnings(action: EditAction | ReadAction) -> list[Styled]:
-    texts = {
-        "outside": "outside the workspace",
-        "protected": "protected",
-        "sensitive": "sensitive",
-        "credentials": "known to contain secrets",
-    }
-    warnings = [text for name, text in texts.items() if getattr(action, name, False)]
-    return [(f"  This file is {' and '.join(warnings)}.", "warn")] if warnings else []
+def _warnings(action: EditAction | ReadAction, why: str) -> list[Styled]:
+    warning, _says_flag = file_warning(action, why)
+    return [(f"  {warning}", "warn")] if warning else []

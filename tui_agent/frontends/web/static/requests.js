@@ -269,7 +269,7 @@ export function question(request) {
     const reply = (text) => { if (text) answer({ verdict: "reply", text }); };
     return { node: el("div", {}, heading(request.question),
       el("div", { class: "choices column" }, (request.options ?? []).map((option) => button(option, () => reply(option)))),
-      messageForm(messageField("Your answer", draft), "Answer", "primary", reply)) };
+      request.otherwise ? null : messageForm(messageField("Your answer", draft), "Answer", "primary", reply)) };
   };
 }
 
