@@ -82,8 +82,6 @@ async def run(command: str, work: Path) -> CommandOutcome:
         ("find . -name a.txt -exec grep -c e {} \\;", "2", 0),
         ("find . -type f -exec cat {} + | wc -l", "3", 0),
         ("awk '{print NR, $1}' a.txt | sed -n 2p", "2 two", 0),
-        ("LC_ALL=C printf '%s' a | LC_ALL=C tr a b", "b", 0),
-        ("TZ=Asia/Tokyo date -d @0 +%H; env TZ=UTC date -d @0 +%H", "09\n00", 0),
         ("timeout 5 cat a.txt | head -1", "one", 0),
         ("bun --version || echo missing", "bun: The program can't be started: No such file or directory.\nmissing", 0),
     ],

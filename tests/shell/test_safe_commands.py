@@ -140,10 +140,6 @@ ls # comment
 [[ -f notes.txt ]]
 [ -f notes.txt ]
 timeout 5 ls
-LC_ALL=C sort notes.txt
-env LC_ALL=C sort notes.txt
-TZ=UTC date
-NO_COLOR=1 LANG=C ls
 ls --help
 xargs ls
 find . -name *.py
@@ -198,6 +194,7 @@ function f { ls; }
 X=1 ls
 PATH=. ls
 LD_PRELOAD=x ls
+LC_ALL=C ls
 LC_ALL=C PATH=. ls
 LC_ALL=C X=1 ls
 LC_ALL=$(pwd) ls

@@ -7,10 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
-
-import msgspec
 
 from tui_agent.common.domain import FrozenValue
 from tui_agent.platform.environment import child_environment
@@ -29,12 +26,6 @@ _HARMLESS_PIN = re.compile(r"[\w.\-\s#:/]*")
 
 _FETCHING_SHIMS = ("mise", "rtx", "volta-shim", "proto-shim")
 """What a program's name leads to if a version manager may fetch what the workspace asks for."""
-
-
-_HARMLESS_VARIABLE = re.compile(
-    r"(LC_[A-Z]+|LANG|LANGUAGE)=[\w.@-]*|TZ=[\w+-]+(/[\w+-]+)*|COLUMNS=\d+|NO_COLOR=\w*|(GIT_)?PAGER=cat", re.ASCII
-)
-"""What may be set for a program that runs without approval."""
 
 
 class Prepared(FrozenValue, frozen=True, kw_only=True):
@@ -61,8 +52,6 @@ class ArgumentLists:
         name, *arguments = argv
         if name == "timeout":
             return self._with_timeout(arguments, cwd, is_piped=is_piped)
-        if name == "env":
-            return self._with_variables(arguments, cwd, is_piped=is_piped)
         program = self._program(name)
         if name == "git" and arguments[:1] not in (["--version"], ["version"]):
             return self._git(program, arguments, cwd)
@@ -91,16 +80,6 @@ class ArgumentLists:
         require(inner.git is None)
         argv = ("timeout", arguments[0], inner.program, *inner.argv[1:])
         return Prepared(program=self._program("timeout"), argv=argv, environment=inner.environment)
-
-    def _with_variables(self, arguments: list[str], cwd: Path, *, is_piped: bool) -> Prepared:
-        variables = list(takewhile(_HARMLESS_VARIABLE.fullmatch, arguments))
-        require(bool(variables) and len(variables) < len(arguments))
-        inner = self.prepare(arguments[len(variables) :], cwd, is_piped=is_piped)
-        if inner.git is not None:
-            values = dict(text.split("=", 1) for text in variables if not text.endswith("PAGER=cat"))
-            return msgspec.structs.replace(inner, environment={**values, **inner.environment})
-        argv = ("env", *variables, inner.program, *inner.argv[1:])
-        return msgspec.structs.replace(inner, program=self._program("env"), argv=argv)
 
     def _git(self, program: str, arguments: list[str], cwd: Path) -> Prepared:
         require(self._may_use_git)

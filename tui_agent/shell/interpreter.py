@@ -390,7 +390,7 @@ class Interpreter:
             return []
         argv = await self._fields(command.words)
         require(bool(argv) and not isinstance(argv[0], Unknown) and not command.words[0].source.startswith("$"))
-        return ["env", *command.variables, *argv] if command.variables else argv
+        return argv
 
     async def _fields(self, words: Sequence[ScriptWord]) -> list[str]:
         """Expand words as a shell does: braces, variables, substitutions, and file name patterns."""

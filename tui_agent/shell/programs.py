@@ -112,6 +112,28 @@ def _searched_texts(call: Invocation, part: str) -> list[str]:
             return [" ".join(call.texts)]
 
 
+_OUTPUT_OPTION = r"--?[\w-]*(out|output|profile|report|prof|log-?file)"
+"""Options whose value is a file to write."""
+
+
+def note_temporary_outputs(call: Invocation) -> None:
+    """Note the temporary files that options such as `-o` name."""
+    if call.program in severity_table()["interpreters"] or call.program in names("shells"):
+        return
+    operands = [target for target in call.split()[0] if not target.is_pattern]
+    if call.program in ("tee", "mkdir") or (call.program == "rm" and call.texts[:1] in (["-f"], call.texts)):
+        for target in operands:
+            call.scope.note_temporary(target)
+    elif operands and (call.program in ("cp", "rsync", "install") or call.texts[:1] == ["clone"]):
+        call.scope.note_temporary(operands[-1])
+    options = names("output_options") | frozenset(severity_table()["own_output_options"].get(call.program, "").split())
+    for option, value in pairwise([*call.arguments, Word.literal("")]):
+        name, equals, text = (option.text or "").partition("=")
+        is_archive = call.program == "tar" and re.match(r"-?\w*c\w*f$", name)
+        if is_archive or name in options or re.fullmatch(_OUTPUT_OPTION, name):
+            call.scope.note_temporary(Word.literal(text) if equals else value)
+
+
 def report_sent_secrets(pipeline: Pipeline, report: ReportSeverity) -> None:
     """Report credentials and a network program in one pipeline."""
     commands = (*pipeline.sources, *pipeline.commands)

@@ -55,19 +55,12 @@ def assess_command(
     if _READ.search(command):
         rating = severity.classify_command(command, cwd=cwd, roots=roots)
     outside = not readable.contains(Path(os.path.realpath(cwd)))
-    written = {*rating.changed_paths, *rating.targets}
-    read_outside = [path for path in outside_paths if path not in written] or _system_files(rating, readable)
-    is_listed = rating.severity in (Severity.NONE, Severity.MEDIUM)  # else only the worst findings are
-    written_outside = [path for path in outside_paths if path in written and not is_listed]
     protected = [path for path in rating.changed_paths if is_protected(Path(path))]
     reasons = (
         *(reason for reason in rating.reasons if not _is_minor(reason) and not _is_certain(reason, rating)),
         *(f"Changes a protected path: {path}" for path in protected),
         *(f"Reads credentials: {path}" for path in credentials),
-        *(f"Changes files outside the workspace: {path}" for path in written_outside),
-        *(f"Reads outside the workspace: {path}" for path in read_outside),
-        *rating.unfamiliar,
-        *(("It starts in a folder outside the workspace.",) if outside else ()),
+        *_outside_reasons(rating, outside_paths, readable, starts_outside=outside),
         *filter(_is_minor, rating.reasons),
     )
     return RunAction(
@@ -81,6 +74,22 @@ def assess_command(
         credentials=credentials,
         outside=outside_paths,
     )
+
+
+def _outside_reasons(
+    rating: severity.Rating, outside: Sequence[str], readable: Readable, *, starts_outside: bool
+) -> list[str]:
+    """Return what a command does outside the workspace, as far as the rating does not say it, and what is unknown."""
+    written = {*rating.changed_paths, *rating.targets}
+    read = [path for path in outside if path not in written] or _system_files(rating, readable)
+    is_listed = rating.severity in (Severity.NONE, Severity.MEDIUM)  # else only the worst findings are
+    changed = [path for path in outside if path in written and not is_listed]
+    return [
+        *(f"Changes files outside the workspace: {path}" for path in changed),
+        *(f"Reads outside the workspace: {path}" for path in read),
+        *rating.unfamiliar,
+        *(("It starts in a folder outside the workspace.",) if starts_outside else ()),
+    ]
 
 
 def _system_files(rating: severity.Rating, readable: Readable) -> list[str]:

@@ -77,8 +77,6 @@ class Simple(NamedTuple):
 
     words: tuple[ScriptWord, ...]
     redirects: Redirects
-    variables: tuple[str, ...] = ()
-    """`NAME=VALUE` for this program only."""
 
 
 class Assignment(NamedTuple):

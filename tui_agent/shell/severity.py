@@ -20,6 +20,7 @@ from tui_agent.shell.grammar import MAX_LENGTH, unparsable_reason
 from tui_agent.shell.interpreted_code import is_ordinary_code
 from tui_agent.shell.programs import (
     CHANGING_PROGRAMS,
+    note_temporary_outputs,
     rate_arguments,
     rate_program,
     reads_endlessly,
@@ -58,8 +59,6 @@ _CODE_FILE = re.compile(
 _ENDLESS = re.compile(
     r"\b(while\s+(:|true|\[\s*1\s*\]|\[\[ 1 \]\])|until\s+(false|! true))\s*(;|\n)|for\s*\(\([^;)]*;\s*;"
 )
-_OUTPUT_OPTION = r"--?[\w-]*(out|output|profile|report|prof|log-?file)"
-"""Options whose value is a file to write."""
 _ASSIGNING = ("read", "mapfile", "readarray", "getopts", "let")
 """Builtins that set variables to what only they know."""
 _PAUSE = re.compile(r"\b(sleep|break|exit|return|read|wait)\b")
@@ -241,29 +240,10 @@ class _Rater:
             return
         call = Invocation(program, words[1:], self.scope, self.report, depth, sources, redirects, assigns)
         start = len(self.scope.named)
-        self._note_temporary_outputs(call)
+        note_temporary_outputs(call)
         self._rate_call(call)
         named = self.scope.named[start:]
         self.scope.named[start:] = [path for path in named if not self.scope.is_own_temporary(path.path)]
-
-    def _note_temporary_outputs(self, call: Invocation) -> None:
-        """Note the temporary files that options such as `-o` name."""
-        if call.program in severity_table()["interpreters"] or call.program in names("shells"):
-            return
-        operands = [target for target in call.split()[0] if not target.is_pattern]
-        if call.program in ("tee", "mkdir") or (call.program == "rm" and call.texts[:1] in (["-f"], call.texts)):
-            for target in operands:
-                self.scope.note_temporary(target)
-        elif operands and (call.program in ("cp", "rsync", "install") or call.texts[:1] == ["clone"]):
-            self.scope.note_temporary(operands[-1])
-        options = names("output_options") | frozenset(
-            severity_table()["own_output_options"].get(call.program, "").split()
-        )
-        for option, value in pairwise([*call.arguments, Word.literal("")]):
-            name, equals, text = (option.text or "").partition("=")
-            is_archive = call.program == "tar" and re.match(r"-?\w*c\w*f$", name)
-            if is_archive or name in options or re.fullmatch(_OUTPUT_OPTION, name):
-                self.scope.note_temporary(Word.literal(text) if equals else value)
 
     def _note_secret_variables(self, word: Word) -> None:
         """Note the use of a variable that probably holds a secret, or whose name is not known before it runs."""

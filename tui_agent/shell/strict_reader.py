@@ -60,7 +60,6 @@ _LINES = re.compile(r"(?: |\\\n|\n|\#[^\n]*)+")
 _COMMENT = re.compile(r"\#[^\n]*")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_PROGRAM_VARIABLE = re.compile(r"([A-Z_]+=[\w.@+/-]*)(?: |\\\n)+(?=[^ ;&|\n#)])", re.ASCII)
 _UNQUOTED = re.compile(r"""[^\s|;&<>$`(){}\#'"\\]+|(?<=[^\s|;&()])\#""")
 _BRACES = re.compile(r"\{([\w./+@%:-]*(?:,[\w./+@%:-]*)+)\}", re.ASCII)
 _RANGE = re.compile(r"\{(\d{1,4})\.\.(\d{1,4})\}")
@@ -223,12 +222,6 @@ class _Reader:
             script = self._body(())
             self._expect(")")
             return Group(script, True, self._redirects())
-        variables: list[str] = []
-        while (match := self._take(_PROGRAM_VARIABLE)) is not None:
-            variables.append(match[1])
-        if variables:
-            command = self._simple()
-            return command._replace(variables=tuple(variables))
         if (match := self._take(_ASSIGNMENT)) is not None:
             value = self._word(assigned=True)
             self._take(_BLANKS)
