@@ -31,11 +31,10 @@ from tui_agent.engine.session_copy import Unsaved, copy_journal, save_elsewhere
 from tui_agent.engine.undo import Checkpoints
 from tui_agent.events import RunEnded, SessionTitled
 from tui_agent.mentions.search import Mentions
-from tui_agent.models.faults import with_full_stop
 from tui_agent.settings import LoadedSettings
 from tui_agent.storage.folder import JOURNAL, SessionFolder
 from tui_agent.storage.lines import RecordTooBig
-from tui_agent.text import clean, one_line
+from tui_agent.text import clean, one_line, with_full_stop
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.models.framing import InvalidJson, read_json
-from tui_agent.text import clean
+from tui_agent.text import clean, with_full_stop
 from tui_agent.text.patterns import Patterns
 
 BODY_SHOWN = 2048
@@ -67,11 +67,6 @@ def for_display(text: str, peer: Peer, limit: int = BODY_SHOWN) -> str:
         text = text.replace(secret, "***")
     text = clean(text).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def with_full_stop(text: str) -> str:
-    """Return `text` ending in punctuation, so that another sentence can follow."""
-    return text if text.endswith((".", "!", "?", "…", '."', ".”", ".)")) else f"{text}."
 
 
 # --- error messages of servers --------------------------------------------------------------

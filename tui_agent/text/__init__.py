@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_agent.text.cleaning import Cleaner, clean, file_size, pluralize
+from tui_agent.text.cleaning import Cleaner, clean, file_size, pluralize, with_full_stop
 from tui_agent.text.masking import SecretMask, StreamMasker
 from tui_agent.text.visible import (
     DisplayStream,
@@ -32,4 +32,5 @@ __all__ = [
     "reveal",
     "strip_invisible",
     "visible_name",
+    "with_full_stop",
 ]

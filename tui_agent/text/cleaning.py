@@ -157,3 +157,8 @@ def file_size(count: int) -> str:
             break
         amount /= 1000
     return f"{amount:.1f} {unit}" if amount < 9.95 and unit != "B" else f"{amount:.0f} {unit}"
+
+
+def with_full_stop(text: str) -> str:
+    """Return `text` ending in punctuation, so that another sentence can follow."""
+    return text if text.endswith((".", "!", "?", "…", '."', ".”", ".)")) else f"{text}."

@@ -21,11 +21,10 @@ from tui_agent.engine.host.tool_context import CallContext, Delegate
 from tui_agent.engine.loop.feedback import call_error_text
 from tui_agent.engine.workflow.verification import error_class
 from tui_agent.events import CommandChangedFiles, ToolFinished, ToolStarted
-from tui_agent.models.faults import with_full_stop
 from tui_agent.platform.watching import FileStamp, file_stamp
 from tui_agent.protocols.parser import Protocol
 from tui_agent.safety.roots import PathError
-from tui_agent.text import clean, make_visible, mark_invisible, one_line
+from tui_agent.text import clean, make_visible, mark_invisible, one_line, with_full_stop
 from tui_agent.tools.base import Args, Tool, ToolError, ToolRefused
 from tui_agent.tools.registry import Registry
 
