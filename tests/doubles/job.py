@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ TASK = "mend the adder"
 BROKEN = "def add(a, b):\n    return a - b\n"
 FIXED = "def add(a, b):\n    return a + b\n"
 TEST = "import unittest\nfrom adder import add\n\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n"
-COMMAND = f"{sys.executable} -B -m unittest -q"
+COMMAND = "python3 -B -m unittest -q"
 """-B, since an edit of the same size within the same second would be run from stale bytecode."""
 REPORT = "Mended: add() adds now, and its test passes."
 
