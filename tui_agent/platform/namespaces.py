@@ -87,18 +87,20 @@ def enter(mounts: Mounts, *, network: bool, alive: int) -> None:
     libc = _libc()
     _unshare(libc, network)
     status, write_end = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)  # afterwards process 1 replaces /dev for both
     child = os.fork()
     if child:
         os.close(write_end)
-        _pass_on(status, child)
+        _pass_on(status, child, null)
     os.close(status)
     if not network:
         _raise_loopback(libc)
     _set_up(libc, mounts)
     program = os.fork()
     if program:
-        _collect(program, write_end, alive)
+        _collect(program, write_end, alive, null)
     os.close(write_end)
+    os.close(null)
     os.setsid()
 
 
@@ -147,9 +149,8 @@ def _raise_loopback(libc: ctypes.CDLL) -> None:
 # --- processes ---
 
 
-def _keep_only(*kept: int) -> None:
-    """Close all descriptors but these, among them the output of the program."""
-    null = os.open(os.devnull, os.O_RDWR)
+def _keep_only(*kept: int, null: int) -> None:
+    """Close all descriptors but these, among them the output of the program; `null` replaces the standard ones."""
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     low = 3
@@ -159,12 +160,12 @@ def _keep_only(*kept: int) -> None:
     os.closerange(low, _MAX_FD)
 
 
-def _pass_on(status: int, child: int) -> NoReturn:
+def _pass_on(status: int, child: int, null: int) -> NoReturn:
     """End as the program ends, which process 1 reports: its status, and whether processes are left."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _libc().prctl(_DEATHSIG, signal.SIGKILL, 0, 0, 0)  # a new user namespace has reset it
-        _keep_only(status)
+        _keep_only(status, null=null)
         report = os.read(status, 5)
         if len(report) < 5:
             os._exit(127)
@@ -180,7 +181,7 @@ def _pass_on(status: int, child: int) -> NoReturn:
         os._exit(127)
 
 
-def _collect(program: int, report: int, alive: int) -> NoReturn:
+def _collect(program: int, report: int, alive: int, null: int) -> NoReturn:
     """Be process 1: collect ended processes until none is left or the supervisor is gone."""
     try:
         wakeup, write_end = os.pipe()
@@ -188,7 +189,7 @@ def _collect(program: int, report: int, alive: int) -> NoReturn:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        _keep_only(report, alive, wakeup, write_end)
+        _keep_only(report, alive, wakeup, write_end, null=null)
         poll = select.poll()
         poll.register(wakeup, select.POLLIN)
         poll.register(alive, select.POLLIN)

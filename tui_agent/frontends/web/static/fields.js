@@ -92,18 +92,17 @@ export function changedTexts(card) {
     .map(({ value, dataset }) => (dataset.label ? `${dataset.label}: ${value}` : value)).join("\n\n");
 }
 
-/** A button that asks for confirmation on the first click and acts on the second one. */
+/** A button that asks for confirmation on the first click and acts on the second one, until it loses the focus. */
 export function confirmButton(label, confirmation, action, props = {}) {
   let armedAt = 0;
-  let timer = 0;
-  const disarm = () => { armedAt = 0; clearTimeout(timer); node.textContent = label; node.classList.remove("armed"); };
+  const disarm = () => { armedAt = 0; node.textContent = label; node.classList.remove("armed"); };
   const node = button(label, (event) => {
     if (event.detail > 1) return;  // a double click counts once
     if (!armedAt) {
       armedAt = performance.now();
-      timer = setTimeout(disarm, 5000);
       node.textContent = confirmation;
       node.classList.add("armed");
+      node.focus();  // which a click does not do in every browser
     } else if (performance.now() - armedAt > 400) {
       disarm();
       action();
