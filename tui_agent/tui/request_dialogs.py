@@ -197,7 +197,7 @@ class RequestDialogs:
         accepted = app.session is not None and app.session.answer(request, answer)
         if accepted and modal is not None and answer.verdict == "approve":
             modal.save()
-            app.run_worker(self._close_when_saved(modal), exit_on_error=False)
+            app.run_worker(partial(self._close_when_saved, modal), exit_on_error=False)
         else:
             if modal is not None:
                 modal.dismiss()
