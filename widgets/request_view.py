@@ -82,14 +82,19 @@ class KeyGuard(TakesLetters):
         if self._arm_timer is not None:
             self._arm_timer.cancel()
         if self.quiet_seconds > 0:
-            self._arm_timer = call_later_once(self.quiet_seconds, self, self._arm)
+            self._arm_later()
         else:
             self.call_after_refresh(self._arm)
         self.repaint_keys()
 
+    def _arm_later(self) -> None:
+        self._arm_timer = call_later_once(self.quiet_seconds, self, self._arm)
+
     def _arm(self) -> None:
         if self.armed:
             self.on_armed()
+        elif self.quiet_seconds > 0:  # by the clock, the timer was early
+            self._arm_later()
 
     def on_armed(self) -> None:
         """Called when keys start being accepted."""

@@ -73,11 +73,12 @@ async def test_no_task_on_a_closed_input(run: ExecRunner) -> None:
     assert b"Traceback" not in err
 
 
-async def test_a_reader_that_leaves_ends_the_work(run: ExecRunner) -> None:
+@pytest.mark.parametrize("reader", ["head -n 1", "grep -m 1 'sleep 60'"])  # the second leaves after the last line
+async def test_a_reader_that_leaves_ends_the_work(run: ExecRunner, reader: str) -> None:
     sleeping = scenario("sleep", step("", call("run_terminal_command", command="sleep 60")), "done")
     async with serve(sleeping, strict=True) as server:
         flags = server_flags(server, "openai")
-        code, _, err = await run_in_shell(run, "| head -n 1 >/dev/null; exit 7", "sleep", "--approve", "all", *flags)
+        code, _, err = await run_in_shell(run, f"| {reader} >/dev/null; exit 7", "sleep", "--approve", "all", *flags)
         assert code == 7
     assert b"Traceback" not in err
 

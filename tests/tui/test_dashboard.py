@@ -36,6 +36,7 @@ async def test_the_numbers_of_all_sessions_are_shown_and_read_again(home: Path) 
         broken.write_bytes(b"no journal\n" + broken.read_bytes())
         await pilot.press("r")
         await wait_for(pilot, lambda: "4 runs" in screen_text(app))
+        await wait_until_idle(pilot)
         text = screen_text(app)
         for part in ("first attempt      50%", "p95             9.0 s", "passed            75%", "large", "rules bbbb"):
             assert part in text

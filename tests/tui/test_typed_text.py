@@ -38,6 +38,7 @@ from widgets.checkpoints import CheckpointsPanel
 from widgets.first_run import FirstRun
 from widgets.grants_panel import GrantsPanel
 from widgets.inputs import LineInput
+from widgets.question import QuestionModal
 from widgets.queue_panel import QueuePanel
 from widgets.request_view import QUIET_SECONDS
 from widgets.trust_panel import TrustPanel
@@ -245,6 +246,7 @@ async def test_words_that_begin_with_the_number_of_an_option_are_the_answer() ->
     clock = FakeClock()
     app, session = app_for("question", quiet_seconds=QUIET_SECONDS, clock=clock)
     async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, QuestionModal))
         await wait_until_rendered(pilot)
         clock.arm_dialogs()
         await wait_for(pilot, lambda: app.screen.focused is not None)

@@ -33,7 +33,9 @@ class PageClient:
     def __init__(self, session: Any, page_server: SessionPage) -> None:
         self.session = session
         self.page_server = page_server
-        self.http = httpx.AsyncClient(base_url=page_server.address, timeout=TIMEOUT, trust_env=False)
+        # The server closes idle connections: none is reused, as a request could meet that moment.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self.http = httpx.AsyncClient(base_url=page_server.address, timeout=TIMEOUT, trust_env=False, limits=limits)
 
     async def enter(self, link: str = "") -> PageClient:
         ticket = (link or self.page_server.link()).partition("#")[2]

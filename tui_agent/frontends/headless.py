@@ -28,7 +28,7 @@ from tui_agent.frontends.plain import (
     report_saving,
     unattended_answer,
 )
-from tui_agent.platform.pipes import detach_stdout, print_error
+from tui_agent.platform.pipes import detach_stdout, print_error, wait_until_unread
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import SecretMask
 from tui_agent.text.json_values import map_strings
@@ -82,17 +82,21 @@ class Exec:
             self._answers.start()
         printing = asyncio.create_task(self._follow())
         working = asyncio.create_task(self._work())
+        unread = asyncio.create_task(wait_until_unread(self._out))
         try:
-            # Printing ends first if the reader of the output is gone, and then nobody would answer either.
-            await asyncio.wait([printing, working], return_when="FIRST_COMPLETED")
+            # Printing ends first if it fails; without a reader nobody would answer either.
+            ended, _ = await asyncio.wait([printing, working, unread], return_when="FIRST_COMPLETED")
         finally:
             if self._answers is not None:
                 self._answers.stop()
             await self._session.close("exec ended")
             interrupting.cancel()
+            unread.cancel()
         await working
         try:
             await printing
+            if unread in ended and working not in ended:
+                raise BrokenPipeError
         except OSError as error:
             detach_stdout()
             if isinstance(error, BrokenPipeError):

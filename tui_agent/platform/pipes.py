@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import fcntl
 import os
+import stat
 import sys
 import termios
+from typing import TextIO
 
 from tui_agent.text import displayable
 
@@ -32,6 +35,25 @@ def pending_bytes(pipe: int) -> int:
     except OSError:
         return 0
     return size[0]
+
+
+async def wait_until_unread(out: TextIO) -> None:
+    """Wait until the reader of a pipe that we write to has closed it; forever if `out` is not a pipe."""
+    loop = asyncio.get_running_loop()
+    closed = asyncio.Event()
+    try:
+        descriptor = out.fileno()
+    except (OSError, ValueError):
+        descriptor = -1
+    if descriptor < 0 or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        await closed.wait()
+        return
+    # Nothing can be read from this end: it only becomes ready when the other one is closed.
+    loop.add_reader(descriptor, closed.set)
+    try:
+        await closed.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 def detach_stdout() -> None:

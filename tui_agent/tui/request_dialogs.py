@@ -62,7 +62,7 @@ class RequestDock:
         self._close()
         if pending:
             self._request = pending[0]
-            self.app.run_worker(self._open(pending[0]), exit_on_error=False)
+            self.app.work(self._open, pending[0])
 
     async def _open(self, request: RequestItem) -> None:
         session = self.app.session
@@ -197,7 +197,7 @@ class RequestDialogs:
         accepted = app.session is not None and app.session.answer(request, answer)
         if accepted and modal is not None and answer.verdict == "approve":
             modal.save()
-            app.run_worker(partial(self._close_when_saved, modal), exit_on_error=False)
+            app.work(self._close_when_saved, modal)
         else:
             if modal is not None:
                 modal.dismiss()

@@ -99,7 +99,7 @@ class SettingsScreen(SettingsForm):
         self._change(name, lambda text: document.without_setting(text, tuple(name.split("."))))
 
     def _change(self, name: str, edit: Callable[[str], str]) -> None:
-        self._base.run_worker(self._apply_change(name, edit), exit_on_error=False)
+        self._base.work(self._apply_change, name, edit)
 
     async def _apply_change(self, name: str, edit: Callable[[str], str]) -> None:
         async with self._write_lock:
