@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from textual import events
 from textual.pilot import Pilot
 
@@ -286,6 +287,21 @@ async def test_an_edit_survives_a_crash() -> None:
         await wait_for(pilot, lambda: other.answers != [])
         assert taken(other.answers[0][1].data).steps[0].description.endswith(" twice")
         await wait_for(pilot, lambda: not (folder / REQUEST_FILE).exists())
+
+
+async def test_half_a_character_in_a_plan_does_not_lose_its_draft() -> None:
+    *records, last = load("plan_waits")
+    assert isinstance(last.event, e.PlanProposed)
+    steps = (replace(PLAN.steps[0], description="Read \udfff"), *PLAN.steps[1:])
+    odd = replace(last, event=replace(last.event, plan=replace(PLAN, steps=steps)))
+    for app, session in (app_for([*records, odd]), app_for([*records, odd])):
+        (sessions_dir() / session.id).mkdir(parents=True, exist_ok=True)
+        async with run_app(app) as pilot:
+            widget = await shown(pilot)
+            steps = widget.editor.plan.steps
+            await pilot.press("e", "enter", *" twice")
+            app.exit(0)
+    assert steps[0].description.endswith(" twice")
 
 
 @pytest.mark.parametrize("edits", [True, False])

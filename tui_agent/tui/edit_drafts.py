@@ -37,7 +37,7 @@ class EditDraftStore:
 
     def save(self, session: str, draft: dict[str, Any], key: str, content: Any = None) -> None:
         """Replace the draft in the background."""
-        text = json.dumps({"id": key, "of": content, "draft": draft}, ensure_ascii=False)
+        text = json.dumps({"id": key, "of": content, "draft": draft})  # in ASCII: texts may hold lone surrogates
         self._executor.submit(_write, self._path(session), text)
 
     def delete(self, session: str) -> None:
@@ -55,7 +55,7 @@ class EditDraftStore:
 def proposed_content(request: RequestItem) -> Any:
     """Return the plan or summary of a request as plain data: a draft also fits a later request for the same content."""
     content = request.proposal.plan if request.proposal else request.summary.summary if request.summary else None
-    return json.loads(msgspec.json.encode(content))
+    return json.loads(json.dumps(msgspec.to_builtins(content)))
 
 
 def _read(path: Path) -> dict[str, Any] | None:
