@@ -232,7 +232,7 @@ async def test_an_edit_survives_a_crash_and_is_gone_once_it_is_decided() -> None
     async with run_app(app) as pilot:
         await shown(pilot)
         await pilot.press("tab", "end", *" twice", "tab", "tab", "tab", "space")
-        await wait_for(pilot, lambda: kept(folder / REQUEST_FILE).count('"completed": false') == 3)
+        await wait_for(pilot, lambda: kept(folder / REQUEST_FILE).count('"completed":false') == 3)
 
     again, other = app_for("summary_again")  # the same summary under another number
     async with run_app(again) as pilot:

@@ -43,9 +43,10 @@ async def wait_until_unread(out: TextIO) -> None:
     closed = asyncio.Event()
     try:
         descriptor = out.fileno()
-    except (OSError, ValueError):
-        descriptor = -1
-    if descriptor < 0 or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (OSError, ValueError):  # closed, or not a file at all
+        is_pipe = False
+    if not is_pipe:
         await closed.wait()
         return
     # Nothing can be read from this end: it only becomes ready when the other one is closed.

@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tui_agent.common.paths import sessions_dir
+from tui_agent.storage.lines import encode_json
 from tui_agent.view.items import RequestItem
 
 REQUEST_FILE = "draft.json"
@@ -37,8 +36,8 @@ class EditDraftStore:
 
     def save(self, session: str, draft: dict[str, Any], key: str, content: Any = None) -> None:
         """Replace the draft in the background."""
-        text = json.dumps({"id": key, "of": content, "draft": draft})  # in ASCII: texts may hold lone surrogates
-        self._executor.submit(_write, self._path(session), text)
+        data = encode_json({"id": key, "of": content, "draft": draft})
+        self._executor.submit(_write, self._path(session), data)
 
     def delete(self, session: str) -> None:
         """Delete the draft in the background."""
@@ -55,7 +54,7 @@ class EditDraftStore:
 def proposed_content(request: RequestItem) -> Any:
     """Return the plan or summary of a request as plain data: a draft also fits a later request for the same content."""
     content = request.proposal.plan if request.proposal else request.summary.summary if request.summary else None
-    return json.loads(json.dumps(msgspec.to_builtins(content)))
+    return json.loads(encode_json(content))
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -68,10 +67,10 @@ def _read(path: Path) -> dict[str, Any] | None:
     return saved if isinstance(saved, dict) else None
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, data: bytes) -> None:
     from tui_agent.platform.file_faults import FileFault
     from tui_agent.platform.files import atomic_write
 
     with contextlib.suppress(OSError, FileFault):  # best effort: the folder may be gone, or the disk full
         if path.parent.is_dir():
-            atomic_write(path, text.encode())
+            atomic_write(path, data)
