@@ -271,9 +271,13 @@ def _merge_segments(spans: Iterable[Span]) -> Iterator[Segment]:
 
 def wrap(spans: Sequence[Span], width: int) -> list[Line]:
     """Wrap spans at whitespace into lines of at most `width` cells; longer words are broken at any character."""
+    shown = [(visible(text), style) for text, style in spans]
+    whole = "".join(text for text, _style in shown)
+    if "\n" not in whole and whole == whole.rstrip() and cell_len(whole) <= width:
+        return [Line(list(_merge_segments(shown)))]
     breaker = _LineBreaker(width)
-    for text, style in spans:
-        breaker.take(visible(text), style)
+    for text, style in shown:
+        breaker.take(text, style)
     breaker.end_line()
     return breaker.lines
 
