@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from rich.style import Style
 
-from widgets.styled_text import Line, Span, TextStyles
+from widgets.styled_text import Line, Span
 
 Locate: TypeAlias = Callable[[str], str]
 """Returns the absolute path of a file of the workspace that a text names; empty if there is none."""
@@ -98,16 +98,19 @@ def linked(style: Style, target: str, link: Style) -> Style:
     return style + Style(color=link.color, underline=True, link=target)
 
 
-def link_spans(text: str, style: Style, styles: TextStyles, locate: Locate, *, is_code: bool = False) -> list[Span]:
-    """Return a text with hyperlinks for its URLs and places; in code, a whole text that names a file is one, too."""
+def link_spans(text: str, style: Style, link: Style, locate: Locate, *, is_code: bool = False) -> list[Span]:
+    """Return a text with hyperlinks for its URLs and places, in the color of `link`.
+
+    In code, a whole text that names a file is one, too.
+    """
     if ":" not in text and not is_code:
         return [(text, style)]
     if is_code and len(text) <= MAX_PATH and (target := file_target(text, locate)):
-        return [(text, linked(style, target, styles.link))]
+        return [(text, linked(style, target, link))]
     spans: list[Span] = []
     done = 0
     for begin, end, target in _targets(text, locate):
-        spans += [(text[done:begin], style), (text[begin:end], linked(style, target, styles.link))]
+        spans += [(text[done:begin], style), (text[begin:end], linked(style, target, link))]
         done = end
     return [span for span in (*spans, (text[done:], style)) if span[0]]
 

@@ -339,9 +339,9 @@ class _Renderer:
 
     def linked(self, text: str, style: Style, *, is_code: bool = False) -> Sequence[Span]:
         """Return a text with hyperlinks for the URLs and files in it."""
-        return (
-            link_spans(text, style, self.text_styles, self.locate, is_code=is_code) if self.links else [(text, style)]
-        )
+        if not self.links:
+            return [(text, style)]
+        return link_spans(text, style, self.text_styles.link, self.locate, is_code=is_code)
 
     def inside(self, node: SyntaxTreeNode, base: Style) -> Iterator[Span]:
         for child in node.children:
