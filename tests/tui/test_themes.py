@@ -9,7 +9,18 @@ from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
-from tui_agent.tui.themes import ANSI, DARK, LIGHT, NAMES, THEME_FIELDS, THEMES, default_name, startup_theme, theme_for
+from tui_agent.tui.themes import (
+    ANSI,
+    DARK,
+    LIGHT,
+    NAMES,
+    THEME_FIELDS,
+    THEMES,
+    default_name,
+    startup_name,
+    startup_theme,
+    theme_for,
+)
 from widgets.overlay import OverlayScreen
 
 
@@ -40,6 +51,9 @@ def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:
 )
 def test_the_default_fits_the_terminal(environ: dict[str, str], name: str) -> None:
     assert default_name(environ) == name
+    for light in (True, False):
+        answered = name if name == "ansi" else "light" if light else "dark"
+        assert default_name(environ, light) == answered
 
 
 @pytest.mark.parametrize(
@@ -60,9 +74,9 @@ def test_the_first_paint_has_the_theme_of_the_settings(
     monkeypatch.setenv("TERM", "xterm-256color")
     if text is not None:
         (tmp_path / "config.yaml").write_text(text, encoding="latin-1")
-    assert startup_theme(tmp_path / "config.yaml").name == f"tui-agent-{name}"
+    assert startup_theme(startup_name(tmp_path / "config.yaml")).name == f"tui-agent-{name}"
     monkeypatch.setenv("TUI_AGENT_THEME", "ansi")
-    assert startup_theme(tmp_path / "config.yaml") is ANSI
+    assert startup_theme(startup_name(tmp_path / "config.yaml")) is ANSI
 
 
 async def test_without_colours_none_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

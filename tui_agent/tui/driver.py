@@ -20,6 +20,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
+from tui_agent.tui.background_query import BackgroundQuery
 from tui_agent.tui.guardian import TerminalGuardian
 from tui_agent.tui.paste import PasteGuard
 
@@ -155,6 +156,8 @@ class ScreenDriver(LinuxDriver):
     """Parser and decoder of the previous app, which may have stopped in the middle of a paste."""
     guardian: ClassVar[TerminalGuardian | None] = None
     """Restores the terminal if the program is killed."""
+    background: ClassVar[BackgroundQuery] = BackgroundQuery()
+    """The terminal is asked once per process."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -259,12 +262,42 @@ class ScreenDriver(LinuxDriver):
                     if data == b"":
                         _hang_up()
                         return
-                    for message in parser.feed(decode(data)) if data else ():
+                    text = self._without_answer(decode(data)) if data else ""
+                    for message in parser.feed(text) if text else ():
+                        self.process_message(message)
+                if key := ScreenDriver.background.release():
+                    for message in parser.feed(key):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
         if self._hands_over_input:
             ScreenDriver._handed_over = parser, decode
+
+    def _without_answer(self, text: str) -> str:
+        """Return input without the terminal's answer about its background, which is reported."""
+        query = ScreenDriver.background
+        known = query.light
+        text = query.strip(text)
+        if query.light is not known:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._report_background)
+        return text
+
+    def _report_background(self) -> None:
+        report, light = self._app_background(), ScreenDriver.background.light
+        if report is not None and light is not None:
+            report(light)
+
+    def _app_background(self) -> Callable[[bool], object] | None:
+        return getattr(self._app, "on_background", None)
+
+    def _ask_background(self) -> None:
+        """Ask for the background if the app wants to know it; the answer to an earlier app is reported at once."""
+        if self._app_background() is None:
+            return
+        if not ScreenDriver.background.asked:
+            self.write(ScreenDriver.background.ask())
+        self._report_background()
 
     # --- size ---
 
@@ -275,6 +308,7 @@ class ScreenDriver(LinuxDriver):
         signal.signal(signal.SIGWINCH, self._sigwinch)
         if _needs_modify_other_keys(os.environ):
             self.write("\x1b[>4;1m")
+        self._ask_background()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Ask the terminal: exported COLUMNS and LINES are wrong after a resize."""
