@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.theme import Theme
 
 from tests.doubles.terminal import Terminal
 from tui_agent.tui.background_query import QUERY, BackgroundQuery, is_light
@@ -88,7 +89,8 @@ def program(home: Path, **env: str) -> Iterator[Terminal]:
         terminal.close()
 
 
-def paints(terminal: Terminal, color: str) -> bool:
+def paints(terminal: Terminal, theme: Theme) -> bool:
+    color = theme.background or ""
     ground = ";".join(str(int(color[place : place + 2], 16)) for place in (1, 3, 5))
     return f"48;2;{ground}".encode() in terminal.bytes
 
@@ -97,7 +99,7 @@ async def test_a_light_terminal_gets_the_light_theme(tmp_path: Path) -> None:
     with program(tmp_path) as terminal:
         await terminal.wait_for_text(lambda: QUERY.encode() in terminal.bytes)
         terminal.type(WHITE)
-        await terminal.wait_for_text(lambda: paints(terminal, LIGHT.background))
+        await terminal.wait_for_text(lambda: paints(terminal, LIGHT))
         await terminal.wait_for_text("Ask for a change")
         assert "rgb" not in terminal.text
         terminal.type("\x04")
@@ -109,12 +111,12 @@ async def test_a_light_terminal_gets_the_light_theme(tmp_path: Path) -> None:
 async def test_an_answer_that_comes_late_is_used_and_not_typed(tmp_path: Path) -> None:
     with program(tmp_path) as terminal:
         await terminal.wait_for_text("Ask for a change")
-        assert paints(terminal, DARK.background)
+        assert paints(terminal, DARK)
         terminal.type("draft")
         await terminal.wait_for_text("draft")
         terminal.type(WHITE[:9])
         terminal.type(WHITE[9:])
-        await terminal.wait_for_text(lambda: paints(terminal, LIGHT.background))
+        await terminal.wait_for_text(lambda: paints(terminal, LIGHT))
         terminal.type("!")
         await terminal.wait_for_text("draft!")
 

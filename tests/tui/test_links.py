@@ -30,15 +30,21 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[TuiAgentApp, Pilot[int], list]]:
+async def told(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[TuiAgentApp, Pilot[int], list[object]]]:
     """An app that shows `TEXT`, and what it opened."""
     opened: list[object] = []
 
     async def open_at_line(app: TuiAgentApp, path: str, line: int) -> None:
         opened.append((path, line))
 
+    def open_browser(url: str) -> bool:
+        opened.append(url)
+        return True
+
     monkeypatch.setattr("tui_agent.tui.external_editor.open_at_line", open_at_line)
-    monkeypatch.setattr("tui_agent.tui.link_opener.open_browser", lambda url: opened.append(url) or True)
+    monkeypatch.setattr("tui_agent.tui.link_opener.open_browser", open_browser)
     app, _session = app_for(build.Scene().opened().ask("why").reply().write(TEXT).end(TEXT).done().records)
     async with run_app(app, (140, 30)) as pilot:
         app.view.workspace = str(workspace)
@@ -48,47 +54,47 @@ async def told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield app, pilot, opened
 
 
-async def click(pilot: Pilot[int], text: str) -> None:
-    rows = screen_text(pilot.app).split("\n")
+async def click(app: TuiAgentApp, pilot: Pilot[int], text: str) -> None:
+    rows = screen_text(app).split("\n")
     y = max(number for number, row in enumerate(rows) if text in row)  # below the progress tree
     await pilot.click(offset=(rows[y].index(text) + 1, y))
     await wait_until_idle(pilot)
 
 
 async def test_a_click_on_a_place_opens_the_editor_there(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with told(workspace, monkeypatch) as (_app, pilot, opened):
-        await click(pilot, "src/app.py:12")
+    async with told(workspace, monkeypatch) as (app, pilot, opened):
+        await click(app, pilot, "src/app.py:12")
         await wait_for(pilot, lambda: opened == [(str(workspace / "src" / "app.py"), 12)])
-        await click(pilot, "notes.md")
+        await click(app, pilot, "notes.md")
         await wait_for(pilot, lambda: opened[1:] == [(str(workspace / "notes.md"), 0)])
-        await click(pilot, "missing.py:3")
-        await click(pilot, "out.py:1")
+        await click(app, pilot, "missing.py:3")
+        await click(app, pilot, "out.py:1")
         assert len(opened) == 2
 
 
 async def test_a_file_that_is_gone_is_not_opened(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with told(workspace, monkeypatch) as (_app, pilot, opened):
+    async with told(workspace, monkeypatch) as (app, pilot, opened):
         (workspace / "notes.md").unlink()
         (workspace / "notes.md").symlink_to("/etc/passwd")
-        await click(pilot, "notes.md")
-        await wait_for(pilot, lambda: "no longer in the workspace" in screen_text(pilot.app))
+        await click(app, pilot, "notes.md")
+        await wait_for(pilot, lambda: "no longer in the workspace" in screen_text(app))
         assert opened == []
 
 
 async def test_a_url_shows_where_it_leads_before_it_opens(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with told(workspace, monkeypatch) as (_app, pilot, opened):
-        await click(pilot, "example.com/a_b. Not")
-        assert "click again to open https://example.com/a_b" in screen_text(pilot.app)
+    async with told(workspace, monkeypatch) as (app, pilot, opened):
+        await click(app, pilot, "example.com/a_b. Not")
+        assert "click again to open https://example.com/a_b" in screen_text(app)
         assert opened == []
-        await click(pilot, "example.com/a_b. Not")
+        await click(app, pilot, "example.com/a_b. Not")
         assert opened == ["https://example.com/a_b"]
 
 
 async def test_without_a_browser_the_url_is_copied(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with told(workspace, monkeypatch) as (app, pilot, _opened):
         monkeypatch.setattr("tui_agent.tui.link_opener.open_browser", lambda url: False)
-        await click(pilot, "example.com/a_b. Not")
-        await click(pilot, "example.com/a_b. Not")
+        await click(app, pilot, "example.com/a_b. Not")
+        await click(app, pilot, "example.com/a_b. Not")
         await wait_for(pilot, lambda: app.clipboard == "https://example.com/a_b")
 
 

@@ -34,7 +34,7 @@ def is_light(color: str) -> bool | None:
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
     except ValueError:
         return None
-    return 0.299 * red + 0.587 * green + 0.114 * blue >= LIGHT_FROM
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue >= LIGHT_FROM)
 
 
 class BackgroundQuery:
