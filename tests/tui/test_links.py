@@ -175,3 +175,14 @@ async def test_the_terminal_gets_hyperlinks_and_opens_the_editor(tmp_path: Path)
         assert terminal.is_sane()
     finally:
         terminal.close()
+
+
+async def test_a_terminal_that_may_print_targets_gets_none(tmp_path: Path) -> None:
+    env = {"TERM": "linux", "COLORTERM": "", "TUI_AGENT_HOME": str(tmp_path / "home"), "PLACE": str(tmp_path)}
+    (tmp_path / "app.py").write_text("x\n")
+    terminal = Terminal("-m", "tests.tui.pty_app", "links", "told", size=(90, 30), env=env)
+    try:
+        await terminal.wait_for_text("app.py:12")
+        assert b"\x1b]8;" not in terminal.bytes
+    finally:
+        terminal.close()

@@ -46,6 +46,13 @@ NEVER_WRITTEN: Final = re.compile("[\x7f-\x9f\u202a-\u202e\u2060-\u206f\u2028\u2
 """DEL, C1 controls, and invisible characters that no text needs; a line keeps its width without them."""
 
 
+HYPERLINK: Final = re.compile(r"\x1b\]8;[^\x1b\x07]*(?:\x1b\\|\x07)")
+"""Beginning or end of a hyperlink (OSC 8)."""
+
+WITHOUT_LINKS: Final = ("linux", "vt100", "vt220", "ansi")
+"""Values of TERM of terminals that may print a hyperlink's target as text."""
+
+
 class TerminalOutput:
     """Replaces Textual's writer thread; a write never blocks, however long the terminal is suspended."""
 
@@ -167,12 +174,19 @@ class ScreenDriver(LinuxDriver):
         self.output = TerminalOutput(cast(TextIO, sys.__stderr__), on_lost=_hang_up)
         self.output.on_caught_up = self._repaint_soon
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._has_links = os.environ.get("TERM", "") not in WITHOUT_LINKS
         self._hands_over_input = False
         """Further keys are for the next app."""
         self._has_title = False
         """The window shows our title; the terminal has saved its own."""
 
     # --- output ---
+
+    def write(self, data: str) -> None:
+        """Write to the terminal, without hyperlinks if it is one that may print their targets."""
+        if not self._has_links and "\x1b]8;" in data:
+            data = HYPERLINK.sub("", data)
+        super().write(data)
 
     @property
     def _writer_thread(self) -> Any:
