@@ -14,15 +14,14 @@ from urllib.parse import unquote
 
 from rich.style import Style
 
-from widgets.diff_code import diff_span, is_diff
-from widgets.highlight import highlight, prepare
+from widgets.highlight import diff_span, highlight, is_diff, prepare
 from widgets.links import Locate, file_target, link_spans, linked, looks_like_url, nowhere, url_target
-from widgets.math_source import FORMULA, add_formulas
-from widgets.styled_text import Line, Source, Span, TextStyles, add_below, chop, indent, line, wrap
-from widgets.tables import table_lines
+from widgets.styled_text import Line, Source, Span, TextStyles, add_below, chop, indent, line, table_of, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
     from markdown_it.tree import SyntaxTreeNode
 
 MAX_OPEN_CHARACTERS = 3_000
@@ -207,13 +206,64 @@ MAX_INDENT_LEVELS = 12
 """Number of list levels that are indented; deeper ones are shown flat."""
 
 
+FORMULA = "formula"
+"""Type of the tokens of formulas: LaTeX between its delimiters is kept as it was written."""
+INLINE_FORMULA = re.compile(
+    r"\\\((?:[^\\]|\\[^()])*?\\\)"  # \(…\)
+    r"|\\\[(?:[^\\]|\\[^\[\]])*?\\\]"  # \[…\]
+    r"|\$\$(?:[^$\\`]|\\.)+?\$\$"
+    # $…$, but not two amounts of dollars: after a digit, only with something that LaTeX has
+    r"|(?<![\w$])\$(?![\s$])(?!\d(?![^$`\n]*[\\^_{=]))(?:[^$\\`\n]|\\.)+?(?<!\s)\$(?![\w$])",
+    re.DOTALL,
+)
+FORMULA_END = {"$$": "$$", "\\[": "\\]"}
+"""Delimiters of a LaTeX formula that has lines of its own."""
+
+
+def _add_formulas(parser: MarkdownIt) -> None:
+    """Make a parser keep formulas, in tokens of the type `FORMULA` with their source."""
+    parser.inline.ruler.before("escape", FORMULA, _read_inline_formula)
+    parser.block.ruler.before("fence", FORMULA, _read_formula_lines, {"alt": ["paragraph", "blockquote", "list"]})
+
+
+def _read_inline_formula(state: StateInline, silent: bool) -> bool:
+    if state.src[state.pos] not in "\\$" or not (match := INLINE_FORMULA.match(state.src, state.pos, state.posMax)):
+        return False
+    if not silent:
+        state.push(FORMULA, "", 0).content = match[0]
+    state.pos = match.end()
+    return True
+
+
+def _read_formula_lines(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Read lines from one that begins with `$$` or `\\[` to the one that ends with its counterpart."""
+    if state.is_code_block(first):
+        return False
+    lines = [_text_of(state, first)]
+    closing = FORMULA_END.get(lines[0][:2])
+    if closing is None or closing in lines[0][2:]:
+        return False
+    while not lines[-1].endswith(closing) or len(lines) == 1:
+        if first + len(lines) >= end or state.isEmpty(first + len(lines)):
+            return False
+        lines.append(_text_of(state, first + len(lines)))
+    if not silent:
+        state.push(FORMULA, "", 0).content = "\n".join(lines)
+        state.line = first + len(lines)
+    return True
+
+
+def _text_of(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].rstrip()
+
+
 @cache
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     # Link definitions and content beyond maxNesting would not be rendered at all.
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 200})
-    add_formulas(parser)
+    _add_formulas(parser)
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
@@ -378,4 +428,4 @@ class _Renderer:
             str(cell.attrs.get("style", "")).removeprefix("text-align:")
             for cell in node.children[0].children[0].children
         ]
-        return table_lines(rows, aligns, width, styles)
+        return table_of(rows, aligns, width, styles)

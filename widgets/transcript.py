@@ -20,7 +20,7 @@ from widgets.block_view import BlockView
 from widgets.blocks.reply import ReplyBlock
 from widgets.blocks.tool_card import ToolCard
 from widgets.blocks.user import ShellBlock
-from widgets.links import target_at, targets_of
+from widgets.links import target_at
 from widgets.styled_text import Line, Source, TextStyles
 from widgets.text_selection import CharacterSpan, JoinedText, TextSearch, TextSelection
 
@@ -32,9 +32,6 @@ DRAG_SCROLL_SECONDS = 0.05
 
 TICKED_BLOCKS = 500
 """Number of blocks at the end that may show a running time; sub-agent blocks come after the block of their call."""
-
-RECENT_BLOCKS = 100
-"""Number of blocks at the end whose links can be listed."""
 
 MARKS = ("transcript--selected", "transcript--found", "transcript--current")
 
@@ -311,12 +308,6 @@ class Transcript(BlockView):
         """Return the target of the hyperlink at a cell of a block; empty if there is none."""
         lines = self.blocks[index].lines(self._width, self.text_styles)
         return target_at(lines[line], cell) if line < len(lines) else ""
-
-    def link_targets(self) -> list[str]:
-        """Return the targets of the links in the newest blocks, each once: newest block first, in its order."""
-        recent = self.blocks[: -RECENT_BLOCKS - 1 : -1]
-        found = (targets_of(block.lines(max(1, self._width), self.text_styles)) for block in recent if block.is_visible)
-        return list(dict.fromkeys(target for targets in found for target in targets))
 
     # --- searching ---
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from textual.theme import Theme
 
 from tests.doubles.terminal import Terminal
-from tui_agent.tui.background_query import QUERY, BackgroundQuery, is_light
+from tui_agent.tui.driver import BACKGROUND_QUERY as QUERY
+from tui_agent.tui.driver import BackgroundQuery, is_light
 from tui_agent.tui.themes import DARK, LIGHT
 
 WHITE = "\x1b]11;rgb:ffff/fbfb/f0f0\x1b\\"

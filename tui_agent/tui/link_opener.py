@@ -13,13 +13,23 @@ from tui_agent.frontends.web.addresses import open_browser
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import READING_SPEED, BaseApp
 from tui_agent.tui.file_locator import file_in
-from widgets.links import place_of
+from widgets.links import place_of, targets_of
 from widgets.palette import Palette, PaletteRow
+from widgets.transcript import Transcript
 
 SECOND_CLICK: Final = 4.0
 """Seconds in which a second click on a URL opens it, or longer if reading the target takes longer."""
+RECENT_BLOCKS: Final = 100
+"""Number of blocks at the end whose links can be listed."""
 MAX_SHOWN: Final = 200
 """Characters of a target in a hint."""
+
+
+def link_targets(transcript: Transcript) -> list[str]:
+    """Return the targets of the links in the newest blocks, each once: newest block first, in its order."""
+    recent = [block for block in transcript.blocks[: -RECENT_BLOCKS - 1 : -1] if block.is_visible]
+    width, styles = transcript.columns, transcript.text_styles
+    return list(dict.fromkeys(target for block in recent for target in targets_of(block.lines(width, styles))))
 
 
 class LinkList(Palette):
@@ -67,7 +77,7 @@ class LinkOpener:
 
     def show_list(self) -> None:
         """List the links of the newest messages, with where they lead."""
-        targets = self._app.transcript.link_targets()
+        targets = link_targets(self._app.transcript)
         if not targets:
             self._app.hints.show("there are no links in the last messages")
             return
