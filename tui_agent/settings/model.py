@@ -212,7 +212,7 @@ class Settings(SettingsGroup):
     # --- screen
     theme: Name = Field(
         "default",
-        description="Colors: default (dark or light, as your terminal is), dark, light, high-contrast, ansi, or a name "
+        description="Colors: default (dark or light like your terminal), dark, light, high-contrast, ansi, or a name "
         "from `themes`.",
     )
     themes: dict[str, dict[str, str]] = Field(
