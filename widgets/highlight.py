@@ -1,4 +1,4 @@
-"""Syntax highlighting in the roles of `TextStyles`. Pygments is imported on first use."""
+"""Syntax highlighting in the roles of `TextStyles`, and the colors of diffs. Pygments is imported on first use."""
 
 from __future__ import annotations
 
@@ -76,3 +76,40 @@ def lexer_name(path: str) -> str:
 
     lexer_class = find_lexer_class_for_filename(path.rsplit("/", 1)[-1])
     return str(lexer_class.aliases[0]) if lexer_class is not None and lexer_class.aliases else ""
+
+
+DIFF_LANGUAGES = ("diff", "patch", "udiff")
+"""Names of the language after a fence."""
+DIFF_HEADS = (
+    "diff ",
+    "index ",
+    "--- ",
+    "+++ ",
+    "new file",
+    "deleted file",
+    "rename ",
+    "similarity ",
+    "old mode",
+    "new mode",
+)
+"""Beginnings of lines that say which file is changed."""
+
+
+def is_diff(language: str) -> bool:
+    """Return whether a code block has a diff."""
+    return language.lower() in DIFF_LANGUAGES
+
+
+def diff_span(text: str, styles: TextStyles) -> tuple[Span, Style]:
+    """Return a line of a diff, and the style that fills the rest of its row. Each line stands for itself."""
+    if text.startswith(DIFF_HEADS):
+        style = styles.code + styles.strong.without_color
+    elif text.startswith("@@"):
+        style = styles.code + Style(color=styles.accent.color)
+    elif text.startswith("+"):
+        return (text, styles.added), styles.added
+    elif text.startswith("-"):
+        return (text, styles.removed), styles.removed
+    else:
+        style = styles.code
+    return (text, style), styles.panel

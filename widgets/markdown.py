@@ -10,27 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from rich.style import Style
 
-from widgets.highlight import highlight, prepare
-from widgets.styled_text import (
-    Line,
-    Source,
-    Span,
-    TextStyles,
-    add_below,
-    chop,
-    indent,
-    line,
-    side_by_side,
-    split_cells,
-    width_of,
-    wrap,
-)
+from widgets.highlight import diff_span, highlight, is_diff, prepare
+from widgets.links import Locate, file_target, link_spans, linked, looks_like_url, nowhere, url_target
+from widgets.styled_text import Line, Source, Span, TextStyles, add_below, chop, indent, line, table_of, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
     from markdown_it.tree import SyntaxTreeNode
 
 MAX_OPEN_CHARACTERS = 3_000
@@ -38,6 +29,8 @@ MAX_OPEN_CHARACTERS = 3_000
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$")
 ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+TABLE_RULE = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+"""The line between the header of a table and its rows."""
 
 
 @dataclass(slots=True)
@@ -47,12 +40,21 @@ class MarkdownPiece:
     source: str = ""
     code: bool = False
     language: str = ""
+    header: str = ""
+    """Header of the table that `source` continues."""
+
+    @property
+    def shown(self) -> str:
+        """The source to paint."""
+        return self.header + self.source
 
 
 class MarkdownStream:
     """Renders streamed markdown. `pieces` are final; `tail` may still change."""
 
-    def __init__(self) -> None:
+    def __init__(self, locate: Locate = nowhere) -> None:
+        """`locate` finds the files that the text names."""
+        self.locate = locate
         self.pieces: list[MarkdownPiece] = []
         self.partial_line = ""
         """Last line, whose line break has not arrived yet."""
@@ -115,7 +117,9 @@ class MarkdownStream:
                 self._append_line("")
             return
         if self._starts_block(text):
+            header = "" if self._blank or "|" not in text else self._table_header()
             self._settle_piece()
+            self._open.header = header
         self._blank = False
         self._append_line(text)
 
@@ -126,6 +130,13 @@ class MarkdownStream:
     def _in_list(self) -> bool:
         return bool(self._lines) and ITEM.match(self._lines[0]) is not None
 
+    def _table_header(self) -> str:
+        """Return the header of the table that is open, to repeat above the rows of the next piece; empty if none is."""
+        if self._open.header:
+            return self._open.header
+        is_table = len(self._lines) > 1 and "|" in self._lines[0] and TABLE_RULE.match(self._lines[1])
+        return "\n".join([*self._lines[:2], ""]) if is_table else ""
+
     def _starts_block(self, text: str) -> bool:
         """Return whether `text` starts a new block, so that the lines before it can be settled."""
         if text[0] in " \t":
@@ -133,6 +144,8 @@ class MarkdownStream:
         item = ITEM.match(text) is not None
         if self._blank:
             return not (item and self._in_list()) or self._size > MAX_OPEN_CHARACTERS
+        if self._size > MAX_OPEN_CHARACTERS and not self._in_list() and self._table_header():
+            return True
         return self._size > MAX_OPEN_CHARACTERS and (item if self._in_list() else self._size > 2 * MAX_OPEN_CHARACTERS)
 
     def _append_line(self, text: str) -> None:
@@ -155,37 +168,93 @@ class MarkdownStream:
             self._key, self._settled_lines, self._painted_pieces = (width, styles), [], 0
             self._fence_lines, self._painted_fence_lines = [], 0
         for piece in self.pieces[self._painted_pieces :]:
-            add_below(self._settled_lines, _piece_lines(piece, width, styles))
+            add_below(self._settled_lines, _piece_lines(piece, width, styles, self.locate))
         self._painted_pieces = len(self.pieces)
         return add_below(list(self._settled_lines), self._tail_lines(width, styles))
 
     def _tail_lines(self, width: int, styles: TextStyles) -> list[Line]:
         if not self._fence:
-            return render_markdown(self.tail, width, styles) if self.tail.strip() else []
-        prepare(self._open.language)
+            shown = self._open.header + self.tail
+            return render_markdown(shown, width, styles, self.locate) if self.tail.strip() else []
+        language = self._open.language if is_diff(self._open.language) else ""
+        if not language:
+            prepare(self._open.language)
         for painted in self._lines[self._painted_fence_lines :]:
-            self._fence_lines += code_lines(painted, "", width, styles)
+            self._fence_lines += code_lines(painted, language, width, styles)
         self._painted_fence_lines = len(self._lines)
-        return self._fence_lines + (code_lines(self.partial_line, "", width, styles) if self.partial_line else [])
+        return self._fence_lines + (code_lines(self.partial_line, language, width, styles) if self.partial_line else [])
 
 
-def _piece_lines(piece: MarkdownPiece, width: int, styles: TextStyles) -> list[Line]:
+def _piece_lines(piece: MarkdownPiece, width: int, styles: TextStyles, locate: Locate) -> list[Line]:
     """Paint a settled piece, with its source attached to the lines."""
     if piece.code:
         lines = code_lines(piece.source, piece.language, width, styles)
         source = Source(f"```{piece.language}\n{piece.source}\n```", piece.source)
     else:
-        lines, source = render_markdown(piece.source, width, styles), Source(piece.source)
+        lines, source = render_markdown(piece.shown, width, styles, locate), Source(piece.source)
     for painted in lines:
         painted.source = source
     return lines
 
 
 BULLETS = "•◦▪"
+CONTINUES = "↪ "
+"""Margin of a code line that continues the one above it."""
 TOO_DEEP = re.compile(r"^(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])){30}|^[ \t]{100}", re.MULTILINE)
 """Nesting too deep to parse; such text is shown as source."""
 MAX_INDENT_LEVELS = 12
 """Number of list levels that are indented; deeper ones are shown flat."""
+
+
+FORMULA = "formula"
+"""Type of the tokens of formulas: LaTeX between its delimiters is kept as it was written."""
+INLINE_FORMULA = re.compile(
+    r"\\\((?:[^\\]|\\[^()])*?\\\)"  # \(…\)
+    r"|\\\[(?:[^\\]|\\[^\[\]])*?\\\]"  # \[…\]
+    r"|\$\$(?:[^$\\`]|\\.)+?\$\$"
+    # $…$, but not two amounts of dollars: after a digit, only with something that LaTeX has
+    r"|(?<![\w$])\$(?![\s$])(?!\d(?![^$`\n]*[\\^_{=]))(?:[^$\\`\n]|\\.)+?(?<!\s)\$(?![\w$])",
+    re.DOTALL,
+)
+FORMULA_END = {"$$": "$$", "\\[": "\\]"}
+"""Delimiters of a LaTeX formula that has lines of its own."""
+
+
+def _add_formulas(parser: MarkdownIt) -> None:
+    """Make a parser keep formulas, in tokens of the type `FORMULA` with their source."""
+    parser.inline.ruler.before("escape", FORMULA, _read_inline_formula)
+    parser.block.ruler.before("fence", FORMULA, _read_formula_lines, {"alt": ["paragraph", "blockquote", "list"]})
+
+
+def _read_inline_formula(state: StateInline, silent: bool) -> bool:
+    if state.src[state.pos] not in "\\$" or not (match := INLINE_FORMULA.match(state.src, state.pos, state.posMax)):
+        return False
+    if not silent:
+        state.push(FORMULA, "", 0).content = match[0]
+    state.pos = match.end()
+    return True
+
+
+def _read_formula_lines(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Read lines from one that begins with `$$` or `\\[` to the one that ends with its counterpart."""
+    if state.is_code_block(first):
+        return False
+    lines = [_text_of(state, first)]
+    closing = FORMULA_END.get(lines[0][:2])
+    if closing is None or closing in lines[0][2:]:
+        return False
+    while not lines[-1].endswith(closing) or len(lines) == 1:
+        if first + len(lines) >= end or state.isEmpty(first + len(lines)):
+            return False
+        lines.append(_text_of(state, first + len(lines)))
+    if not silent:
+        state.push(FORMULA, "", 0).content = "\n".join(lines)
+        state.line = first + len(lines)
+    return True
+
+
+def _text_of(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].rstrip()
 
 
 @cache
@@ -194,32 +263,45 @@ def _parser() -> MarkdownIt:
 
     # Link definitions and content beyond maxNesting would not be rendered at all.
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 200})
+    _add_formulas(parser)
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
-def render_markdown(source: str, width: int, styles: TextStyles) -> list[Line]:
-    """Render markdown as lines of at most `width` cells."""
+def render_markdown(source: str, width: int, styles: TextStyles, locate: Locate = nowhere) -> list[Line]:
+    """Render markdown as lines of at most `width` cells. `locate` finds the files that it names."""
     from markdown_it.tree import SyntaxTreeNode
 
     if TOO_DEEP.search(source):
         return wrap([(source, styles.text)], width)
     tree = SyntaxTreeNode(_parser().parse(source))
-    return _Renderer(styles).blocks(tree.children, max(1, width), tight=False, depth=0)
+    return _Renderer(styles, locate).blocks(tree.children, max(1, width), tight=False, depth=0)
 
 
 def code_lines(code: str, language: str, width: int, styles: TextStyles) -> list[Line]:
-    """Paint a code block on a panel; long lines are wrapped at any character, whitespace is preserved."""
+    """Paint a code block on a panel; long lines are wrapped at any character, whitespace is preserved.
+
+    The margin of a wrapped line has a mark, which is not copied.
+    """
     room = max(1, width - 2)
-    margin = [("  ", styles.panel)]
+    margin: list[Span] = [("  ", styles.panel)]
+    wrapped: list[Span] = [(CONTINUES, styles.panel + Style(color=styles.faint.color, dim=styles.faint.dim))]
     painted: list[Line] = []
+    if is_diff(language):
+        for text in code.split("\n"):
+            span, fill = diff_span(text, styles)
+            painted += indent(chop([span], room, fill=fill), margin, wrapped)
+        return painted
     for spans in highlight(code, language, styles):
-        painted += indent(chop(spans, room, fill=styles.panel), margin)
+        painted += indent(chop(spans, room, fill=styles.panel), margin, wrapped)
     return painted
 
 
 class _Renderer:
-    def __init__(self, styles: TextStyles) -> None:
+    def __init__(self, styles: TextStyles, locate: Locate) -> None:
         self.text_styles = styles
+        self.locate = locate
+        self.links = True
+        """Whether URLs and places in the text become hyperlinks; not within the label of a link."""
 
     def blocks(self, nodes: Sequence[SyntaxTreeNode], width: int, *, tight: bool, depth: int) -> list[Line]:
         lines: list[Line] = []
@@ -247,6 +329,8 @@ class _Renderer:
                 return [line(("─" * width, styles.faint))]
             case "table":
                 return self.table(node, width)
+            case formula if formula == FORMULA:
+                return wrap([(node.content, styles.text)], width)
             case _:
                 return wrap(self.inline(node, styles.text), width)
 
@@ -279,11 +363,13 @@ class _Renderer:
         styles = self.text_styles
         match node.type:
             case "text" | "html_inline":
-                yield node.content, base
+                yield from self.linked(node.content, base)
             case "code_inline":
-                yield node.content, base + styles.code
+                yield from self.linked(node.content, base + styles.code, is_code=True)
             case "softbreak":
                 yield " ", base
+            case formula if formula == FORMULA:
+                yield node.content.replace("\n", " "), base
             case "hardbreak":
                 yield "\n", base
             case "strong":
@@ -296,20 +382,38 @@ class _Renderer:
                 yield from self.link(node, base)
             case "image":
                 yield f"[image: {node.content or 'no text'}] ", base
-                yield str(node.attrs.get("src", "")), base + styles.link
+                source = str(node.attrs.get("src", ""))
+                yield source, linked(base, link, styles.link) if (link := url_target(source)) else base + styles.link
             case _:
                 yield from self.inside(node, base)
+
+    def linked(self, text: str, style: Style, *, is_code: bool = False) -> Sequence[Span]:
+        """Return a text with hyperlinks for the URLs and files in it."""
+        if not self.links:
+            return [(text, style)]
+        return link_spans(text, style, self.text_styles.link, self.locate, is_code=is_code)
 
     def inside(self, node: SyntaxTreeNode, base: Style) -> Iterator[Span]:
         for child in node.children:
             yield from self.spans(child, base)
 
     def link(self, node: SyntaxTreeNode, base: Style) -> Iterator[Span]:
-        label = list(self.inside(node, base + self.text_styles.link))
-        yield from label
+        """Yield the label of a link and where it leads. A label that looks like another address is no link itself."""
+        styles = self.text_styles
         target = str(node.attrs.get("href", ""))
-        if target and target != "".join(text for text, _style in label):
-            yield f" ({target})", self.text_styles.muted
+        link = url_target(target) or file_target(unquote(target), self.locate)
+        self.links = False
+        label = list(self.inside(node, base + styles.link))
+        self.links = True
+        text = "".join(part for part, _style in label)
+        names_target = text == target or (bool(link) and link in (url_target(text), url_target(f"mailto:{text}")))
+        if link and (names_target or not looks_like_url(text)):
+            label = [(part, linked(style, link, styles.link)) for part, style in label]
+        yield from label
+        if target and not names_target:
+            yield " (", styles.muted
+            yield target, linked(styles.muted, link, styles.muted) if link else styles.muted
+            yield ")", styles.muted
 
     # --- tables ---
 
@@ -320,27 +424,8 @@ class _Renderer:
             for part in node.children
             for row in part.children
         ]
-        columns = max(len(row) for row in rows)
-        widths = _column_widths(rows, columns, width - 3 * (columns - 1))
-        lines: list[Line] = []
-        for number, row in enumerate(rows):
-            cells = [wrap(cell, share) for cell, share in zip(row, widths, strict=False)]
-            cells += [[] for _ in widths[len(cells) :]]
-            lines += side_by_side(cells, widths[:-1], [(" ", styles.text), ("│ ", styles.faint)], styles)
-            if number == 0:
-                rule = "─┼─".join("─" * share for share in widths)
-                lines.append(line((split_cells(rule, width)[0], styles.faint)))
-        return lines
-
-
-def _column_widths(rows: list[list[list[Span]]], columns: int, room: int) -> list[int]:
-    """Return the column widths: the natural ones if they fit, otherwise limited to a fair share."""
-    natural = [max((width_of(row[i]) for row in rows if i < len(row)), default=1) or 1 for i in range(columns)]
-    if sum(natural) <= room:
-        return natural
-    fair = max(3, room // max(1, columns))
-    spare = room - sum(min(width, fair) for width in natural)
-    limited = [i for i, width in enumerate(natural) if width > fair]
-    return [
-        min(width, fair) + (max(0, spare) // len(limited) if i in limited else 0) for i, width in enumerate(natural)
-    ]
+        aligns = [
+            str(cell.attrs.get("style", "")).removeprefix("text-align:")
+            for cell in node.children[0].children[0].children
+        ]
+        return table_of(rows, aligns, width, styles)

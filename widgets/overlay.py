@@ -23,6 +23,7 @@ MIN_CONTRAST: Final = 4.5
 """Minimum contrast of text and background (WCAG 2.2, 1.4.3)."""
 _BLEND_STEPS: Final = 16
 _NO_STYLE = RichStyle()
+_DIM = RichStyle(dim=True)
 
 
 def contrast_ratio(first: Color, second: Color) -> float:
@@ -103,7 +104,9 @@ class _Dimmed(Visual):
 
 @lru_cache(maxsize=1024)
 def _dimmed(style: RichStyle, color: Color, base: RichStyle, has_words: bool) -> RichStyle:
-    """Return the style dimmed by `color`, but readable if the text has words."""
+    """Return the style dimmed by `color`, but readable if the text has words; without a color, as dim text."""
+    if not color.a:
+        return style.clear_meta_and_links() + _DIM
     (segment,) = BackgroundScreen.process_segments((Segment(" ", style),), color)
     dimmed = base if segment.style is None else base + segment.style
     full = base + style

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from time import time
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 
@@ -18,6 +20,7 @@ from widgets.block_view import BlockView
 from widgets.blocks.reply import ReplyBlock
 from widgets.blocks.tool_card import ToolCard
 from widgets.blocks.user import ShellBlock
+from widgets.links import target_at
 from widgets.styled_text import Line, Source, TextStyles
 from widgets.text_selection import CharacterSpan, JoinedText, TextSearch, TextSelection
 
@@ -37,6 +40,12 @@ class Transcript(BlockView):
     """The blocks of a session, with selection and search. Both stop following the end."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*MARKS}
+
+    @dataclass
+    class LinkClicked(Message):
+        """A hyperlink was clicked."""
+
+        target: str
 
     def __init__(
         self,
@@ -284,6 +293,9 @@ class Transcript(BlockView):
         y = event.get_content_offset_capture(self).y + self.scroll_offset.y
         index, line = self.spot(max(0, y))
         block = self.blocks[index] if index < len(self.blocks) and line >= 0 else None
+        if block is not None and (target := self._target_at(index, line, event.get_content_offset_capture(self).x)):
+            self.post_message(self.LinkClicked(target))
+            return
         if isinstance(block, ReplyBlock | ToolCard | ShellBlock):
             if self.following and index != len(self.blocks) - 1:
                 self._set_following(False)
@@ -291,6 +303,11 @@ class Transcript(BlockView):
             self._measure(index)
             self._settle()
             self.refresh()
+
+    def _target_at(self, index: int, line: int, cell: int) -> str:
+        """Return the target of the hyperlink at a cell of a block; empty if there is none."""
+        lines = self.blocks[index].lines(self._width, self.text_styles)
+        return target_at(lines[line], cell) if line < len(lines) else ""
 
     # --- searching ---
 

@@ -18,8 +18,10 @@ ALLOWED = re.compile(
     r"|\x1b\[\?(?:2026|2048)\$p"  # what can you do
     r"|\x1b\[(?:>[0-9]+|<)u"  # kitty's keys
     r"|\x1b\]22;[a-z-]{0,20}\x07"  # the shape of the mouse pointer
+    r"|\x1b\]8;id=[0-9-]+;(?:https?://|mailto:|file:///)[!-~]{1,2000}\x1b\\"  # a hyperlink to a target in ASCII,
+    r"\x1b\[[0-9;]*m[^\x00-\x1f\x7f-\x9f]*\x1b\[0m\x1b\]8;;\x1b\\"  # which ends after its text
 )
-"""All that Textual writes besides text. No hyperlinks, no titles, no clipboard, no bell, no reports asked for."""
+"""All that Textual writes besides text. No titles, no clipboard, no bell, no reports asked for."""
 
 FORBIDDEN = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
 """Bidirectional marks are not among them: they stay in right-to-left text."""

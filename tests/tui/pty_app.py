@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 
 from tests.doubles.session import FakeSession
 from tests.doubles.terminal import enable_stack_dumps
-from tests.scenes import load
+from tests.scenes import build, load
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 from tui_agent.common.paths import data_dir
@@ -168,6 +168,12 @@ class FailingApp(TuiAgentApp):
             fail("the end")
 
 
+def linked_records(workspace: str) -> list[Record]:
+    """A session in a folder, with a reply that names a line of a file and a URL."""
+    text = "The bug is in app.py:12, see https://example.com/a for why."
+    return build.Scene().opened(workspace=workspace).ask("why").reply().write(text).end(text).done().records
+
+
 async def open_session() -> FakeSession:
     if sys.argv[1] == "--hostile":
         from tests.doubles import hostile
@@ -175,6 +181,8 @@ async def open_session() -> FakeSession:
 
         records = hostile.hostile_session(hostile.hostile_texts(300, 7))
         return FakeSession(records if sys.argv[2] == "raw" else cleaned(records))
+    if sys.argv[1] == "links":
+        return KINDS["".join(sys.argv[2:])](linked_records(os.environ["PLACE"]))
     if sys.argv[2:] == ["locked"]:
         from tui_agent.engine.options import SessionOpenError
 

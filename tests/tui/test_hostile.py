@@ -80,7 +80,7 @@ def assert_no_actions(app: TuiAgentApp) -> None:
     for strip in app.screen._compositor.render_strips():
         for segment in strip:
             if segment.style is not None:
-                assert segment.style.link is None
+                assert re.fullmatch(r"(?:https?://|mailto:)[!-~]+", segment.style.link or "mailto:a")
                 assert "@click" not in segment.style.meta
 
 

@@ -21,6 +21,7 @@ from tests.nightly import sampled
 from tui_agent.mock_server.replies import ServedModel
 from tui_agent.text import clean, reveal
 from tui_agent.text.json_values import repair_surrogates
+from tui_agent.tui.driver import BACKGROUND_QUERY
 
 LONG = 60.0
 TASK = "show me all of it"
@@ -102,7 +103,8 @@ async def started(folder: Path, url: str, *args: str, size: tuple[int, int]) -> 
 
 
 def foreign(data: bytes) -> str:
-    return hostile.find_forbidden(data.decode("utf-8", "surrogateescape"))
+    asked = data.decode("utf-8", "surrogateescape").replace(BACKGROUND_QUERY, "", 1)
+    return hostile.find_forbidden(asked)
 
 
 def bare(text: str) -> str:

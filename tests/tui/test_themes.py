@@ -9,7 +9,19 @@ from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.settings.screen import ROLES
 from tui_agent.settings.screen import THEMES as BUILT_IN
-from tui_agent.tui.themes import ANSI, DARK, LIGHT, NAMES, THEME_FIELDS, THEMES, default_name, startup_theme, theme_for
+from tui_agent.tui.themes import (
+    ANSI,
+    DARK,
+    LIGHT,
+    NAMES,
+    THEME_FIELDS,
+    THEMES,
+    default_name,
+    startup_name,
+    startup_theme,
+    theme_for,
+)
+from widgets.overlay import OverlayScreen
 
 
 def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:
@@ -39,6 +51,9 @@ def test_own_themes_take_what_is_right_and_leave_the_rest() -> None:
 )
 def test_the_default_fits_the_terminal(environ: dict[str, str], name: str) -> None:
     assert default_name(environ) == name
+    for light in (True, False):
+        answered = name if name == "ansi" else "light" if light else "dark"
+        assert default_name(environ, light) == answered
 
 
 @pytest.mark.parametrize(
@@ -59,9 +74,9 @@ def test_the_first_paint_has_the_theme_of_the_settings(
     monkeypatch.setenv("TERM", "xterm-256color")
     if text is not None:
         (tmp_path / "config.yaml").write_text(text, encoding="latin-1")
-    assert startup_theme(tmp_path / "config.yaml").name == f"tui-agent-{name}"
+    assert startup_theme(startup_name(tmp_path / "config.yaml")).name == f"tui-agent-{name}"
     monkeypatch.setenv("TUI_AGENT_THEME", "ansi")
-    assert startup_theme(tmp_path / "config.yaml") is ANSI
+    assert startup_theme(startup_name(tmp_path / "config.yaml")) is ANSI
 
 
 async def test_without_colours_none_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +112,20 @@ async def test_the_command_goes_through_all_themes() -> None:
             await pilot.pause()
             seen.append(app.theme)
     assert seen[0] == seen[-1] and len(set(seen)) == len(THEMES)
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["ansi", "without-colours"])
+@pytest.mark.parametrize(("scene", "pressed"), [("tests_ok", ["ctrl+p"]), ("tests_ok", ["f9"]), ("question", [])])
+async def test_a_dialog_leaves_the_screen_behind_it_visible(
+    scene: str, pressed: list[str], bare: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bare:
+        monkeypatch.setenv("NO_COLOR", "1")
+    app, _session = app_for(scene, theme="ansi")
+    async with run_app(app, (120, 40)) as pilot:
+        await pilot.press(*pressed)
+        await wait_for(pilot, lambda: isinstance(app.screen, OverlayScreen))
+        await wait_for(pilot, lambda: "tui-agent · exporter" in screen_text(app))
+        strips = app.screen._compositor.render_strips()
+        behind = [segment.style for segment in strips[0] if segment.text.strip()]
+        assert all(style is not None and style.dim and not style.link for style in behind)

@@ -11,6 +11,7 @@ from widgets.blocks.base import BlockOptions
 from widgets.blocks.reply import ReplyBlock
 from widgets.markdown import MAX_OPEN_CHARACTERS, MarkdownStream, code_lines, render_markdown
 from widgets.styled_text import Line, TextStyles
+from widgets.text_selection import JoinedText
 
 SOURCES = [
     build.ANSWER,
@@ -165,3 +166,54 @@ def test_a_reply_that_ends_otherwise_than_it_streamed_is_painted_anew() -> None:
     item.text, item.ended = GrowingText("other text"), True
     block.changed()
     assert [line.text for line in block.lines(80, INK)] == ["other text"]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"\(a_1+b_1\)",
+        r"\[x \ne y\]",
+        "$x_1 * y_1 * z$",
+        r"$\frac{a}{b}$",
+        "$2^n$",
+        r"$$\sum_{i=1}^n i_1$$",
+        "$$\na_1\n- b * c * d\n= 2\n$$",
+        "\\[\na \\\\\n+ b\n\\]",
+    ],
+)
+def test_formulas_are_kept_as_they_are_written(formula: str) -> None:
+    assert "\n".join(texts(formula)) == formula
+    if "\n" not in formula:
+        assert texts(f"So {formula}, or *so*.") == [f"So {formula}, or so."]
+
+
+def test_amounts_and_variables_are_no_formulas() -> None:
+    assert texts("It costs $5 or *maybe* $10.") == ["It costs $5 or maybe $10."]
+    assert texts("Set $HOME and *then* $PATH, `$A` and `$B`.") == ["Set $HOME and then $PATH, $A and $B."]
+    assert texts(r"\*a\* \# \$5") == ["*a* # $5"]
+    assert texts("$$\nnever closed\n\n*so*") == ["$$ never closed", "", "so"]
+
+
+PATCH = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n same\n-old\n+new"
+
+
+@pytest.mark.parametrize("language", ["diff", "patch", "DIFF"])
+def test_diffs_have_the_colors_of_the_diff_view(language: str) -> None:
+    for closing in ("", "\n```\n"):
+        stream = MarkdownStream()
+        stream.feed(f"```{language}\n{PATCH}{closing}")
+        lines = stream.lines(40, INK)
+        assert [line.text[2:] for line in lines] == PATCH.split("\n")
+        styles = [line.segments[-1].style for line in lines]
+        assert styles[5:] == [INK.removed, INK.added]
+        assert [line.fill for line in lines[4:]] == [INK.panel, INK.removed, INK.added]
+        assert styles[3] is not None and styles[3].color == INK.accent.color
+        assert INK.removed not in styles[:5] and INK.added not in styles[:5]
+
+
+def test_wrapped_code_has_a_mark_that_is_not_copied() -> None:
+    lines = render_markdown("```\nabcdefghijkl\nx\n```", 10, INK)
+    assert [line.text for line in lines] == ["  abcdefgh", "↪ ijkl", "  x"]
+    joined = JoinedText(lines)
+    assert joined.copy(0, len(joined.text)) == "abcdefghijkl\nx"
+    assert joined.text == "abcdefghijkl\nx\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import grp
+import json
 import os
 import pwd
 import shlex
@@ -156,6 +157,22 @@ def editor_command(environment: Mapping[str, str], which: Callable[[str], str | 
             if argv := shlex.split(environment.get(name, "")):
                 return argv
     return next(([path] for name in ("nano", "vim", "vi") if (path := which(name))), [])
+
+
+@cache
+def _line_arguments() -> dict[str, list[str]]:
+    """Return the arguments of editors that open a file at a line, by the name of the program."""
+    table = json.loads(Path(__file__).with_name("editors.json").read_bytes())
+    return {editor: entry["arguments"] for entry in table for editor in entry["editors"]}
+
+
+def editor_at_line(argv: Sequence[str], path: str, line: int = 0) -> list[str]:
+    """Return the command that opens a file in the editor `argv`, at a line if the editor is known and `line` is not 0.
+
+    `path` is absolute, so that no editor takes it for an option.
+    """
+    arguments = _line_arguments().get(os.path.basename(argv[0]).removesuffix(".exe")) if line else None
+    return [*argv, *(argument.format(path=path, line=line) for argument in arguments or ["{path}"])]
 
 
 @contextlib.asynccontextmanager

@@ -211,7 +211,9 @@ class Settings(SettingsGroup):
 
     # --- screen
     theme: Name = Field(
-        "default", description="Colors: default, dark, light, high-contrast, ansi, or a name from `themes`."
+        "default",
+        description="Colors: default (dark or light like your terminal), dark, light, high-contrast, ansi, or a name "
+        "from `themes`.",
     )
     themes: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="Custom themes: for each name, its `base` and the colors of its roles."

@@ -22,6 +22,7 @@ from tui_agent.tui import commands
 from tui_agent.tui.base_app import LoneKeys, TransientHints, preload_for_run
 from tui_agent.tui.composer import QUEUE_EVENTS, Composer
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
+from tui_agent.tui.file_locator import FileLocator
 from tui_agent.tui.notifications import ATTENTION_EVENTS, USER_EVENTS, Notifier
 from tui_agent.tui.plans import PlanEdits
 from tui_agent.tui.preferences import Preferences
@@ -78,6 +79,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self._first_hint = hint
         self._warned_of_unsaved = False
         self.transcript = Transcript(now=now, greeting=partial(greeting, self.view), id="transcript")
+        self.transcript.options.locate = FileLocator(lambda: self.view.workspace)
         self.title_line = LinesView(partial(title_line, self.view), id="title")
         self.activity = ActivityLine(self.view, self.transcript, now=now, id="activity")
         self.hints = TransientHints(self, self.activity, clock=clock)
@@ -208,6 +210,12 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     def leave(self) -> None:
         """Quit; during a run only on the second press."""
         self.hints.quit_or_arm(keymap.key_of("leave")) if self.view.busy else self.exit(0)
+
+    def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
+        """Open the link."""
+        from tui_agent.tui.link_opener import opener_of
+
+        opener_of(self).click(message.target)
 
     def on_block_view_followed(self) -> None:
         """Update the hint about what is below the visible part."""

@@ -180,6 +180,8 @@ class BaseApp(App[int], inherit_bindings=False):
         """Size in the last resize event."""
         self._early_keys: list[events.Key] | None = []
         """Keys that arrived before the widgets were ready; None from then on."""
+        self.on_background: Callable[[bool], object] | None = None
+        """Called with whether the terminal's background is light; None if that doesn't matter."""
         self.failure = ""
         """Message for the user if the app ended with an error."""
         self.resumable = True

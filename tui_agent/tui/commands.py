@@ -213,6 +213,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "search": lambda app, _: app.query_one(SearchBar).open(),
     "details": _details,
     "output": lazily("pager", "show_output"),
+    "links": lazily("link_opener", "show_links"),
     "top": lambda app, _: app.transcript.to_top(),
     "end": lambda app, _: app.transcript.follow(),
     "stop": lambda app, _: app.action_interrupt(),

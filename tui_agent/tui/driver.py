@@ -13,6 +13,7 @@ import threading
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Any, ClassVar, Final, TextIO, cast
 
 from textual import events
@@ -43,6 +44,13 @@ DRAIN_TIMEOUT: Final = 1.0
 
 NEVER_WRITTEN: Final = re.compile("[\x7f-\x9f\u202a-\u202e\u2060-\u206f\u2028\u2029\ufeff]")
 """DEL, C1 controls, and invisible characters that no text needs; a line keeps its width without them."""
+
+
+HYPERLINK: Final = re.compile(r"\x1b\]8;[^\x1b\x07]*(?:\x1b\\|\x07)")
+"""Beginning or end of a hyperlink (OSC 8)."""
+
+WITHOUT_LINKS: Final = ("linux", "vt100", "vt220", "ansi")
+"""Values of TERM of terminals that may print a hyperlink's target as text."""
 
 
 class TerminalOutput:
@@ -144,6 +152,91 @@ class TerminalOutput:
             return text
 
 
+BACKGROUND_QUERY: Final = "\x1b]11;?\x1b\\"
+BACKGROUND_ANSWER: Final = re.compile(
+    r"\x1b?\]11;(?P<color>rgba?:[\dA-Fa-f/]{1,40}|#[\dA-Fa-f]{3,16})(?:\x1b\\|\x07|\x9c)"
+)
+"""An answer; its ESC may have been delivered before."""
+PARTIAL_ANSWER: Final = re.compile(
+    r"\x1b?\](?:1(?:1(?:;(?:r|rg|rgb|(?:rgba?:|#)[\dA-Fa-f/]{0,40}\x1b?)?)?)?)?\Z|\x1b\Z"
+)
+"""Beginning of an answer at the end of the input."""
+KEY_SECONDS: Final = 0.05
+"""Seconds after which the beginning of an answer that a key sends, too, is a key."""
+LONE_ESCAPE_SECONDS: Final = 2.0
+"""Seconds after the question in which a single ESC may be the beginning of the answer."""
+LIGHT_FROM: Final = 0.5
+"""Brightness, from 0 to 1, from which a background is light."""
+
+
+def is_light(color: str) -> bool | None:
+    """Return whether a color (`rgb:ffff/ffff/ffff` or `#ffffff`) is light; None if it is invalid."""
+    if color.startswith("#"):
+        size = (len(color) - 1) // 3
+        parts = [color[1 + size * index : 1 + size * (index + 1)] for index in range(3)]
+    else:
+        parts = color.partition(":")[2].split("/")[:3]
+    try:
+        red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)
+    except ValueError:
+        return None
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue >= LIGHT_FROM)
+
+
+class BackgroundQuery:
+    """The question for the background color (OSC 11) and its answer, which is kept out of what is typed.
+
+    Used by the thread that reads the input. Nobody waits for the answer: it is used when it comes, and a terminal that
+    does not know the question ignores it.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self.light: bool | None = None
+        """Whether the background is light; None while unknown."""
+        self._clock = clock
+        self._asked_at: float | None = None
+        self._held = ""
+        """Input that may be the beginning of the answer."""
+        self._held_at = 0.0
+
+    @property
+    def asked(self) -> bool:
+        """Whether the question was sent."""
+        return self._asked_at is not None
+
+    def ask(self) -> str:
+        """Return the question for the terminal, once; the input is searched for the answer from now on."""
+        self._asked_at = self._clock()
+        return BACKGROUND_QUERY
+
+    def strip(self, data: str) -> str:
+        """Return input without the answer, or without what may become one."""
+        if self._asked_at is None or self.light is not None:
+            return data
+        text, self._held = self._held + data, ""
+        if match := BACKGROUND_ANSWER.search(text):
+            self.light = is_light(match["color"])
+            return text[: match.start()] + text[match.end() :]
+        partial = PARTIAL_ANSWER.search(text)
+        if partial is None or not self._may_hold(partial[0]):
+            return text
+        self._held, self._held_at = partial[0], self._clock()
+        return text[: partial.start()]
+
+    def _may_hold(self, text: str) -> bool:
+        assert self._asked_at is not None
+        if text[0] == "]" and len(text) < 4:  # as typed
+            return False
+        return text != "\x1b" or self._clock() - self._asked_at < LONE_ESCAPE_SECONDS
+
+    def release(self) -> str:
+        """Return held input that turned out to be a key, such as Esc; empty if there is none."""
+        if not self._held or len(self._held) > 2 or self._clock() - self._held_at < KEY_SECONDS:
+            return ""
+        text, self._held = self._held, ""
+        return text
+
+
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 """Save and restore the window's title in the terminal (xterm's ctlseqs)."""
 
@@ -155,6 +248,8 @@ class ScreenDriver(LinuxDriver):
     """Parser and decoder of the previous app, which may have stopped in the middle of a paste."""
     guardian: ClassVar[TerminalGuardian | None] = None
     """Restores the terminal if the program is killed."""
+    background: ClassVar[BackgroundQuery] = BackgroundQuery()
+    """The terminal is asked once per process."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -164,12 +259,19 @@ class ScreenDriver(LinuxDriver):
         self.output = TerminalOutput(cast(TextIO, sys.__stderr__), on_lost=_hang_up)
         self.output.on_caught_up = self._repaint_soon
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._has_links = os.environ.get("TERM", "") not in WITHOUT_LINKS
         self._hands_over_input = False
         """Further keys are for the next app."""
         self._has_title = False
         """The window shows our title; the terminal has saved its own."""
 
     # --- output ---
+
+    def write(self, data: str) -> None:
+        """Write to the terminal, without hyperlinks if it is one that may print their targets."""
+        if not self._has_links and "\x1b]8;" in data:
+            data = HYPERLINK.sub("", data)
+        super().write(data)
 
     @property
     def _writer_thread(self) -> Any:
@@ -259,12 +361,42 @@ class ScreenDriver(LinuxDriver):
                     if data == b"":
                         _hang_up()
                         return
-                    for message in parser.feed(decode(data)) if data else ():
+                    text = self._without_answer(decode(data)) if data else ""
+                    for message in parser.feed(text) if text else ():
+                        self.process_message(message)
+                if key := ScreenDriver.background.release():
+                    for message in parser.feed(key):
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
         if self._hands_over_input:
             ScreenDriver._handed_over = parser, decode
+
+    def _without_answer(self, text: str) -> str:
+        """Return input without the terminal's answer about its background, which is reported."""
+        query = ScreenDriver.background
+        known = query.light
+        text = query.strip(text)
+        if query.light is not known:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._report_background)
+        return text
+
+    def _report_background(self) -> None:
+        report, light = self._app_background(), ScreenDriver.background.light
+        if report is not None and light is not None:
+            report(light)
+
+    def _app_background(self) -> Callable[[bool], object] | None:
+        return getattr(self._app, "on_background", None)
+
+    def _ask_background(self) -> None:
+        """Ask for the background if the app wants to know it; the answer to an earlier app is reported at once."""
+        if self._app_background() is None:
+            return
+        if not ScreenDriver.background.asked:
+            self.write(ScreenDriver.background.ask())
+        self._report_background()
 
     # --- size ---
 
@@ -275,6 +407,7 @@ class ScreenDriver(LinuxDriver):
         signal.signal(signal.SIGWINCH, self._sigwinch)
         if _needs_modify_other_keys(os.environ):
             self.write("\x1b[>4;1m")
+        self._ask_background()
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Ask the terminal: exported COLUMNS and LINES are wrong after a resize."""

@@ -1,4 +1,4 @@
-"""Opens the draft in the user's editor, which gets the terminal until it ends."""
+"""Opens the draft, or a file at a line, in the user's editor, which gets the terminal until it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from textual.app import SuspendNotSupported
 
-from tui_agent.platform.programs import editor_command
+from tui_agent.platform.programs import editor_at_line, editor_command
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.composer_files import EDITOR_PREFIX, read_editor_file
@@ -63,6 +63,22 @@ async def edit_draft(
     else:
         app.hints.show(_apply_result(prompt, draft, text, problem))
     _delete(path)
+
+
+async def open_at_line(app: BaseApp, path: str, line: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Open a file in the user's editor, at a line unless that is 0, and show a hint if that fails."""
+    argv = editor_command(environment)
+    if not argv:
+        app.hints.show("no editor found · set EDITOR to yours")
+        return
+    try:
+        with app.suspend():
+            problem = await _run(editor_at_line(argv, path, line))
+    except SuspendNotSupported:
+        problem = "can't open an editor in this terminal"
+    app.screen.refresh(layout=True)
+    if problem:
+        app.hints.show(problem)
 
 
 def _delete(path: Path) -> None:

@@ -11,7 +11,7 @@ from tui_agent.keys import keymap
 from tui_agent.keys.keymap import BUILT_IN, Keymap
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.notifications import Notifier
-from tui_agent.tui.themes import NAMES, PREFIX, theme_for
+from tui_agent.tui.themes import DEFAULT, NAMES, PREFIX, default_name, startup_theme, theme_for
 from widgets.dialog_keys import textual_keymap
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ class Preferences:
         self.loaded: LoadedSettings | None = None
         """The settings and their sources; None before the session is open, or if it has none."""
         self.notifier = notifier
+        self._theme_name = ""
+        """Name of the theme that the user chose; empty in a test, which sets a theme itself."""
+        self._light: bool | None = None
+        """Whether the terminal's background is light; None while unknown."""
         keymap.use(BUILT_IN)
 
     def open(self, session: SessionApi) -> None:
@@ -42,9 +46,24 @@ class Preferences:
         settings = loaded.settings
         self.bind_keys(settings.keys, vim=settings.vim)
         self.notifier.method, self.notifier.kinds = settings.notifications, settings.notify_of
-        self.use_theme(theme_for(settings.theme, settings.themes) or theme_for("default", {}))
+        self._theme_name = settings.theme
+        theme = theme_for(settings.theme, settings.themes, self._light)
+        self.use_theme(theme or theme_for(DEFAULT, {}, self._light))
         if not settings.animation:
             self.app.animation_level = "none"
+
+    def start_with(self, name: str) -> None:
+        """Use a theme until the settings are read, and ask the terminal for its background if that decides."""
+        self._theme_name = name
+        self.use_theme(startup_theme(name))
+        if name == DEFAULT and default_name() != "ansi":
+            self.app.on_background = self._use_background
+
+    def _use_background(self, light: bool) -> None:
+        """Use the default theme for a light or dark background, unless the user chose a theme in the meantime."""
+        self._light = light
+        if self._theme_name == DEFAULT:
+            self.use_theme(theme_for(DEFAULT, {}, light))
 
     def use_theme(self, theme: Theme | None) -> None:
         """Switch to a theme, if it is another one."""
@@ -60,9 +79,10 @@ class Preferences:
         if not name:
             current = self.app.theme.removeprefix(PREFIX).removeprefix("own-")
             name = names[(names.index(current) + 1) % len(names)] if current in names else names[0]
-        if (theme := theme_for(name, user_themes)) is None:
+        if (theme := theme_for(name, user_themes, self._light)) is None:
             self.app.hints.show(f"unknown theme; choose one of {', '.join(names)}")
         else:
+            self._theme_name = name
             self.use_theme(theme)
 
     def bind_keys(self, user_keys: Mapping[str, Sequence[str]], *, vim: bool = False) -> None:

@@ -23,7 +23,7 @@ from tui_agent.tui.driver import ScreenDriver
 from tui_agent.tui.exit_codes import CONTINUE, RESTART_AS_DEMO, ContinueIn
 from tui_agent.tui.guardian import TerminalGuardian
 from tui_agent.tui.terminal import DEADLINE, RESET, SavedTerminal, exit_after, log_failure, widen_control_tables
-from tui_agent.tui.themes import startup_theme
+from tui_agent.tui.themes import startup_name
 from widgets.textual_private import driver_of
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -75,8 +75,7 @@ def _run_in_terminal(app: TuiAgentApp) -> int | ContinueIn:
 def _apply_startup_theme(app: TuiAgentApp) -> None:
     """Apply the theme of the settings before the first paint."""
     with contextlib.suppress(paths.HomeNotFoundError):  # reported when the session opens
-        if (theme := startup_theme(paths.config_file())).name != app.theme:
-            app.theme = theme.name
+        app.preferences.start_with(startup_name(paths.config_file()))
 
 
 def run_app(app: TuiAgentApp) -> int:

@@ -24,6 +24,8 @@ THEMES = tuple(
 )
 DARK, LIGHT, HIGH_CONTRAST, ANSI = THEMES
 """ANSI uses the terminal's sixteen colors, and dim, bold and reverse instead of shades (`styles/ansi.tcss`)."""
+DEFAULT = "default"
+"""Name of the theme that fits the terminal."""
 PREFIX = "tui-agent-"
 NAMES = tuple(theme.name.removeprefix(PREFIX) for theme in THEMES)
 """Names in the settings and in `/theme`."""
@@ -36,21 +38,25 @@ def fallback_variables(dark: bool) -> dict[str, str]:
     return dict((DARK if dark else LIGHT).variables)
 
 
-def default_name(environ: Mapping[str, str] | None = None) -> str:
-    """Return the name of the theme that fits the terminal, by its number of colors and its background."""
+def default_name(environ: Mapping[str, str] | None = None, light: bool | None = None) -> str:
+    """Return the name of the theme that fits the terminal, by its number of colors and its background.
+
+    `light`: what the terminal answered about its background; None without an answer, and COLORFGBG counts.
+    """
     environ = os.environ if environ is None else environ
     term, depth = environ.get("TERM", ""), environ.get("COLORTERM", "").lower()
     if "NO_COLOR" in environ or (term in ("linux", "vt100", "vt220", "ansi", "xterm-16color", "screen") and not depth):
         return "ansi"
-    background = environ.get("COLORFGBG", "").rpartition(";")[2]
-    return "light" if background in ("7", "15") else "dark"
+    if light is None:
+        light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    return "light" if light else "dark"
 
 
-def theme_for(name: str, user_themes: Mapping[str, Mapping[str, str]]) -> Theme | None:
-    """Return the built-in or user-defined theme with this name, or None."""
+def theme_for(name: str, user_themes: Mapping[str, Mapping[str, str]], light: bool | None = None) -> Theme | None:
+    """Return the built-in or user-defined theme with this name, or None. `light` is that of `default_name`."""
     if "NO_COLOR" in os.environ:
         return ANSI
-    name = default_name() if name == "default" else name
+    name = default_name(light=light) if name == DEFAULT else name
     if name in NAMES:
         return THEMES[NAMES.index(name)]
     return user_theme(name, user_themes[name]) if name in user_themes else None
@@ -78,8 +84,8 @@ def user_theme(name: str, colors: Mapping[str, str]) -> Theme:
 _THEME = re.compile(rb"""^theme[ \t]*:[ \t]*["']?([a-z-]{1,40})["']?[ \t]*(?:#.*)?$""", re.M)
 
 
-def startup_theme(config: Path) -> Theme:
-    """Return the theme to use until the settings are read: a built-in one named in the environment or in `config`."""
+def startup_name(config: Path) -> str:
+    """Return the name of the theme in the environment or in `config`, which may be unknown; without one, `DEFAULT`."""
     name = os.environ.get("TUI_AGENT_THEME", "").strip()
     if not name:
         with suppress(OSError):
@@ -87,4 +93,9 @@ def startup_theme(config: Path) -> Theme:
             with os.fdopen(handle, "rb") as file:
                 match = _THEME.search(file.read(65_536))
                 name = match[1].decode() if match else ""
-    return theme_for(name or "default", {}) or THEMES[NAMES.index(default_name())]
+    return name or DEFAULT
+
+
+def startup_theme(name: str) -> Theme:
+    """Return the theme to use until the settings are read, given the `startup_name`."""
+    return theme_for(name, {}) or THEMES[NAMES.index(default_name())]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from widgets.links import Locate, nowhere
 from widgets.styled_text import Line, TextStyles, indent, reuse
 from widgets.text_selection import JoinedText
 
@@ -25,6 +26,8 @@ class BlockOptions:
     """Seconds since the epoch."""
     details: bool = False
     """Show details of all blocks."""
+    locate: Locate = nowhere
+    """Finds the files that texts name."""
 
 
 class TranscriptBlock(ABC, Generic[ItemT]):

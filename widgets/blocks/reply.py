@@ -27,7 +27,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         super().__init__(item, options)
         self._text = item.text
         self._fed = 0
-        self._stream = MarkdownStream()
+        self._stream = MarkdownStream(options.locate)
         self._released = item.ended
 
     @property
@@ -53,7 +53,7 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         self._restart()
 
     def _restart(self) -> None:
-        self._text, self._fed, self._stream = self.item.text, 0, MarkdownStream()
+        self._text, self._fed, self._stream = self.item.text, 0, MarkdownStream(self.options.locate)
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint thinking, retry, text and end, separated by blank lines."""

@@ -14,6 +14,7 @@ from widgets import ansi
 from widgets.blocks.base import SHORT, TranscriptBlock, format_duration
 from widgets.blocks.notice import describe_answer
 from widgets.diff_lines import diff_rows, number_width, paint_row
+from widgets.links import link_spans
 from widgets.styled_text import Line, Span, TextStyles, chop, fit, indent, line, width_of
 from widgets.words import WORDS
 
@@ -168,9 +169,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
         limit = MAX_OPEN_LINES if self.open else limit
         visible = rows[:limit] if head else rows[-limit:]
         lines = [
-            chopped
-            for row, style in visible
-            for chopped in chop(list(ansi.ansi_spans(row[:4_000], styles, style)), width)
+            chopped for row, style in visible for chopped in chop(self._with_links(row[:4_000], style, styles), width)
         ]
         hidden = len(rows) - len(visible)
         if len(lines) > 2 * limit:
@@ -182,6 +181,14 @@ class ToolCard(TranscriptBlock[ToolItem]):
             )
             lines = [*lines, note] if head else [note, *lines]
         return lines
+
+    def _with_links(self, row: str, style: Style, styles: TextStyles) -> list[Span]:
+        """Return a line of output with its colors, and with hyperlinks in the colors that it has."""
+        return [
+            span
+            for text, own in ansi.ansi_spans(row, styles, style)
+            for span in link_spans(text, own, own, self.options.locate)
+        ]
 
     def _hidden_text(self, hidden: int) -> str:
         lines = f"… {hidden} more line{'s' if hidden > 1 else ''}"

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.widgets.kit import INK
+from widgets.links import place_of, place_target, targets_of, url_target
+from widgets.markdown import MarkdownStream, render_markdown
+
+FILES = {"src/a.py": "/w/src/a.py", "README.md": "/w/READ ME#1.md"}
+
+
+def links(source: str, width: int = 200) -> list[tuple[str, str]]:
+    """Text and target of each hyperlink."""
+    lines = render_markdown(source, width, INK, lambda name: FILES.get(name, ""))
+    return [
+        (segment.text, segment.style.link)
+        for line in lines
+        for segment in line.segments
+        if segment.style is not None and segment.style.link
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("see https://a.b/c_d_e?x=1&y=2.", "https://a.b/c_d_e?x=1&y=2"),
+        ("(https://a.b/A_(b))", "https://a.b/A_(b)"),
+        ("'http://localhost:8080/'", "http://localhost:8080/"),
+        ("`https://a.b/c`", "https://a.b/c"),
+        ("HTTPS://A.B", "HTTPS://A.B"),
+        ("<https://a.b/c>", "https://a.b/c"),
+    ],
+)
+def test_urls_are_links(source: str, text: str) -> None:
+    assert links(source) == [(text, text)]
+
+
+def test_a_url_keeps_its_target_where_it_is_wrapped() -> None:
+    url = "https://a.b/" + "x" * 60
+    found = links(f"see {url} there", 30)
+    assert "".join(text for text, _target in found) == url
+    assert {target for _text, target in found} == {url}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "https://google.com@evil.example/",
+        "https://g\u043e\u043egle.com/",
+        "https://",
+        "https://[::1",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "ssh://a.b/c",
+        "a.b:80",
+        "https://a.b/" + "x" * 3_000,
+    ],
+)
+def test_what_could_disguise_its_target_is_no_link(source: str) -> None:
+    assert links(source) == []
+
+
+def test_a_label_cannot_disguise_its_target() -> None:
+    assert links("[docs](https://a.b/c)") == [("docs", "https://a.b/c"), ("https://a.b/c", "https://a.b/c")]
+    disguised = "[https://good.example](https://evil.example/x)"
+    assert links(disguised) == [("https://evil.example/x", "https://evil.example/x")]
+    assert "https://good.example (https://evil.example/x)" in render_markdown(disguised, 90, INK)[0].text
+    assert links("[good.example](https://evil.example)") == [("https://evil.example", "https://evil.example")]
+    assert links("<me@a.b>") == [("me@a.b", "mailto:me@a.b")]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "target"),
+    [
+        ("in src/a.py:12, and", "src/a.py:12", "file:///w/src/a.py#12"),
+        ("in `src/a.py:12:3`", "src/a.py:12:3", "file:///w/src/a.py#12"),
+        ("(src/a.py:12)", "src/a.py:12", "file:///w/src/a.py#12"),
+        ("`src/a.py`", "src/a.py", "file:///w/src/a.py"),
+        ("`README.md`", "README.md", "file:///w/READ%20ME%231.md"),
+    ],
+)
+def test_places_in_files_are_links(source: str, text: str, target: str) -> None:
+    assert links(source) == [(text, target)]
+
+
+def test_links_to_files_are_links() -> None:
+    target = "file:///w/src/a.py#5"
+    assert links("[here](src/a.py#L5)") == [("here", target), ("src/a.py#L5", target)]
+
+
+@pytest.mark.parametrize("source", ["nothing.py:12", "src/a.py", "time 12:30", "http:80", "`src/b.py`"])
+def test_what_is_no_file_is_no_link(source: str) -> None:
+    assert links(source) == []
+
+
+@given(st.text(max_size=60), st.integers(0, 9_999))
+def test_a_place_is_read_back(path: str, line: int) -> None:
+    path = "/" + path.encode("utf-8", "replace").decode()
+    target = place_target(path, line)
+    assert target.isascii() and target.isprintable()
+    assert place_of(target) == (path, line)
+
+
+@given(st.text(max_size=80))
+def test_a_target_has_no_control_characters(text: str) -> None:
+    target = url_target("https://a.b/" + text)
+    assert target.isascii() and target.isprintable() and " " not in target
+    for found in targets_of(render_markdown("https://a.b/" + text, 40, INK)):
+        assert found.isascii() and found.isprintable()
+
+
+def test_a_stream_has_links_too() -> None:
+    stream = MarkdownStream(lambda name: FILES.get(name, ""))
+    for part in ("see src/", "a.py:1", "2 ", "\n\nand https://a.", "b"):
+        stream.feed(part)
+        stream.lines(60, INK)
+    assert targets_of(stream.lines(60, INK)) == ["file:///w/src/a.py#12", "https://a.b"]
