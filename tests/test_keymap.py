@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tui_agent import ROOT
 from tui_agent.keys.key_names import KeyProblem, key_label
 from tui_agent.keys.key_names import read_untyped_key as read_key
 from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
@@ -123,3 +126,12 @@ def test_keys_are_shown_as_people_read_them() -> None:
         "shift+F5",
         "ctrl+-",
     ]
+
+
+def test_the_usual_actions_take_no_more_keys_than_in_the_best_of_the_others() -> None:
+    table = json.loads((ROOT / "docs" / "keys_compared.json").read_text(encoding="utf-8"))
+    assert len(table["rows"]) >= 15
+    for row in table["rows"]:
+        ours = [one[1:] if one[0] == "=" else Keymap().first_label(one) for one in row["ours"]]
+        assert all(ours) and len(row["theirs"]) == len(table["columns"]), row["does"]
+        assert len(ours) <= min(one[1] for one in row["theirs"] if one), row["does"]
