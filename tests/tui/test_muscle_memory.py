@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -369,3 +370,29 @@ async def test_ctrl_l_repaints_what_something_else_wrote_over(before: str) -> No
         await terminal.wait_for_text(
             lambda: all(word in terminal.text for word in words) and "garb" not in terminal.text
         )
+
+
+# --- how it looks ---
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40)], ids=["60x16", "80x24", "120x40"])
+@pytest.mark.parametrize("what", ["history", "rewind"])
+def test_looks(what: str, size: tuple[int, int], snap_compare: Any) -> None:
+    app, _checkpoints, _session = prepared()
+
+    async def show(pilot: Pilot[int]) -> None:
+        await wait_until_rendered(pilot)
+        if what == "history":
+            for number in range(12):
+                app.prompt.add_to_history(
+                    DraftText(text=f"fix the parser of format {number}\nand its tests, all of them")
+                )
+            await search(pilot, app)
+            await pilot.press(*"format 1")
+        else:
+            await pilot.press("alt+up")
+            await wait_for(pilot, lambda: isinstance(app.screen, RewindPanel))
+            await pilot.press("down")
+        await wait_until_idle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=show)
