@@ -81,8 +81,8 @@ too, are ignored for a short time after a dialog opens, and destructive actions 
 
 NAMES = """## Action names for `keys:`
 
-The actions under "Writing", and `steer` and `leave`, work only in the composer. `/keys` shows the name of any key you
-press.
+The actions under "Writing" and "Editing text", and `steer` and `leave`, work only in the composer; `history` works
+everywhere. `/keys` shows the name of any key you press.
 
 | Action | Built-in keys | What it does |
 |---|---|---|"""
