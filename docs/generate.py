@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from tui_agent.keys.key_names import key_label
 from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, SESSION_ACTIONS, KeyContext
@@ -79,8 +81,8 @@ too, are ignored for a short time after a dialog opens, and destructive actions 
 
 NAMES = """## Action names for `keys:`
 
-The actions under "Writing", and `steer` and `leave`, work only in the composer. `/keys` shows the name of any key you
-press.
+The actions under "Writing" and "Editing text", and `steer` and `leave`, work only in the composer; `history` works
+everywhere. `/keys` shows the name of any key you press.
 
 | Action | Built-in keys | What it does |
 |---|---|---|"""
@@ -96,7 +98,37 @@ def keys() -> str:
         f"| `{one.name}` | {_cell(BUILT_IN.label(one.name))} | {_cell(one.description)} |"
         for one in SESSION_ACTIONS.values()
     ]
-    return "\n".join([*parts, NAMES, *rows, "", WITHIN, *map(_context, CONTEXTS.values())])
+    return "\n".join([*parts, _compared(), NAMES, *rows, "", WITHIN, *map(_context, CONTEXTS.values())])
+
+
+COMPARED = """## The usual actions beside other agents
+
+Keys and how many there are; typed text is not counted, except for commands. From the documentation of the others
+({sources}), which does not name the keys marked with an asterisk: these are counted as few as possible.
+
+| Action | tui-agent | {columns} |
+|---|---|{lines}|"""
+
+
+def compared_keys(row: dict[str, Any]) -> list[str]:
+    """The keys of this program for a row of `keys_compared.json`: names of actions, or `=` and a fixed key."""
+    return [one[1:] if one[0] == "=" else BUILT_IN.first_label(one) for one in row["ours"]]
+
+
+def _compared() -> str:
+    """The table of the usual actions beside other agents."""
+    table = json.loads((HERE / "keys_compared.json").read_text(encoding="utf-8"))
+    sources = "; ".join(
+        f"{name}: " + ", ".join(f"[{n}]({link})" for n, link in enumerate(links, start=1))
+        for name, links in table["sources"].items()
+    )
+    columns = table["columns"]
+    lines = [COMPARED.format(sources=sources, columns=" | ".join(columns), lines="|".join(["---"] * len(columns)))]
+    for row in table["rows"]:
+        keys = compared_keys(row)
+        cells = [f"{' '.join(keys)} ({len(keys)})", *(f"{one[0]} ({one[1]})" if one else "–" for one in row["theirs"])]
+        lines.append(f"| {' | '.join(map(_cell, (row['does'], *cells)))} |")
+    return "\n".join([*lines, ""])
 
 
 def _context(context: KeyContext) -> str:

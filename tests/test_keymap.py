@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tui_agent import ROOT
 from tui_agent.keys.key_names import KeyProblem, key_label
 from tui_agent.keys.key_names import read_untyped_key as read_key
 from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
@@ -23,7 +26,15 @@ def test_no_built_in_key_is_one_that_a_terminal_keeps_unless_there_is_another() 
 
 @pytest.mark.parametrize(
     ("word", "key"),
-    [("Ctrl-P", "ctrl+p"), ("F5", "f5"), ("esc", "escape"), ("shift + ctrl + up", "ctrl+shift+up"), ("PgUp", "pageup")],
+    [
+        ("Ctrl-P", "ctrl+p"),
+        ("F5", "f5"),
+        ("esc", "escape"),
+        ("shift + ctrl + up", "ctrl+shift+up"),
+        ("PgUp", "pageup"),
+        ("ctrl+-", "ctrl+minus"),
+        ("Ctrl-_", "ctrl+underscore"),
+    ],
 )
 def test_keys_are_read_as_people_write_them(word: str, key: str) -> None:
     assert read_key(word) == (key, "")
@@ -67,7 +78,7 @@ def test_the_users_keys_take_the_place_of_the_built_in_ones() -> None:
         ({"details": ["f12"], "undo": ["f12"]}, "undo", "`F12` is the key of `details`; that one is used", {"details": ("f12",), "undo": ()}),
         ({"undo": ["f3"]}, "undo", "`F3` was the key of `plan`", {"undo": ("f3",), "plan": ()}),
         ({"steer": ["ctrl+o"]}, "steer", "`ctrl+o` was the key of `details`", {"steer": ("ctrl+o",), "details": ()}),
-        ({"undo": ["ctrl+g"]}, "undo", "`ctrl+g` was the key of `steer`", {"undo": ("ctrl+g",), "steer": ()}),
+        ({"undo": ["ctrl+t"]}, "undo", "`ctrl+t` was the key of `steer`", {"undo": ("ctrl+t",), "steer": ()}),
         ({"palette": ["f12", "nokey"]}, "palette", "not a key", {"palette": ("f12",)}),
     ],
 )  # fmt: skip
@@ -98,7 +109,7 @@ def test_a_problem_has_the_name_that_the_user_wrote() -> None:
 
 def test_an_earlier_name_keeps_its_place_in_the_file() -> None:
     keymap = Keymap({"details": ["f12"], "guide": ["f12"]})
-    assert (keymap.keys["details"], keymap.keys["steer"]) == (("f12",), ("ctrl+g",))
+    assert (keymap.keys["details"], keymap.keys["steer"]) == (("f12",), ("ctrl+t",))
     assert [problem.name for problem in keymap.problems] == ["guide"]
 
 
@@ -109,4 +120,18 @@ def test_two_actions_may_change_places_without_a_word() -> None:
 
 
 def test_keys_are_shown_as_people_read_them() -> None:
-    assert [key_label(key) for key in ("escape", "ctrl+pageup", "shift+f5")] == ["esc", "ctrl+pgup", "shift+F5"]
+    assert [key_label(key) for key in ("escape", "ctrl+pageup", "shift+f5", "ctrl+minus")] == [
+        "esc",
+        "ctrl+pgup",
+        "shift+F5",
+        "ctrl+-",
+    ]
+
+
+def test_the_usual_actions_take_no_more_keys_than_in_the_best_of_the_others() -> None:
+    table = json.loads((ROOT / "docs" / "keys_compared.json").read_text(encoding="utf-8"))
+    assert len(table["rows"]) >= 15
+    for row in table["rows"]:
+        ours = [one[1:] if one[0] == "=" else Keymap().first_label(one) for one in row["ours"]]
+        assert all(ours) and len(row["theirs"]) == len(table["columns"]), row["does"]
+        assert len(ours) <= min(one[1] for one in row["theirs"] if one), row["does"]

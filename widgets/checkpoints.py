@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from textual import events
+
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile, is_beyond_undo
 from tui_agent.common.domain import Diff
 from tui_agent.text import one_line
@@ -23,6 +25,13 @@ ACTIONS = (
     ("keep", "keep"),
 )
 """Key actions and their descriptions."""
+REWIND_ACTIONS = (
+    ("conversation", "conversation only"),
+    ("files", "files only"),
+    ("undo", "undo this run"),
+    ("diff", "diff"),
+)
+"""The same for the list of messages, beside Enter."""
 REWIND_SCOPES = {"rewind": "both", "files": "code"}
 """Key actions whose rewind scope has another name."""
 
@@ -74,6 +83,30 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
         """Close the panel and report the action."""
         self.dismiss()
         self._on_chosen(REWIND_SCOPES.get(action, action), row.run)
+
+
+class RewindPanel(CheckpointsPanel):
+    """Lists the messages of the conversation, newest first, with the file changes of their runs."""
+
+    TITLE = "Edit an earlier message"
+    KEYS = Keys("rewind")
+    EMPTY = "No messages in this conversation yet."
+
+    def row_keys(self, row: Checkpoint) -> list[tuple[str, str]]:
+        """Return the keys for a message; those for files only if its run or a later one changed any."""
+        rows = self.list_view.rows
+        has_files = any(each.files for each in rows[: rows.index(row) + 1])
+        actions = [pair for pair in REWIND_ACTIONS if has_files and (row.files or pair[0] not in ("diff", "undo"))]
+        does = "edit it: conversation and files go back" if has_files else "edit it: the conversation goes back"
+        moves = self.KEYS.arrow_labels("up", "down", separator="")
+        return [(moves, "choose"), ("enter", does), *self.KEYS.hints(actions)]
+
+    def act(self, event: events.Key) -> bool:
+        """Enter edits the current message."""
+        if event.key == "enter" and self.list_view.current is not None:
+            self.do("rewind", self.list_view.current)
+            return True
+        return super().act(event)
 
 
 def _file_line(file: CheckpointFile, width: int, styles: TextStyles) -> Line:

@@ -66,7 +66,7 @@ class KeyName(Panel):
 
     TITLE = "Press a key"
 
-    OWN_ACTIONS = ("cancel", "help", "interrupt")
+    OWN_ACTIONS = ("cancel", "help", "interrupt", "command")
 
     def __init__(self, describe: Callable[[str], str]) -> None:
         """`describe` returns the action of a key in words."""

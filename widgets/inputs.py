@@ -1,12 +1,16 @@
-"""Text fields: a line of a dialog, a plain text area, and a field that edits one text."""
+"""Text fields with the keys of readline: a line of a dialog, a plain text area, and one that edits one text (U8)."""
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from functools import cached_property
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from rich.segment import Segment
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.strip import Strip
 from textual.widget import Widget
@@ -15,6 +19,178 @@ from textual.widgets import Input, TextArea
 from tui_agent.keys.keymap import SESSION_ACTIONS
 from tui_agent.text import clean, strip_invisible
 from widgets.textual_private import field_bindings, replace_selection
+
+MAX_KILLS: Final = 30
+"""Deletions that can be inserted again."""
+
+Location: TypeAlias = tuple[int, int]
+"""Row and column."""
+
+REPLACED_KEYS: Final = frozenset(
+    (
+        *("ctrl+z", "ctrl+y", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+left", "ctrl+right", "f6", "f7"),
+        *("ctrl+backspace", "alt+backspace", "alt+delete", "ctrl+delete", "super+backspace"),
+    )
+)
+"""Keys of Textual's text area that do something else here."""
+
+READLINE: Final[dict[str, str]] = {
+    "ctrl+b": "cursor_left",
+    "alt+b,alt+left,ctrl+left": "word_left",
+    "alt+f,alt+right,ctrl+right": "word_right",
+    "ctrl+w": "kill('spaced_left')",
+    "alt+backspace,ctrl+backspace": "kill('word_left')",
+    "alt+d,alt+delete,ctrl+delete": "kill('word_right')",
+    "ctrl+u,super+backspace": "kill('line_start')",
+    "ctrl+k": "kill('line_end')",
+    "ctrl+y": "yank",
+    "alt+y": "yank_earlier",
+    "ctrl+underscore,ctrl+minus": "undo",
+    "alt+underscore,ctrl+shift+z": "redo",
+}
+"""Keys → action of a text area."""
+
+
+def readline_bindings() -> list[BindingType]:
+    """Return the bindings of Textual's text area with the keys of readline."""
+    kept: list[BindingType] = []
+    for binding in TextArea.BINDINGS:
+        assert isinstance(binding, Binding)
+        keys = [key for key in binding.key.split(",") if key not in REPLACED_KEYS]
+        if keys:
+            kept.append(Binding(",".join(keys), binding.action, show=False))
+    return kept + [Binding(keys, action, show=False) for keys, action in READLINE.items()]
+
+
+class KillRing:
+    """The latest deletions of a text area, newest last. Deletions in a row are one."""
+
+    def __init__(self) -> None:
+        self._kills: deque[str] = deque(maxlen=MAX_KILLS)
+
+    def add(self, text: str, *, before: bool, continues: bool) -> None:
+        """Add a deletion; if it `continues` the last one, extend that `before` or after its text."""
+        if continues and self._kills:
+            last = self._kills.pop()
+            text = text + last if before else last + text
+        self._kills.append(text)
+
+    @property
+    def newest(self) -> str:
+        """The newest deletion; empty if there is none."""
+        return self._kills[-1] if self._kills else ""
+
+    def rotate(self) -> str:
+        """Make the deletion before the newest one the newest, and return it."""
+        self._kills.rotate(1)
+        return self.newest
+
+
+def _before(pattern: re.Pattern[str]) -> Callable[[TextArea], Location]:
+    """Return a function for the start of what stands before the cursor, or the end of the line before."""
+
+    def target(area: TextArea) -> Location:
+        row, column = area.cursor_location
+        if column == 0:
+            return _line_start(area)
+        match = pattern.match(area.document.get_line(row)[:column][::-1])  # reversed: in linear time
+        return row, column - (match.end() if match else 0)
+
+    return target
+
+
+def _after(pattern: re.Pattern[str]) -> Callable[[TextArea], Location]:
+    """Return a function for the end of what stands after the cursor, or the start of the line after."""
+
+    def target(area: TextArea) -> Location:
+        row, column = area.cursor_location
+        line = area.document.get_line(row)
+        if column == len(line):
+            return _line_end(area)
+        match = pattern.match(line, column)
+        return row, match.end() if match else column
+
+    return target
+
+
+def _line_start(area: TextArea) -> Location:
+    row, column = area.cursor_location
+    return (row, 0) if column or not row else (row - 1, len(area.document.get_line(row - 1)))
+
+
+def _line_end(area: TextArea) -> Location:
+    row, column = area.cursor_location
+    end = len(area.document.get_line(row))
+    return (row, end) if column < end or row + 1 == area.document.line_count else (row + 1, 0)
+
+
+TARGETS: Final[dict[str, Callable[[TextArea], Location]]] = {
+    "word_left": _before(re.compile(r"\W*\w*")),
+    "word_right": _after(re.compile(r"\W*\w*")),
+    "spaced_left": _before(re.compile(r"\s*\S*")),
+    "line_start": _line_start,
+    "line_end": _line_end,
+}
+"""Name → where a deletion or movement from the cursor ends."""
+
+
+class ReadlineTextArea(TextArea, inherit_bindings=False):
+    """A text area with the keys of readline; what they delete can be inserted again with Ctrl+Y."""
+
+    BINDINGS: ClassVar[list[BindingType]] = readline_bindings()
+
+    _after_kill: tuple[Location, int] | None = None
+    """Cursor and length of the text after the last deletion, if that was the last edit."""
+    _yanked: tuple[Location, Location, int] | None = None
+    """Start, end and length of the text after the last insertion of a deletion."""
+
+    @cached_property
+    def kills(self) -> KillRing:
+        """What was deleted."""
+        return KillRing()
+
+    def action_word_left(self) -> None:
+        """Move to the start of the word before."""
+        self.move_cursor(TARGETS["word_left"](self))
+
+    def action_word_right(self) -> None:
+        """Move to the end of the word after."""
+        self.move_cursor(TARGETS["word_right"](self))
+
+    def action_kill(self, to: str) -> None:
+        """Delete from the cursor to a target in `TARGETS`, or the selection, and remember the text."""
+        if self.read_only:
+            return
+        cursor, target = self.selection if not self.selection.is_empty else (self.cursor_location, TARGETS[to](self))
+        if cursor == target:
+            return
+        continues = self._after_kill == (cursor, len(self.text))
+        self.history.checkpoint()
+        result = self.delete(*sorted((cursor, target)), maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.kills.add(result.replaced_text, before=target < cursor, continues=continues)
+        self._after_kill = self.cursor_location, len(self.text)
+
+    def action_yank(self) -> None:
+        """Insert the last deletion."""
+        if text := self.kills.newest:
+            start, end = sorted(self.selection)
+            self._insert_kill(text, start, end)
+
+    def action_yank_earlier(self) -> None:
+        """Replace the inserted deletion by the one before it."""
+        start, end, length = self._yanked or (None, None, 0)
+        if start is not None and end is not None and self.cursor_location == end and len(self.text) == length:
+            self._insert_kill(self.kills.rotate(), start, end)
+
+    def _insert_kill(self, text: str, start: Location, end: Location) -> None:
+        if self.read_only:
+            return
+        self.history.checkpoint()
+        result = self.replace(text, start, end, maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.move_cursor(result.end_location)
+        self._yanked = start, result.end_location, len(self.text)
 
 
 async def press_bound_key(widget: Widget, event: events.Key) -> bool:
@@ -31,12 +207,19 @@ async def press_bound_key(widget: Widget, event: events.Key) -> bool:
     return False
 
 
-DELETE_KEYS = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+h")
+DELETE_KEYS = ("backspace", "delete", "ctrl+w", "ctrl+u", "ctrl+k", "ctrl+h", "alt+d", "alt+backspace")
 """Keys that delete text; no dialog uses them while its field has the focus."""
 
 
 class LineInput(Input):
     """A line of text in a dialog."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("alt+b,alt+left", "cursor_left_word", show=False),
+        Binding("alt+f,alt+right", "cursor_right_word", show=False),
+        Binding("alt+d", "delete_right_word", show=False),
+        Binding("alt+backspace", "delete_left_word", show=False),
+    ]
 
     def __init__(
         self,
@@ -78,7 +261,7 @@ class ConfirmInput(LineInput):
         event.prevent_default()
 
 
-class PlainTextArea(TextArea):
+class PlainTextArea(ReadlineTextArea):
     """A text area with wrapped lines, without line numbers, highlighting or a blinking cursor."""
 
     def __init__(

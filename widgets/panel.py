@@ -80,8 +80,13 @@ class Panel(Sheet):
 
     def on_resize(self) -> None:
         """Limit the body to the screen."""
-        self.body_view.styles.max_height = max(1, self.size.height - 6)
+        self._fit()
         self.call_after_refresh(self.keys_view.relayout)
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        """Leave room for all lines of the key hints."""
+        self.body_view.styles.max_height = max(1, self.size.height - 5 - max(1, len(self.keys_view.lines)))
 
     def closes(self, event: events.Key) -> bool:
         """Return whether a key closes the panel."""
@@ -178,3 +183,4 @@ class ListPanel(TakesLetters, Panel, Generic[RowT]):
         """Show rows and move the cursor; row heights may change."""
         self.list_view.set_rows(rows, cursor)
         self.keys_view.relayout()
+        self._fit()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from rich.text import Text
 from textual import events
@@ -87,12 +87,13 @@ class ChipTextArea(PlainTextArea):
         """Extend an edit to whole chips; an insertion within a chip goes after it."""
         if self.chips.texts:
             start, end = sorted((edit.from_location, edit.to_location))
-            snapped_end = self._snap(end, to_end=True)
-            edit.from_location = snapped_end if start == end else self._snap(start, to_end=False)
+            snapped_end = self.snap(end, to_end=True)
+            edit.from_location = snapped_end if start == end else self.snap(start, to_end=False)
             edit.to_location = snapped_end
         return super().edit(edit)
 
-    def _snap(self, location: tuple[int, int], *, to_end: bool) -> tuple[int, int]:
+    def snap(self, location: tuple[int, int], *, to_end: bool) -> tuple[int, int]:
+        """Return a location, or the start or end of the chip around it."""
         row, column = location
         if row >= self.document.line_count:
             return location
@@ -171,6 +172,19 @@ class ComposerHost(NamedTuple):
     """Remove the newest message from the queue and return it."""
 
 
+class ModalEditing(Protocol):
+    """Modal keys, such as those of vi."""
+
+    inserting: bool
+    """Keys type text."""
+
+    def claims(self, key: str) -> bool:
+        """Return whether a key of the app is a command here."""
+
+    def on_key(self, event: events.Key) -> bool:
+        """Handle a key before the composer gets it; return True if that is all."""
+
+
 class PromptInput(ChipTextArea):
     """The composer: sends on Enter, completes commands, browses the history, and keeps the unsent draft."""
 
@@ -201,8 +215,8 @@ class PromptInput(ChipTextArea):
         super().__init__(chips, id=id, placeholder=PLACEHOLDER)
         self.menu = menu
         self.host: ComposerHost
-        self.vim: Callable[[events.Key], bool] | None = None
-        """Handles a key in vi mode and returns whether it did; None unless the mode is enabled."""
+        self.vim: ModalEditing | None = None
+        """The keys of vi; None unless they are enabled."""
         self._started = False
         self.stashed = NO_DRAFT
         """The draft while a command is typed in its place."""
@@ -221,6 +235,10 @@ class PromptInput(ChipTextArea):
             return self.stashed, [*others, *([] if draft.text.strip() in ("", "/") else [draft])]
         return draft, others
 
+    def claims(self, key: str) -> bool:
+        """Return whether a key of the app is a command of the modal keys now."""
+        return self.vim is not None and self.has_focus and self.vim.claims(key)
+
     async def on_key(self, event: events.Key) -> None:
         if event.is_printable:
             self._start()
@@ -229,7 +247,7 @@ class PromptInput(ChipTextArea):
             pass
         elif event.key in MENU_KEYS and menu is not None and menu.filter(self.text):
             self._press_menu_key(menu, event.key)
-        elif self.vim is not None and not menu_shown and self.vim(event):
+        elif self.vim is not None and not menu_shown and self.vim.on_key(event):
             pass
         elif event.key == "question_mark" and not self.text:
             await self.run_action("app.help")
@@ -385,12 +403,24 @@ class PromptInput(ChipTextArea):
         elif not self.text and history.position is None and (queued := await self.host.withdraw_newest()) is not None:
             self.put(queued)
         else:
-            if not self._history_loaded:
-                self._history_loaded = True
-                earlier = await self.host.load_history()
-                history.load([self.chips.to_draft(self.chips.adopt(draft)) for draft in earlier])
+            await self.load_history()
             if not self._browse(-1):
                 self.action_cursor_up()
+
+    async def load_history(self) -> list[DraftText]:
+        """Load the messages of earlier sessions, once, and return all messages, oldest first."""
+        if not self._history_loaded:
+            self._history_loaded = True
+            earlier = await self.host.load_history()
+            self.input_history.load([self.chips.to_draft(self.chips.adopt(draft)) for draft in earlier])
+        return self.input_history.entries
+
+    def replace_draft(self, draft: DraftText, typed: str = "") -> None:
+        """Put a text, and what was `typed` behind it, in the place of the draft, which goes to the history."""
+        if self.move_to_history():
+            self.host.show_hint("draft stashed · up restores it")
+        self.put(draft)
+        self.append_text(typed)
 
     def action_newer(self) -> None:
         """In the last line, show the next text, and finally the draft."""

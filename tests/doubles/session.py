@@ -118,6 +118,9 @@ class FakeCheckpoints:
     def clear(self) -> None:
         self.clears += 1
 
+    def conversation(self) -> tuple[()]:
+        return ()
+
 
 QUEUE = (e.MessageQueued, e.MessageChanged, e.MessageMoved, e.MessageWithdrawn, e.UserMessageAdded)
 

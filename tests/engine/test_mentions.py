@@ -205,3 +205,19 @@ async def test_a_listing_that_goes_on_is_searched_and_its_program_ends_with_the_
     await asyncio.wait_for(finder.close(), 30)
     found = await asyncio.to_thread(subprocess.run, ["ps", "ax"], capture_output=True, text=True, check=True)
     assert "sleep 7261" not in found.stdout
+
+
+@pytest.mark.parametrize("program", [None, Path("/nonexistent/rg")], ids=["ripgrep", "without"])
+def test_caches_and_ignored_files_are_not_listed(program: Path | None, tmp_path: Path) -> None:
+    for name in (
+        "a/code.py",
+        "a/__pycache__/code.cpython-311.pyc",
+        "build/out.o",
+        "node_modules/x/index.js",
+        ".venv/bin/x",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / ".gitignore").write_text("build\n")
+    listing = Listing((tmp_path,), program=program)
+    assert sorted(name for names in listing.names(tmp_path) for name in names) == [".gitignore", "a/code.py"]

@@ -166,6 +166,23 @@ async def test_a_rewind_takes_back_files_and_conversation(workspace: Path) -> No
             assert watch.of(ConversationRewound)
 
 
+async def test_a_conversation_without_file_changes_is_rewound_and_files_are_not_mentioned(workspace: Path) -> None:
+    async with serve(TALK, scenario("more", "and more"), strict=True) as server:
+        async with run_session(server, workspace, **EDIT) as session:
+            watch = SessionDriver(session)
+            for text in ("talk", "more"):
+                await session.send(text)
+                await watch.ended()
+            assert [one.title for one in session.checkpoints.conversation()] == ["talk", "more"]
+            assert session.checkpoints.listed() == ()
+            report = await session.checkpoints.rewind("run-2")
+            assert (report.text, report.items) == ("more", ())
+            assert not watch.of(UndoFinished)
+            assert [one.title for one in session.checkpoints.conversation()] == ["talk"]
+            await session.checkpoints.redo()
+            assert [one.title for one in session.checkpoints.conversation()] == ["talk", "more"]
+
+
 async def test_a_run_that_goes_on_is_not_undone(workspace: Path) -> None:
     ask = {"flags": {"approval_mode": "ask", "mode": "direct"}}
     async with serve(WORK, strict=True) as server, run_session(server, workspace, **ask) as session:

@@ -79,7 +79,7 @@ async def test_a_big_paste_is_one_thing_until_it_is_sent() -> None:
         assert prompt.text == "see ab⟦paste 1 · 120 lines, 969 B⟧cd"
         await pilot.press("backspace", "backspace", "backspace")
         assert prompt.text == "see ab"
-        await pilot.press("ctrl+z")
+        await pilot.press("ctrl+underscore")
         assert "⟦paste 1" in prompt.text
         prompt.move_cursor((0, 10))  # a click into it
         await pilot.press("x")
@@ -97,14 +97,14 @@ async def test_a_chip_is_expanded_by_a_key_and_closed_by_undo() -> None:
     app, _session = app_for("empty")
     async with run_app(app, (40, 12)) as pilot:
         prompt = app.prompt
-        await pilot.press("ctrl+l")
+        await pilot.press("alt+e")
         await pasted(pilot, app, LOG)
         await pasted(pilot, app, "y" * 2_500)
-        await pilot.press("ctrl+l")
+        await pilot.press("alt+e")
         assert prompt.text == "⟦paste 1 · 120 lines, 969 B⟧" + "y" * 2_500
-        await pilot.press("ctrl+home", "home", "ctrl+l")
+        await pilot.press("ctrl+home", "home", "alt+e")
         for _undo in range(5):
-            await pilot.press("ctrl+z")
+            await pilot.press("ctrl+underscore")
             await wait_until_idle(pilot)
         assert app.is_running
 
@@ -117,7 +117,7 @@ async def test_a_megabyte_makes_a_small_screen_and_is_not_sent_away(text: str) -
         app.prompt.host = app.prompt.host._replace(show_hint=told.append)
         await pasted(pilot, app, text)
         assert len(app.prompt.text) < 60
-        await pilot.press("ctrl+l", *"abc", "enter")
+        await pilot.press("alt+e", *"abc", "enter")
         await wait_until_idle(pilot)
         assert app.prompt.text.endswith("⟧abc")
         assert ["too long to expand" in told[0], "too many to send" in told[1]] == [True, True]
@@ -576,7 +576,7 @@ async def test_the_terminal_is_ours_again_however_the_editor_ends(how: str, tmp_
     async with edited(tmp_path, body) as terminal:
         terminal.type("draft")
         await terminal.wait_for_text("draft")
-        terminal.type("\x14")
+        terminal.type("\x07")
         await terminal.wait_for_text(lambda: says in terminal.text or says.encode() in terminal.bytes)
         await terminal.wait_for_text("draft")
         terminal.type("!\r")
@@ -592,7 +592,7 @@ async def test_what_the_editor_saved_is_kept_when_the_program_is_ended(tmp_path:
     async with edited(tmp_path, "echo more >> $1; echo it is saved; exec sleep 300") as terminal:
         terminal.type("draft")
         await terminal.wait_for_text("draft")
-        terminal.type("\x14")
+        terminal.type("\x07")
         await terminal.wait_for_text("it is saved")
         terminal.kill(signal.SIGTERM)
         assert await terminal.end() == 128 + signal.SIGTERM

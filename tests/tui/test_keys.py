@@ -48,7 +48,7 @@ async def test_the_composer_works_while_the_agent_does_and_guides_the_run() -> N
     app, session = app_for("streaming")
     async with run_app(app) as pilot:
         await pilot.press(*"wait", "enter")
-        await pilot.press(*"no json", "ctrl+g")
+        await pilot.press(*"no json", "ctrl+t")
         await wait_for(pilot, lambda: session.sent == [("wait", False), ("no json", True)])
 
 
@@ -153,9 +153,9 @@ async def test_undo_of_a_big_paste_does_not_end_the_app() -> None:
     async with run_app(app, (40, 12)) as pilot:
         app.post_message(events.Paste("line\n" * 400))
         await wait_for(pilot, lambda: len(app.prompt.draft.full_text) == 2000)
-        await pilot.press("ctrl+l")
+        await pilot.press("alt+e")
         await wait_for(pilot, lambda: len(app.prompt.text) == 2000)
-        await pilot.press("ctrl+z", "ctrl+z")
+        await pilot.press("ctrl+underscore", "ctrl+underscore")
         await wait_until_idle(pilot)
         assert app.is_running
 

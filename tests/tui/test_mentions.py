@@ -77,7 +77,7 @@ async def test_a_name_is_chosen_taken_and_sent() -> None:
         assert session.sent == [('see @"src/apple pie.md" and @src/parts/wheel.py:L3-L9 too', False)]
         await pilot.press(*"@app", "down", "down", ":", *"L1 x")
         assert app.prompt.text == "@docs/app.md:L1 x"
-        await pilot.press("ctrl+z", "ctrl+z")
+        await pilot.press("ctrl+underscore", "ctrl+underscore")
         assert "docs/app.md:L1" not in app.prompt.text
 
 

@@ -31,6 +31,7 @@ from tui_agent.tui.paste import (
     STOP_KEYS,
     TORN_TIMEOUT,
     TORN_WINDOW,
+    KeyParser,
     PasteGuard,
 )
 
@@ -113,7 +114,7 @@ def test_outside_of_a_paste_nothing_changes(text: str, places: list[int]) -> Non
     if START in text:
         return
     guarded = Guarded()
-    plain = _xterm_parser.XTermParser()
+    plain = KeyParser()
     chunks = split(text, places)
     guarded.feed(*chunks)
     said = [message for chunk in chunks for message in plain.feed(chunk)]
@@ -225,7 +226,7 @@ def test_single_keys_by_hand_are_keys_soon_after_a_torn_paste() -> None:
     guarded.feed(*"x\x7f", "é", every=GRACE)
     guarded.feed("\r", every=ENTER_GRACE)
     keys = [key for kind, key in guarded.told[1:] if kind == "key"]
-    assert keys == ["up", "down", "down", "ctrl+left", "right", "x", "backspace", "é", "enter"]
+    assert keys == ["up", "down", "down", "alt+b", "right", "x", "backspace", "é", "enter"]
     assert guarded.told[1] == ("paste", "ok")  # so close to each other no two fingers type
 
 
@@ -324,10 +325,10 @@ async def test_a_big_paste_can_be_undone_at_any_size(size: tuple[int, int]) -> N
         for text in ("line\n" * 400, "x" * 3_000, "ab\u202ec\t" * 50):
             await pilot.press(*"draft")
             await pasted(pilot, app, text)
-            await pilot.press("ctrl+l")
+            await pilot.press("alt+e")
             assert app.prompt.text == f"draft{text}"
             for _undo in range(3):
-                await pilot.press("ctrl+z")
+                await pilot.press("ctrl+underscore")
                 await wait_until_idle(pilot)
             await pilot.press("x")
             assert app.is_running

@@ -35,10 +35,12 @@ from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets import checkpoints, output_pager
 from widgets.approval_modal import SCOPES
-from widgets.checkpoints import CheckpointsPanel
+from widgets.checkpoints import CheckpointsPanel, RewindPanel
+from widgets.composer_history import DraftText
 from widgets.dashboard import Dashboard
 from widgets.first_run import FirstRun
 from widgets.grants_panel import GrantsPanel
+from widgets.history_search import HistorySearch
 from widgets.info_panels import HelpPanel
 from widgets.line_view import MOVES
 from widgets.model_picker import ModelPicker
@@ -268,7 +270,7 @@ async def test_outputs_and_the_search_obey_them() -> None:
     app, session = app_for("answered")
     ran(session, "make", "", result="\n".join(f"row {n}" for n in range(400)))
     keyed(
-        session, pager__search="?", pager__next_match="m", pager__close="z", search__older="ctrl+r", search__newer="f5"
+        session, pager__search="?", pager__next_match="m", pager__close="z", search__older="ctrl+n", search__newer="f5"
     )
     async with run_app(app) as pilot:
         await pilot.press("f7")
@@ -284,12 +286,12 @@ async def test_outputs_and_the_search_obey_them() -> None:
         await pilot.press("q", "z")
         await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("ctrl+f", "e")
-        await wait_for(pilot, lambda: app.query_one(SearchBar).display and "ctrl+r older" in screen_text(app))
+        await wait_for(pilot, lambda: app.query_one(SearchBar).display and "ctrl+n older" in screen_text(app))
         finder = app.transcript
         await wait_for(pilot, lambda: finder.finder is not None and finder.finder.done and finder.finder.total > 1)
         assert finder.finder is not None
         number = finder.finder.number
-        await pilot.press("ctrl+r")
+        await pilot.press("ctrl+n")
         await wait_for(pilot, lambda: finder.finder is not None and finder.finder.number != number)
         await pilot.press("f5")
         await wait_for(pilot, lambda: finder.finder is not None and finder.finder.number == number)
@@ -348,7 +350,7 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     session.checkpoints = kept = FakeCheckpoints()  # type: ignore[assignment]  # another double
     keyed(
         session, panel__close="z", panel__down="j", queue__withdraw="f5", queue__down="j", grants__revoke="m", trust__revoke="m",
-        checkpoints__keep="f5", statistics__again="m",
+        checkpoints__keep="f5", statistics__again="m", rewind__conversation="f5", history__use="f5",
     )  # fmt: skip
     async with run_app(app) as pilot:
         for number in range(2):
@@ -373,6 +375,17 @@ async def test_panels_obey_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel) and "F5 keep" in screen_text(app))
         await pilot.press("k", "f5")
         await wait_for(pilot, lambda: kept.calls == [("keep", "run-3")])
+        await pilot.press("alt+up")
+        await wait_for(pilot, lambda: isinstance(app.screen, RewindPanel) and "F5 conversation" in screen_text(app))
+        await pilot.press("t", "f5")
+        await wait_for(pilot, lambda: kept.calls[1:] == [("rewind", "run-3", "conversation")])
+        await wait_for(pilot, lambda: app.prompt.text == "tidy up")
+        app.prompt.add_to_history(DraftText(text="earlier"))
+        await pilot.press("ctrl+r")
+        await wait_for(pilot, lambda: isinstance(app.screen, HistorySearch) and "F5 take it" in screen_text(app))
+        await pilot.press("f5")
+        await wait_for(pilot, lambda: app.prompt.text == "earlier")
+        await pilot.press("ctrl+u")
         await pilot.press(*"/stats", "enter")
         await wait_for(pilot, lambda: isinstance(app.screen, Dashboard) and "m reload" in screen_text(app))
         await pilot.press("m", "q", "z", "f1")

@@ -103,7 +103,7 @@ async def test_a_key_copies_the_last_reply_and_then_its_code() -> None:
     async with run_app(app, (60, 40)) as pilot:
         copied = []
         for _ in range(4):
-            await pilot.press("ctrl+y")
+            await pilot.press("alt+c")
             copied.append(app.transcript.selected_text)
             await wait_for(pilot, lambda: app.clipboard == copied[-1])
         assert copied == [REPLY, "make", "def f(x):\n    return x  # 文字", REPLY]
@@ -112,7 +112,7 @@ async def test_a_key_copies_the_last_reply_and_then_its_code() -> None:
 async def test_without_a_reply_there_is_nothing_to_copy() -> None:
     app, _session = app_for("empty")
     async with run_app(app) as pilot:
-        await pilot.press("ctrl+y")
+        await pilot.press("alt+c")
         await wait_for(pilot, lambda: "no reply" in screen_text(app))
 
 

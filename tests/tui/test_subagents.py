@@ -10,6 +10,7 @@ from tests.tui.test_tree import listed, tree
 from tui_agent import events as e
 from tui_agent.common.domain import Mode
 from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.commands import MODES
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
 
@@ -68,7 +69,8 @@ async def test_a_key_stops_the_sub_agent_of_the_line_alone() -> None:
 async def test_a_key_goes_from_mode_to_mode_and_looking_modes_have_a_badge() -> None:
     app, session = app_for("answered")
     async with run_app(app) as pilot:
-        for before, after in zip(Mode, [*list(Mode)[1:], Mode.AGENT], strict=True):
+        assert MODES[:2] == (Mode.AGENT, Mode.PLAN)  # planning is one key away
+        for before, after in zip(MODES, [*MODES[1:], Mode.AGENT], strict=True):
             session.push(e.ModeChanged(mode=before, approval_mode="ask"))
             await wait_until_rendered(pilot)
             assert (f"◇ {before} · ask" in screen_text(app)) is before.reads_only

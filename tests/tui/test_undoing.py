@@ -52,6 +52,9 @@ class FakeCheckpoints:
     def listed(self) -> tuple[Checkpoint, ...]:
         return self._listed
 
+    def conversation(self) -> tuple[Checkpoint, ...]:
+        return self._listed
+
     async def _done(self, *call: Any) -> UndoReport:
         self.calls.append(call)
         if self._fault:

@@ -61,6 +61,8 @@ class Run(msgspec.Struct):
     kept: bool = False
     commands: list[events.CommandChangedFiles] = []
     """Commands that ran, except those that can only read; without `files`, which are steps."""
+    rewound: bool = False
+    """The conversation was rewound to before it, or cleared after it."""
 
 
 class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +109,8 @@ class Ledger(msgspec.Struct):
     """An undo without an end: in progress, or interrupted by a crash."""
     count: int = 0
     """Number of all edits so far."""
+    rewound: list[str] = []
+    """The runs that the last rewind of the conversation removed."""
     run_in_progress: bool = msgspec.field(default=False, name="going")
 
     # --- reading ---
@@ -129,6 +133,10 @@ class Ledger(msgspec.Struct):
         """Return the checkpoints of all runs that changed files, oldest first."""
         checkpoints = (self._checkpoint(run) for run in self.runs)
         return tuple(item for item in checkpoints if item.files or any(map(was_noticed, item.commands)))
+
+    def conversation(self) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints of all runs that are part of the conversation, oldest first."""
+        return tuple(self._checkpoint(run) for run in self.runs if not run.rewound and run.title)
 
     def commands_of(self, runs: Iterable[str]) -> tuple[str, ...]:
         """Return the commands that ran in these runs, except those that can only read."""
@@ -169,6 +177,8 @@ class Ledger(msgspec.Struct):
         match event:
             case events.UserMessageAdded(text=text, steering=False) if run:
                 self._run(run).title = one_line(text, MAX_TITLE_LENGTH)
+            case events.ConversationRewound():
+                self._fold_rewind(event)
             case events.RunStarted() if run:
                 self._run(run)
                 self.run_in_progress = True
@@ -198,6 +208,18 @@ class Ledger(msgspec.Struct):
         self.runs.append(new)
         del self.runs[:-MAX_RUNS]
         return new
+
+    def _fold_rewind(self, event: events.ConversationRewound) -> None:
+        """Note which runs left the conversation; without a run and uncleared, the last rewind was undone."""
+        if not (event.run or event.cleared):
+            for item in self.runs:
+                item.rewound = item.rewound and item.id not in self.rewound
+            self.rewound = []
+            return
+        gone = self.runs_from(event.run) if event.run else [item.id for item in self.runs]
+        self.rewound = [item.id for item in self.runs if item.id in gone and not item.rewound]
+        for item in self.runs:
+            item.rewound = item.rewound or item.id in gone
 
     def _fold_snapshot(self, event: events.FileSnapshotted, run: str) -> None:
         self._run(run)

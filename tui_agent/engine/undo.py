@@ -92,6 +92,10 @@ class Checkpoints:
         """Return the checkpoints of all runs that changed files, oldest first."""
         return self.ledger.checkpoints()
 
+    def conversation(self) -> tuple[Checkpoint, ...]:
+        """Return the runs of the conversation with their file changes, if any, oldest first: `rewind` accepts them."""
+        return self.ledger.conversation()
+
     async def diff(self, run: str, path: str) -> Diff:
         """Return the change that `run` made to a file.
 
@@ -168,7 +172,8 @@ class Checkpoints:
             if what != "conversation":
                 steps = [step for step in self.ledger.active() if step.run in runs]
                 tasks = await asyncio.to_thread(self._undo.plan, steps)
-                report = await self._execute("rewind", tasks, choice, tuple(runs))
+                if tasks or what == "code" or any(self._left_by_commands(runs).values()):
+                    report = await self._execute("rewind", tasks, choice, tuple(runs))
             if what != "code":
                 report = msgspec.structs.replace(report, text=await self._rewind_conversation(run))
             return report

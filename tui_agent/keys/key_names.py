@@ -58,7 +58,7 @@ class KeyProblem(NamedTuple):
 
 def key_label(key: str) -> str:
     """Return a key as shown on the screen: `ctrl+pgdn`, `F1`, `?`."""
-    return _CHARACTERS.get(key) or "+".join(_LABELS.get(part, part) for part in key.split("+"))
+    return _CHARACTERS.get(key) or "+".join(_CHARACTERS.get(part) or _LABELS.get(part, part) for part in key.split("+"))
 
 
 def caret_label(label: str) -> str:
@@ -86,6 +86,8 @@ def read_key(text: str) -> tuple[str, str]:
         if stripped in PUNCTUATION_NAMES or stripped.isalnum():
             return PUNCTUATION_NAMES.get(stripped) or stripped, ""
         return "", f"`{text}` is not a key"
+    if len(stripped) > 2 and stripped[-1] in PUNCTUATION_NAMES and stripped[-2] in "+-":
+        stripped = stripped[:-1] + PUNCTUATION_NAMES[stripped[-1]]  # such as `ctrl+-`
     parts = stripped.lower().replace(" ", "").replace("-", "+").split("+")
     *modifiers, base = [_ALIASES.get(part, part) for part in parts]
     if base not in _BASES or not set(modifiers) <= set(_MODIFIERS):

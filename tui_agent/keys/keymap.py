@@ -71,7 +71,7 @@ class KeyContext(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """It has a text field: characters and editing keys can't be assigned."""
     inherits: str = ""
     """Context whose keys apply as well, unless this one overrides them."""
-    app_actions: tuple[str, ...] | None = ("cancel", "help")
+    app_actions: tuple[str, ...] | None = ("cancel", "help", "redraw", "suspend")
     """Actions of the session whose keys take precedence; None: all with the scope `app`."""
 
 

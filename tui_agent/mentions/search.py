@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import tui_agent
+from tui_agent.checkpoints.survey import SKIPPED_FOLDERS
 from tui_agent.platform.safe_open import open_folder
 from tui_agent.tools.gitignore import GitIgnore, sorted_entries
 from tui_agent.tools.search_workspace import RIPGREP_OPTIONS, find_ripgrep
@@ -48,6 +49,9 @@ TIME_SLICE = 0.001
 """Seconds of work after which a thread pauses."""
 PAUSE = 0.0002
 """Seconds of such a pause."""
+
+NEVER_MENTIONED = tuple(sorted(SKIPPED_FOLDERS))
+"""Folders of programs, whose files nobody mentions; `.gitignore` excludes others."""
 
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that can't be part of a mention."""
@@ -290,7 +294,8 @@ class Listing:
         """Yield the files of one of the folders in batches, relative to it."""
         has_names = False
         if self._program is not None:
-            for names in self._run([str(self._program), *RIPGREP_OPTIONS, "--files", "--null", "--", "."], folder):
+            options = [*RIPGREP_OPTIONS, *(f"--glob=!{name}" for name in NEVER_MENTIONED)]
+            for names in self._run([str(self._program), *options, "--files", "--null", "--", "."], folder):
                 has_names = True
                 yield names
         if not has_names and not self._stopped:
@@ -380,7 +385,7 @@ def list_files(root: Path) -> Iterator[str]:
             continue
         parts = tuple(prefix.split("/")[:-1])
         for name, is_folder, is_file in entries:
-            if not (is_folder or is_file) or rules.ignores((*parts, name), is_folder):
+            if not (is_folder or is_file) or name in NEVER_MENTIONED or rules.ignores((*parts, name), is_folder):
                 continue
             if not is_folder:
                 yield prefix + name

@@ -41,6 +41,7 @@ from widgets.prompt_input import PromptInput
 from widgets.request_view import QUIET_SECONDS
 from widgets.search_bar import SearchBar
 from widgets.status_line import ActivityLine, greeting, key_line, title_line
+from widgets.textual_private import forward_key
 from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
 
@@ -135,7 +136,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             self.call_later(self.activity.set_texts, trouble=problem or "")
 
         session.watch_saving(on_save_failure)
-        self.activity.set_texts(starting="", hint=self._first_hint)
+        self.activity.set_texts(starting="")
+        if self._first_hint:
+            self.activity.set_texts(hint=self._first_hint)
         for message in self.composer.open(session):
             self.on_prompt_input_submitted(message)
         self.preferences.open(session)
@@ -179,11 +182,12 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     # --- keys ---
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow only interrupt and help while a dialog is open, and leave Shift+Tab to the fields of the dock."""
+        """Allow only some actions while a dialog is open, and leave Shift+Tab to the fields of the dock."""
         leaves_field = self.dialogs.dock.has_field_focus and parameters == ("approvals",)
         if leaves_field or action in getattr(self.screen, "OWN_ACTIONS", ()):
             return False
-        return action in ("cancel", "interrupt", "help") or not isinstance(self.screen, ModalScreen)
+        always = action in ("cancel", "interrupt", "help") or parameters in (("redraw",), ("suspend",))
+        return always or not isinstance(self.screen, ModalScreen)
 
     def on_prompt_input_submitted(self, message: PromptInput.Submitted) -> None:
         """Send a message, or run a `!` command."""
@@ -225,12 +229,23 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         """Read older items."""
         self.work(self.transcript.read_older)
 
-    def action_interrupt(self) -> None:
+    @property
+    def _can_interrupt(self) -> bool:
+        return bool(self.view.busy or self.view.pending or self._running_shells)
+
+    def interrupt(self) -> None:
         """Stop the run, pending requests and `!` commands."""
-        if self.session is not None and (self.view.busy or self.view.pending or self._running_shells):
+        if self.session is not None and self._can_interrupt:
             self.work(self.session.interrupt)
 
-    on_request_view_interrupted = action_interrupt
+    def action_interrupt(self) -> None:
+        """Handle Esc: stop what runs; otherwise offer an earlier message for editing on the second press."""
+        if self._can_interrupt or isinstance(self.screen, ModalScreen):
+            self.interrupt()
+        elif self.hints.confirms("esc again edits an earlier message"):
+            commands.execute_command(self, "rewind", "")
+
+    on_request_view_interrupted = interrupt
 
     def action_cancel(self) -> None:
         """Handle Ctrl+C: copy the selection, else interrupt, else stash the draft, else quit on the second press."""
@@ -238,7 +253,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             self.work(self.copy_text, selected)
             self.transcript.select(None)
         elif self.view.busy or self._running_shells:
-            self.action_interrupt()
+            self.interrupt()
         elif not isinstance(self.screen, ModalScreen) and self.prompt.move_to_history():
             self.hints.show("draft stashed · up restores it")
         else:
@@ -280,7 +295,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             await self._lone_keys.process_key(event)
 
     async def _deliver_key(self, event: events.Key) -> None:
-        if not self.columns.handle_key_in_tree(event):
+        if self.prompt.claims(event.key):
+            forward_key(self.prompt, event)
+        elif not self.columns.handle_key_in_tree(event):
             await super().on_event(event)
 
     @on(ToolTree.Chosen)

@@ -68,7 +68,8 @@ class TransientHints:
         self._app = app
         self._line = line
         self._clock = clock
-        self._armed_at = float("-inf")
+        self._armed: tuple[str, float] = "", float("-inf")
+        """Text of the hint that a second press confirms, and when it was shown."""
         self._count = 0
 
     def show(self, text: str) -> None:
@@ -82,13 +83,20 @@ class TransientHints:
         if number == self._count:
             self._line.set_texts(hint="")
 
+    def confirms(self, text: str) -> bool:
+        """Return True on the second call with the same text within `QUIT_ARMED` seconds; the first one shows it."""
+        armed, armed_at = self._armed
+        if armed == text and self._clock() - armed_at <= QUIT_ARMED:
+            self._armed = "", float("-inf")
+            return True
+        self._armed = text, self._clock()
+        self.show(text)
+        return False
+
     def quit_or_arm(self, key: str) -> None:
         """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`."""
-        if self._clock() - self._armed_at <= QUIT_ARMED:
+        if self.confirms(f"{key} again quits"):
             self._app.exit(0)
-        else:
-            self._armed_at = self._clock()
-            self.show(f"{key} again quits")
 
 
 class LoneKeys:
@@ -250,6 +258,10 @@ class BaseApp(App[int], inherit_bindings=False):
         if event.size == self._last_size:
             self.screen.refresh(layout=True)
         self._last_size = event.size
+
+    def redraw(self) -> None:
+        """Paint every cell again, whatever the terminal shows."""
+        self.screen.refresh(layout=True)
 
     def work(
         self,

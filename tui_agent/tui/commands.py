@@ -16,6 +16,7 @@ from tui_agent.tui.composer import Composer
 from tui_agent.tui.plans import PlanEdits
 from tui_agent.tui.preferences import Preferences
 from widgets.search_bar import SearchBar
+from widgets.textual_private import driver_of
 
 if TYPE_CHECKING:
     from tui_agent.engine.api import SessionApi
@@ -29,12 +30,17 @@ class CommandApp(BaseApp, inherit_bindings=False):
     plans: PlanEdits
     preferences: Preferences
 
+    def action_clear(self) -> None:
+        """Clear the conversation on the second press."""
+        if self.hints.confirms(f"{keymap.key_of('clear')} again clears the conversation"):
+            execute_command(self, "clear", "")
+
     @abstractmethod
     def action_help(self) -> None:
         """Show keys and commands."""
 
     @abstractmethod
-    def action_interrupt(self) -> None:
+    def interrupt(self) -> None:
         """Stop the run, pending requests and `!` commands."""
 
     @abstractmethod
@@ -55,7 +61,8 @@ def lazily(module: str, function: str) -> CommandFunction:
     return run_lazily
 
 
-MODES = tuple(mode.value for mode in Mode)
+MODES = tuple(sorted(Mode, key=lambda mode: mode not in (Mode.AGENT, Mode.PLAN)))
+"""Modes in the order of their key: planning is next to working."""
 STATUSES = ("planning", "in_progress", "blocked", "completed", "failed")
 APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
@@ -102,6 +109,20 @@ def _plan(app: CommandApp, argument: str) -> None:
         app.hints.show(f"use /plan with accept, discard, {', '.join(STATUSES)}")
     elif not app.columns.visit_plan():
         app.hints.show("this session has no plan")
+
+
+def _suspend(app: CommandApp, _: str) -> None:
+    from tui_agent.tui.terminal import suspend_job
+
+    if problem := suspend_job(driver_of(app)):
+        app.hints.show(problem)
+
+
+def _history(app: CommandApp, _: str) -> None:
+    from widgets.history_search import HistorySearch
+
+    app.set_focus(app.prompt)
+    app.push_screen(HistorySearch(app.prompt.load_history(), app.prompt.replace_draft))
 
 
 def _compact(app: CommandApp, _: str) -> None:
@@ -216,13 +237,16 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "links": lazily("link_opener", "show_links"),
     "top": lambda app, _: app.transcript.to_top(),
     "end": lambda app, _: app.transcript.follow(),
-    "stop": lambda app, _: app.action_interrupt(),
+    "redraw": lambda app, _: app.redraw(),
+    "suspend": _suspend,
+    "stop": lambda app, _: app.interrupt(),
     "settings": lazily("settings_screen", "show_settings"),
     "theme": lambda app, name: app.preferences.switch_theme(name),
     "keys": _keys,
     "quit": lambda app, _: app.exit(0),
     "exit": lambda app, _: app.exit(0),
     "queue": lambda app, _: app.composer.show_queue(),
+    "history": _history,
     "page-up": lambda app, _: _page(app, -1),
     "page-down": lambda app, _: _page(app, 1),
     "progress": lambda app, _: app.columns.visit(),

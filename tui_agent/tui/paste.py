@@ -17,6 +17,7 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.keys import Keys
 from textual.message import Message
 
+from tui_agent.keys.key_names import PUNCTUATION_NAMES
 from tui_agent.text import clean
 
 GRACE: Final = 0.02
@@ -75,6 +76,9 @@ MOUSE: Final = re.compile(r"(?:\x1b\[<[\d;]+[mM])+")
 
 MARKERS: Final = (BRACKETED_PASTE_START, BRACKETED_PASTE_END)
 
+ALT_KEY: Final = re.compile(r"\x1b([^\x00-\x1f\x7f-\x9f\[\]OPX^_\\])")
+"""A character typed with Alt; those that begin a longer sequence are known only when nothing follows them."""
+
 ENTER: Final = re.compile(r"[\r\n]|\x1b(?:\[13(?:[;:][\d;:]*)?u|\[27;\d+;13~|OM|\r|\n)")
 
 BACKSLASH_ENTER: Final = "\\\r\n"
@@ -97,7 +101,35 @@ class TypedCharacter(events.Key):
 TypedCharacter.handler_name = events.Key.handler_name  # handled by `on_key`
 
 
-class PasteGuard(XTermParser):
+class KeyParser(XTermParser):
+    """Textual's parser for more encodings of keys; a character typed with Alt is a key that types nothing."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        """Parse more key encodings than Textual does; ignore invalid ones."""
+        if sequence in ALT_ENTER:
+            yield events.Key("alt+enter", None)
+            return
+        if sequence in ("\x1b\x7f", "\x1b\b"):
+            yield events.Key("alt+backspace", None)
+            return
+        if match := ALT_KEY.fullmatch(sequence) or (re.fullmatch(r"([ -~])", sequence) if alt else None):
+            yield _alt_key(match[1])
+            return
+        if match := MODIFY_OTHER_KEYS.fullmatch(sequence):
+            sequence = f"\x1b[{match[2]};{match[1]}u"
+        elif ":" in sequence and (match := KITTY_KEY.fullmatch(sequence)):
+            if match[3] == KITTY_RELEASE:
+                yield events.Key(Keys.Ignore, sequence)
+                return
+            sequence = f"\x1b[{match[1]};{match[2] or 1}{match[4]}"
+        try:
+            for key in super()._sequence_to_key_events(sequence, alt):
+                yield TypedCharacter(key.key, key.character) if (key.character or "\n") in TYPEABLE else key
+        except (ValueError, OverflowError):
+            yield events.Key(Keys.Ignore, sequence)
+
+
+class PasteGuard(KeyParser):
     """Textual's parser behind a filter for pastes. `feed` it input, and `tick` it every `patience` seconds."""
 
     def __init__(self, debug: bool = False, *, clock: Callable[[], float] = monotonic) -> None:
@@ -165,24 +197,6 @@ class PasteGuard(XTermParser):
             return now - self._last_text_at >= self._timeout
         typing = now - self._end_marker_at >= MAX_GRACE and now - self._last_text_at >= MAX_GRACE
         return typing or now - self._last_read_at >= (EMBEDDED_GRACE if self._text_after_end else GRACE)
-
-    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        """Parse more key encodings than Textual does; ignore invalid ones."""
-        if sequence in ALT_ENTER:
-            yield events.Key("alt+enter", None)
-            return
-        if match := MODIFY_OTHER_KEYS.fullmatch(sequence):
-            sequence = f"\x1b[{match[2]};{match[1]}u"
-        elif ":" in sequence and (match := KITTY_KEY.fullmatch(sequence)):
-            if match[3] == KITTY_RELEASE:
-                yield events.Key(Keys.Ignore, sequence)
-                return
-            sequence = f"\x1b[{match[1]};{match[2] or 1}{match[4]}"
-        try:
-            for key in super()._sequence_to_key_events(sequence, alt):
-                yield TypedCharacter(key.key, key.character) if (key.character or "\n") in TYPEABLE else key
-        except (ValueError, OverflowError):
-            yield events.Key(Keys.Ignore, sequence)
 
     def _feed_keys(self, data: str) -> Iterable[Message]:
         data = data.replace(BACKSLASH_ENTER, BACKSLASH_ENTER[:-1])
@@ -302,6 +316,12 @@ class PasteGuard(XTermParser):
         if dropped:
             pasted = f"{pasted[: self._size]}\n[… {dropped:,} more characters of this paste were left out]"
         return pasted, end >= 0, after
+
+
+def _alt_key(character: str) -> events.Key:
+    """Return the key of a character with Alt, which types nothing."""
+    name = PUNCTUATION_NAMES.get(character) or character.lower()
+    return events.Key(f"alt+shift+{name}" if character.isupper() else f"alt+{name}", None)
 
 
 def _partial_start_marker(text: str) -> str:

@@ -95,7 +95,7 @@ class Preferences:
         if vim and prompt.vim is None:
             from tui_agent.tui.vim import Vim
 
-            prompt.vim = Vim(prompt).on_key
+            prompt.vim = Vim(prompt)
         elif not vim and prompt.vim is not None:
             prompt.border_subtitle, prompt.vim = "", None
         self.app.key_line.relayout()

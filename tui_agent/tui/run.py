@@ -149,7 +149,7 @@ def _catch_signals(app: TuiAgentApp, saved: SavedTerminal) -> list[int]:
         is_second = monotonic() - interrupted_at <= QUIT_ARMED
         if app.view.busy and app.session is not None and not is_second:
             interrupted_at = monotonic()
-            call_in_loop(app.action_interrupt)
+            call_in_loop(app.interrupt)
         else:
             on_signal(number)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import control as rich_control
 from textual import content as textual_content
@@ -17,6 +18,9 @@ from textual import content as textual_content
 from tui_agent.common import paths
 from tui_agent.platform.debug_log import mask_in_use
 from tui_agent.text import clean
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
 
 RESET = b"".join(
     b"\x1b[" + code
@@ -101,6 +105,19 @@ class SavedTerminal:
                 os.set_blocking(2, True)
         with contextlib.suppress(Exception):
             termios.tcsetattr(self._handle, termios.TCSANOW, self._attributes)
+
+
+def suspend_job(driver: Driver | None) -> str:
+    """Suspend this program and the others of its shell job, as Ctrl+Z does in a terminal; return why not, or "".
+
+    The driver restores the terminal when the signal arrives, and paints the screen again when the job continues.
+    """
+    if driver is None or not driver.can_suspend:
+        return "the page in the browser can't be suspended · close its tab instead"
+    if os.getpgrp() == os.getsid(0):  # a shell with job control gives each job a group of its own
+        return "nothing to suspend to: no shell started this program · open another terminal instead"
+    os.kill(0, signal.SIGTSTP)  # the whole job: `uv run`, for example, waits for this process
+    return ""
 
 
 def exit_after(deadline: float, code: int, before: Callable[[], None]) -> threading.Timer:

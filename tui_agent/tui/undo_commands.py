@@ -52,12 +52,12 @@ async def redo_run(app: BaseApp, checkpoints: Checkpoints, _: str) -> None:
 
 @undo_command
 async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, arguments: str) -> None:
-    """Go back to before run `N`, in `code`, `conversation` or `both`; without a number, list the runs."""
+    """Go back to before run `N`, in `code`, `conversation` or `both`; without a number, list the messages."""
     words = arguments.split()
     scope: RewindScope = next((scope for scope in reversed(SCOPES) if scope in words), "both")
     words = [word for word in words if word not in SCOPES]
     if not words:
-        show_checkpoints(app, "")
+        _choose_message(app, checkpoints)
     elif _is_run(words[0]):
         _report(app, await checkpoints.rewind(_run_id(words[0]), scope))
     else:
@@ -102,6 +102,21 @@ async def show_checkpoints(app: BaseApp, checkpoints: Checkpoints, _: str) -> No
     """List the runs with their file changes, newest first."""
     from widgets.checkpoints import CheckpointsPanel
 
+    app.push_screen(CheckpointsPanel(checkpoints.listed()[::-1], _actions_on_runs(app)))
+
+
+def _choose_message(app: BaseApp, checkpoints: Checkpoints) -> None:
+    """List the messages of the conversation, newest first, for going back to before one."""
+    from widgets.checkpoints import RewindPanel
+
+    if messages := checkpoints.conversation()[::-1]:
+        app.push_screen(RewindPanel(messages, _actions_on_runs(app)))
+    else:
+        app.hints.show("no earlier message to edit")
+
+
+def _actions_on_runs(app: BaseApp) -> Callable[[str, str], None]:
+    """Return what the panels call with an action and a run."""
     actions = {"undo": undo_run, "keep": keep_run, "diff": show_run_diff}
 
     def act_on_run(action: str, run: str) -> None:
@@ -110,7 +125,7 @@ async def show_checkpoints(app: BaseApp, checkpoints: Checkpoints, _: str) -> No
         else:
             rewind_to_run(app, f"{run} {action}")
 
-    app.push_screen(CheckpointsPanel(checkpoints.listed()[::-1], act_on_run))
+    return act_on_run
 
 
 def _is_run(text: str) -> bool:
@@ -123,6 +138,8 @@ def _run_id(text: str) -> str:
 
 def _report(app: BaseApp, report: UndoReport) -> None:
     if report.text:
+        stashed = app.prompt.move_to_history()
         app.prompt.append_text(report.text)
+        app.hints.show("draft stashed · up restores it" if stashed else "edit and send it again · /redo goes back")
     elif not report.items:
         app.hints.show("nothing to do")
