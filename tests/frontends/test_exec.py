@@ -192,7 +192,7 @@ async def test_all_approves_no_command_that_shows_the_environment_and_text_says_
         result = await run("show", "--approve", "all", *server_flags(server, "openai"))
     assert result.code == 3 and (run.workspace / "made").exists()
     assert result.err.count("? Approval requested: ") == len(commands)
-    assert result.err.count("✗ Rejected (--approve all)") == len(SHOWS_ENVIRONMENT)
+    assert result.err.count("✗ Refused (--approve all)") == len(SHOWS_ENVIRONMENT)
     assert result.err.count("✓ Approved (--approve all)") == 1
     assert "PATH=" not in result.out + result.err
 

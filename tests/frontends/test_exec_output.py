@@ -161,7 +161,7 @@ async def test_a_refused_read_does_not_spoil_a_finished_job(run: ExecRunner) -> 
     job["steps"].insert(0, step("", call("read_file", path=".env")))
     async with serve(job, strict=True) as server:
         result = await run(TASK, "--approve", "all", *server_flags(server, "openai"))
-    assert "✗ Rejected (--approve all)" in result.err and (run.workspace / "adder.py").read_text() == FIXED
+    assert "✗ Refused (--approve all)" in result.err and (run.workspace / "adder.py").read_text() == FIXED
     assert (result.code, result.out) == (0, f"{REPORT}\n")
 
 

@@ -30,11 +30,14 @@ def read_piped(deadline: float | None = None) -> str:
     """
     try:
         descriptor = sys.stdin.fileno()
+    except (OSError, ValueError):  # closed, or no file
+        return ""
+    try:
         if os.isatty(descriptor):
             return ""
         data = _read_all(descriptor, deadline)
-    except (OSError, ValueError) as error:
-        raise InputError(f"standard input can't be read: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise InputError(f"standard input can't be read: {error.strerror or error}") from error
     if len(data) > MAX_SIZE:
         raise InputError(
             f"standard input has more than {MAX_SIZE:,} bytes. Save it to a file, and name the file in the task."
