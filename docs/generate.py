@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tui_agent.events.reference import event_page
+from tui_agent.events.schema import schema_text
 from tui_agent.keys.key_names import key_label
 from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, SESSION_ACTIONS, KeyContext
 from tui_agent.settings.document import settings_table
@@ -185,6 +187,8 @@ def pages() -> dict[str, str]:
         ),
         "keys.md": keys(),
         "commands.md": commands(),
+        "events.md": event_page(),
+        "events.schema.json": schema_text(),
     }
 
 

@@ -9,12 +9,14 @@ import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tui_agent.commands.arguments import PICK, command_names, command_parser, with_default_command
+from tui_agent.commands.arguments import PICK, command_names, command_parser, with_default_command, without_word
+from tui_agent.common.suggestions import closest_name
 
 if TYPE_CHECKING:
     from tui_agent.engine.options import SessionOptions
@@ -27,6 +29,8 @@ COLLECT = (5_000, 20, 50)
 
 USAGE = 2
 """Exit code of a wrong command line."""
+LIMIT = 5
+"""Exit code when a time limit was reached."""
 INTERRUPTED = 130
 """Exit code after Ctrl+C, as shells report it."""
 
@@ -120,26 +124,58 @@ def _remove_demos() -> None:
 def _run_exec(argv: Sequence[str]) -> int:
     parser = command_parser("exec")
     args = parser.parse_args(argv)
-    task = args.task
-    if task == "-":
-        if args.answers:
-            parser.error("--answers and the task `-` both need standard input")
-        task = sys.stdin.buffer.read().decode("utf-8", "replace")
-    if not task and args.demo:
-        from tui_agent.frontends.demo_workspace import DEMO_TASK
+    if args.json_schema:
+        from tui_agent.commands.output import flushing_output
+        from tui_agent.events.schema import print_schema
 
-        task = DEMO_TASK
+        return flushing_output(print_schema)
+    if args.task == "-" and args.answers:
+        parser.error("--answers and the task `-` both need standard input")
     if args.resume == PICK:
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
-    if not task or not task.strip():
+    if args.last_message is not None and not args.last_message.absolute().parent.is_dir():
+        parser.error(f"there is no folder {args.last_message.absolute().parent} for --last-message; create it first")
+    from tui_agent.frontends.piped_input import InputError, InputTimeoutError
+
+    deadline = None if args.timeout is None else time.monotonic() + args.timeout
+    try:
+        task, piped = _task_and_input(args, deadline)
+    except InputError as error:
+        sys.stderr.write(f"tui-agent: {error}\n")
+        return LIMIT if isinstance(error, InputTimeoutError) else USAGE
+    if not task.strip():
         parser.error('a task is required, for example: tui-agent exec "fix the failing test"')
     from tui_agent.frontends import headless
 
-    task_options = headless.Headless(task=task, approve=args.approve, json=args.json, read_answers=args.answers)
+    task_options = headless.Headless(
+        task=task,
+        approve=args.approve,
+        json=args.json,
+        read_answers=args.answers,
+        attached=piped,
+        quiet=args.quiet,
+        last_message=args.last_message,
+        deadline=deadline,
+        seconds=args.timeout or 0.0,
+    )
     options = session_options(args, APPROVE_MODES[args.approve], attended=args.answers)
     if args.approve == "none":
         options.flags["auto_run"] = False
     return headless.run_exec(options, task_options)
+
+
+def _task_and_input(args: argparse.Namespace, deadline: float | None) -> tuple[str, str]:
+    """Return the task of `exec`, and what is piped in beside it. Raises InputError."""
+    from tui_agent.frontends.piped_input import read_piped
+
+    if args.task == "-":
+        return read_piped(deadline), ""
+    if args.task is None and args.demo:
+        from tui_agent.frontends.demo_workspace import DEMO_TASK
+
+        return DEMO_TASK, ""
+    task = args.task or ""
+    return task, "" if args.answers or not task.strip() else read_piped(deadline)
 
 
 async def _open_session(options: SessionOptions) -> Session:
@@ -188,8 +224,11 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in command_names():
         return _run_command(arguments[0], arguments[1:])
     parser = command_parser("")
-    if arguments and not arguments[0].startswith("-"):
-        parser.error(f"unknown command `{arguments[0]}`; `tui-agent --help` lists them")
+    draft = parser.parse_known_args(arguments)[0].draft
+    if draft and draft[0] in command_names():
+        return _run([draft[0], *without_word(parser, arguments, draft[0])])
+    if draft and " " not in draft[0] and (command := closest_name(draft[0], command_names())):
+        parser.error(f"no such command: `{draft[0]}`; did you mean `{command}`?")
     args = parser.parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset_terminal
@@ -242,7 +281,7 @@ def _run_screen(args: argparse.Namespace) -> int:
     """Show a session, then the sessions or the demo that the user continues in."""
     from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 
-    draft = ""
+    draft = " ".join(args.draft)
     while True:
         result = _show_session(args, draft)
         draft = ""
@@ -251,7 +290,7 @@ def _run_screen(args: argparse.Namespace) -> int:
             gc.unfreeze()  # the previous session is garbage now
             gc.collect()
         elif result == RESTART_AS_DEMO:
-            kept = ["--approval-mode", args.approval_mode] if args.approval_mode else []
+            kept = ["--approve", args.approval_mode] if args.approval_mode else []
             args = command_parser("").parse_args(["--demo", *kept])
         else:
             return result
@@ -268,12 +307,13 @@ def _show_session(args: argparse.Namespace, draft: str) -> int | ContinueIn:
                 session_options(_arguments_to_resume(args, id), args.approval_mode, attended=True)
             ),
             str(args.workspace or os.curdir),
+            draft,
         )
     hint = ""
     if args.demo:
         from tui_agent.frontends.demo_workspace import DEMO_TASK
 
-        draft, hint = DEMO_TASK, "Enter starts the demo"
+        draft, hint = draft or DEMO_TASK, "Enter starts the demo"
     options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
     return run.run_tui(

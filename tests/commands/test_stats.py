@@ -75,7 +75,7 @@ def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) 
     table = capsys.readouterr().out.partition("Run by run\n")[2].splitlines()
     assert [row.split()[:4] for row in table[1:]] == [
         ["run-1", "done", "4", "2"],
-        ["run-2", "done", "6", "3"],
+        ["run-2", "refused", "6", "3"],
         ["run-3", "interrupted", "1", "0"],
     ]
     assert main(["stats", FIRST_SESSION, "--json"]) == 0

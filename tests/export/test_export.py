@@ -27,6 +27,7 @@ VOID = frozenset(("meta", "br", "hr"))
 TAGS = frozenset(
     (
         "html",
+        "ul",
         "head",
         "meta",
         "title",
@@ -94,6 +95,7 @@ class Reader(HTMLParser):
         self.bad: list[str] = []
         self.open: list[str] = []
         self.policy = ""
+        self.lists: list[int | None] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in TAGS:
@@ -101,16 +103,23 @@ class Reader(HTMLParser):
         for name, value in attrs:
             if name.startswith("on") or name in ("src", "srcset", "style", "action", "data", "poster", "ping"):
                 self.bad.append(f"{tag} {name}")
-            if name == "href" and not re.fullmatch(r"#m\d+", value or ""):
+            if name == "href" and not re.fullmatch(r"#m\d+|https?://[^\s\"'<>]+", value or ""):
                 self.bad.append(f"{tag} href={value}")
             if name == "http-equiv":
                 self.policy = dict(attrs)["content"] or ""
+        if tag in ("ol", "ul"):
+            self.lists.append(int(dict(attrs).get("start") or 1) if tag == "ol" else None)
+        elif tag == "li" and (number := self.lists[-1] if self.lists else None) is not None:
+            self.text.append(f" {number}. ")  # which a browser shows
+            self.lists[-1] = number + 1
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open.pop() != tag:
             self.bad.append(f"/{tag}")
+        if tag in ("ol", "ul"):
+            self.lists.pop()
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] == "style":
@@ -241,7 +250,7 @@ def test_every_scene_can_be_exported_and_is_inert(scene: str, tmp_path: Path) ->
     reader = read(to_html(shown))
     text = to_markdown(shown)
     assert structure(text)[0].startswith("# ")
-    assert set(words(" ".join(reader.text))) - set(words(text)) <= {"Messages", "empty"}
+    assert set(words(" ".join(reader.text))) - set(words(text)) <= {"Messages", "empty", *"0123456789"}
 
 
 NEVER_SHOWN = re.compile(
@@ -426,6 +435,33 @@ def test_damage_and_forks_are_told(tmp_path: Path) -> None:
 def page_of(text: str) -> str:
     section = ExportSection("agent", "Agent", parts=(ProsePart(text),))
     return to_html(ExportDocument("t", (), (section,))).partition("<main>")[2]
+
+
+def test_lists_are_nested_and_numbered() -> None:
+    page = page_of(
+        "Do:\n1. one `x`\n   goes on\n   - **a**\n     - deep\n   - b\n2. two\n\n7) seven\n* star\n-no item\n"
+    )
+    for piece in (
+        '<p class="text">Do:</p>',
+        '<ol start="1"><li>one <code>x</code>\ngoes on<ul><li><b>a</b><ul><li>deep</li></ul></li><li>b</li></ul></li>'
+        "<li>two</li></ol>",
+        '<ol start="7"><li>seven</li></ol><ul><li>star</li></ul>',
+        '<p class="text">-no item</p>',
+    ):
+        assert piece in page
+
+
+def test_only_web_addresses_are_links_and_they_are_shown() -> None:
+    page = page_of(
+        "**See [the docs](https://a.example/x_y?q=1&r=*2*)** or https://b.example/z_(1)., not [x](javascript:alert(1)) "
+        "[y](data:text/html,x) file:///etc/passwd `https://code.example` [https://bank.example](http://evil.example)"
+    )
+    assert page.count("<a ") == 3
+    docs = "https://a.example/x_y?q=1&amp;r=*2*"
+    assert f'<b>See <a href="{docs}" rel="noopener noreferrer">the docs</a> ({docs})</b>' in page
+    assert '<a href="https://b.example/z_(1" rel="noopener noreferrer">https://b.example/z_(1</a>)., not [x]' in page
+    assert "[x](javascript:alert(1))" in page and "[y](data:text/html,x)" in page
+    assert 'href="http://evil.example" rel="noopener noreferrer">https://bank.example</a> (http://evil.example)' in page
 
 
 def test_tables_quotes_and_emphasis_are_set_as_such() -> None:

@@ -36,7 +36,7 @@ PLACES = (
     "tui_agent.__main__.command_parser",
     "tui_agent.frontends.headless.open_session",
     "tui_agent.frontends.headless.StopSignals",
-    "tui_agent.frontends.headless.PlainText.show",
+    "tui_agent.frontends.headless.ExecText.show",
     "tui_agent.engine.opening._resolve_target",
     "tui_agent.engine.opening._load_settings",
     "tui_agent.engine.opening._connect",
@@ -70,7 +70,7 @@ def test_exec_ends_with_a_sentence_wherever_it_fails(
             )
         err = capsys.readouterr().err
         assert code != 0, failure
-        assert err.startswith("tui-agent: ") and "Traceback" not in err, (failure, err)
+        assert err.splitlines()[-1].startswith("tui-agent: ") and "Traceback" not in err, (failure, err)
 
 
 async def test_the_program_ends_with_a_sentence_when_files_can_not_grow(tmp_path: Path) -> None:

@@ -56,10 +56,12 @@ class ExecRunner:
                 process.kill()
                 await process.communicate()
 
-    async def start(self, *args: str, **env: str) -> asyncio.subprocess.Process:
+    async def start(self, *args: str, stdin: int | None = None, **env: str) -> asyncio.subprocess.Process:
+        """Start a process. Its input is a pipe if it reads it, else empty."""
+        reads = not {"-", "--answers"}.isdisjoint(args)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tui_agent", "exec", "-C", str(self.workspace), *args,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            stdin=stdin or (asyncio.subprocess.PIPE if reads else asyncio.subprocess.DEVNULL), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**self.env, **env}, cwd=self.home, limit=2**24,
         )  # fmt: skip
         self.started.append(process)
@@ -99,7 +101,7 @@ class ExecRunner:
 
     async def process(self, *args: str, stdin: bytes = b"", **env: str) -> ExecResult:
         """Run as a process."""
-        process = await self.start(*args, **env)
+        process = await self.start(*args, stdin=asyncio.subprocess.PIPE, **env)
         out, err = await process.communicate(stdin)
         assert process.returncode is not None
         return ExecResult(process.returncode, out, err)
@@ -140,8 +142,9 @@ async def test_the_job_is_done_by_the_scripted_model(run: ExecRunner) -> None:
     result = await run(TASK, "--approve", "all", "--trust", "--provider", "scripted", "--scenarios", str(file))
     assert result.code == 0, result.out + result.err
     assert (run.workspace / "adder.py").read_text() == FIXED
-    assert REPORT in result.out
-    assert f"[Tool: run_terminal_command {COMMAND}]" in result.out
+    assert result.out == f"{REPORT}\n"
+    assert f"[Tool: run_terminal_command {COMMAND}]\n  ✓ exit code 0\n" in result.err
+    assert "I look at it first." in result.err and REPORT not in result.err
 
 
 async def test_everything_printed_is_in_the_journal_and_the_log(run: ExecRunner) -> None:
@@ -188,10 +191,10 @@ async def test_all_approves_no_command_that_shows_the_environment_and_text_says_
     async with serve(show, strict=True) as server:
         result = await run("show", "--approve", "all", *server_flags(server, "openai"))
     assert result.code == 3 and (run.workspace / "made").exists()
-    assert result.out.count("? Approval requested: ") == len(commands)
-    assert result.out.count("✗ Rejected (--approve all)") == len(SHOWS_ENVIRONMENT)
-    assert result.out.count("✓ Approved (--approve all)") == 1
-    assert "PATH=" not in result.out
+    assert result.err.count("? Approval requested: ") == len(commands)
+    assert result.err.count("✗ Refused (--approve all)") == len(SHOWS_ENVIRONMENT)
+    assert result.err.count("✓ Approved (--approve all)") == 1
+    assert "PATH=" not in result.out + result.err
 
 
 async def test_a_protected_file_is_refused_even_with_all(run: ExecRunner) -> None:
@@ -258,7 +261,7 @@ async def test_a_bad_answer_is_named_and_the_next_one_counts(run: ExecRunner) ->
 async def test_a_server_that_is_not_there(run: ExecRunner) -> None:
     result = await run("hello", "--provider", "ollama", "--base-url", "http://127.0.0.1:9", "--trust")
     assert result.code == 4
-    assert "127.0.0.1:9" in result.out
+    assert "127.0.0.1:9" in result.err and not result.out
     assert "Traceback" not in result.out + result.err
 
 
@@ -369,7 +372,7 @@ async def test_a_refused_edit_of_the_demo_is_told_once_and_not_as_done(run: Exec
     done = await run.process("--demo", "--approve", "none", TMPDIR=str(run.home), TUI_AGENT_MODE="agent")
     assert done.code == 3
     assert done.out.count("The edit was not applied") == 1
-    assert "❌ Not fixed: the edit was rejected" in done.out
+    assert "❌ Not fixed: the edit was rejected" in done.err
     assert "tests pass" not in done.out and "Do not try" not in done.out + done.err
 
 
@@ -385,5 +388,5 @@ async def test_a_folder_that_is_gone_is_not_created_again_and_the_task_has_faile
     async with serve(write) as server:
         with patch.object(CallContext, "approve", approve_and_remove):
             result = await run("write it", "--approve", "all", *server_flags(server, "openai"))
-    assert not run.workspace.exists() and "no longer exists" in result.out, result.out
+    assert not run.workspace.exists() and "no longer exists" in result.err, result.err
     assert result.code == EXIT_CODES["failed"]

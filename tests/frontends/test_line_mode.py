@@ -79,11 +79,14 @@ GRANTS = (Grant(kind="edit", pattern="a.py"), Grant(kind="edit", pattern="*.py",
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
+        ("a", Answer(verdict="approve")),
         ("y", Answer(verdict="approve")),
         ("YES", Answer(verdict="approve")),
         ("s", Answer(verdict="approve", scope=Scope.SESSION)),
         ("A", Answer(verdict="approve", scope=Scope.ALWAYS)),
         ("always", Answer(verdict="approve", scope=Scope.ALWAYS)),
+        ("r", Answer(verdict="reject")),
+        ("r it is wrong", Answer(verdict="reject", text="it is wrong")),
         ("n", Answer(verdict="reject")),
         ("no it is wrong", Answer(verdict="reject", text="it is wrong")),
         ("p 2", Answer(verdict="approve", data={"hunks": [1], "edits": {}})),
@@ -94,15 +97,15 @@ GRANTS = (Grant(kind="edit", pattern="a.py"), Grant(kind="edit", pattern="*.py",
 def test_an_edit_is_decided_as_in_the_dialog(reply: str | None, expected: Answer) -> None:
     answer, out = ask(edit("new 1", "new 2", grants=GRANTS), reply)
     assert answer == expected
-    for part in ("Edit a.py  (+2 −2)", "part 1 of 2", "-old 10", "+new 2", "A always: edit *.py", "a rule"):
+    for part in ("Edit a.py  (+2 −2)", "hunk 1 of 2", "-old 10", "+new 2", "A always: edit *.py", "a rule"):
         assert part in out
 
 
-@pytest.mark.parametrize("reply", ["", " ", "a", "S", "ja", "p 3", "p 0", "p", "yn", "u", "1"])
+@pytest.mark.parametrize("reply", ["", " ", "Y n", "S", "ja", "p 3", "p 0", "p", "yn", "u", "1"])
 def test_what_is_no_answer_asks_again(reply: str) -> None:
     answer, out = ask(edit("new 1", "new 2", grants=GRANTS), reply, "n")
     assert answer.verdict == "reject"
-    assert "Answer with y, s, A, p, e or n." in out
+    assert "Answer with a, s, A, p, e or r." in out
 
 
 def test_a_part_is_changed_in_the_own_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +115,7 @@ def test_a_part_is_changed_in_the_own_editor(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("VISUAL", f"'{script}'")
     answer, out = ask(edit("new 1", "new 2", grants=GRANTS), "e 3", "e 2", "s", "y")
     assert answer.data == {"hunks": [0, 1], "edits": {"1": "mine"}}
-    assert "+mine" in out and "y approves it with your text" in out
+    assert "+mine" in out and "a approves it with your text" in out
     assert ask(edit("new 1", "new 2"), "e 2", "p 1")[0].data == {"hunks": [0], "edits": {}}
     assert ask(edit("mine"), "e 1", "y")[0].data is None
     monkeypatch.setenv("VISUAL", "false")
@@ -275,7 +278,7 @@ def test_a_critical_command_needs_its_word_and_says_what_it_destroys() -> None:
     assert (
         "at least 12,000 files, 3.4 GB" in out
         and "Not sandboxed" in out
-        and 'Type "ada" to run it, or n to reject it: ' in out
+        and 'Type "ada" to run it, or r to reject it: ' in out
     )
-    assert "Reject?" not in out and 'Answer with "ada" to run it, or n to reject it.' in out
+    assert "Reject?" not in out and 'Answer with "ada" to run it, or r to reject it.' in out
     assert ask(event, "y", "adam", "ada")[0] == Answer(verdict="approve")

@@ -103,7 +103,7 @@ async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> No
     assert "[Tool: read_file adder.py]" in out
     assert "You: !echo out; echo err >&2; exit 3\nout\nerr\n[exit code 3]\n" in out
     assert "Unknown command /no-such" in out
-    assert "  ✗ Rejected (no terminal)" in out
+    assert "  ✗ Refused (no terminal)" in out
     assert REPORT in out
     assert out.count("You: ") == 5
     assert not set("\x1b\x07\r") & set(out)
@@ -198,12 +198,12 @@ async def test_a_session_at_a_terminal(home: Home) -> None:
             assert "-    return a - b" in terminal.text and "+    return a + b" in terminal.text
             assert "s for this session" in terminal.text
             terminal.type("\r")
-            await terminal.wait_for_text("Answer with y, s, A, e or n.")
+            await terminal.wait_for_text("Answer with a, s, A, e or r.")
             await terminal.wait_for_text(occurs(terminal, "Approve? ", 3))
             terminal.type("y\r")
             await terminal.wait_for_text("Run a command")
             await terminal.wait_for_text(occurs(terminal, "Approve? ", 4))
-            terminal.type("n use make instead\r")
+            terminal.type("r use make instead\r")
             await terminal.wait_for_text(REPORT)
             assert (home.workspace / "adder.py").read_text() == FIXED
             await terminal.wait_for_text(is_prompting(terminal))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.stats.journals import Journal, approval_answer, plan, reply, step_verified, three_runs, tool
 from tui_agent import events as e
-from tui_agent.common.domain import Answer
+from tui_agent.common.domain import Action, Answer, ReadAction, RunAction
 from tui_agent.common.workplan import Summary
 from tui_agent.stats.numbers import MAX_KEYS, OTHER, Numbers, Tally, Times, count_up, round_duration
 from tui_agent.stats.reading import RunStats, read_tally
@@ -36,7 +36,7 @@ def added(tallies: Iterable[Tally]) -> Tally:
 def test_a_journal_with_known_answers(tmp_path: Path) -> None:
     tally = tally_of(three_runs(), tmp_path)
     complete = tally.total
-    assert (complete.runs, complete.outcomes) == (3, {"done": 2, "interrupted": 1})
+    assert (complete.runs, complete.outcomes) == (3, {"done": 1, "refused": 1, "interrupted": 1})
     assert (complete.first_try, complete.intervened) == (1, 2)
     assert complete.interventions == {"rejection": 1, "answer": 1, "interrupt": 1}
     assert (complete.iterations, complete.tool_calls, complete.ms) == (11, 5, 12_500)
@@ -92,6 +92,23 @@ def test_a_run_without_an_end_is_unfinished(tmp_path: Path) -> None:
     assert complete.first_try == 1
 
 
+def test_a_run_that_lacks_what_was_refused_is_not_done(tmp_path: Path) -> None:
+    run = RunAction(command="make", cwd="/w")
+    read = ReadAction(path="/w/.env", display=".env")
+    answer = Answer(verdict="reject", by="--approve safe")
+
+    def asked(name: str, action: Action) -> tuple[e.Event, ...]:
+        requested = e.ApprovalRequested(id=name, action=action, digest="", why="")
+        return requested, e.ApprovalAnswered(id=name, answer=answer)
+
+    journal = Journal().begin().put(*asked("a", run)).end()
+    journal.begin().put(tool(), *asked("b", read)).end()
+    journal.begin().put(*asked("c", run), e.ApprovalAnswered(id="d", answer=Answer(verdict="reject"))).end("failed")
+    complete = read_tally(journal.write(tmp_path, "refused")).total
+    assert complete.outcomes == {"refused": 1, "done": 1, "failed": 1}
+    assert complete.first_try == 1
+
+
 def test_records_copied_by_a_fork_are_not_counted(tmp_path: Path) -> None:
     journal = three_runs().put(e.SessionForked(parent="p"), run="").begin().end(iterations=2)
     tally = tally_of(journal, tmp_path)
@@ -132,7 +149,11 @@ def test_every_run_is_reported_as_it_ends(tmp_path: Path) -> None:
     path.write_bytes(three_runs().data)
     told: list[tuple[str, RunStats]] = []
     read_tally(path, lambda key, run: told.append((key, run)))
-    assert [(key, run.outcome) for key, run in told] == [("run-1", "done"), ("run-2", "done"), ("run-3", "interrupted")]
+    assert [(key, run.outcome) for key, run in told] == [
+        ("run-1", "done"),
+        ("run-2", "refused"),
+        ("run-3", "interrupted"),
+    ]
     assert told[1][1].numbers.retries == 1
 
 

@@ -6,12 +6,13 @@ import argparse
 import json
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tui_agent import __version__
+from tui_agent.common.suggestions import did_you_mean
 
 TABLE_FILE = Path(__file__).with_name("arguments.json")
 MAX_WIDTH = 80
@@ -39,6 +40,32 @@ class HelpPage(argparse.RawDescriptionHelpFormatter):
         return f"{', '.join(action.option_strings)} {value}"
 
 
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors suggest what was meant."""
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]  # one of its overloads
+        """Parse the arguments; ends the program with exit code 2 if they are wrong."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            first = unknown[0].partition("=")[0]
+            if first.startswith("-"):
+                self.error(f"unknown option `{first}`{did_you_mean(first, self.option_names())}")
+            self.error(f"too many arguments: {' '.join(unknown)}. Put a text of several words in quotes.")
+        return cast(argparse.Namespace, parsed)
+
+    def option_names(self) -> list[str]:
+        """The documented names of all options."""
+        return [name for action in self._actions if action.help != argparse.SUPPRESS for name in action.option_strings]
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            known = f"{', '.join(choices[:-1])} or {choices[-1]}"
+            raise argparse.ArgumentError(
+                action, f"must be {known}, not `{value}`{did_you_mean(str(value), choices, 0.6)}"
+            )
+
+
 def command_names() -> list[str]:
     """The subcommands, in the order of the help page."""
     return [name for name in _table()["commands"] if name]
@@ -52,7 +79,7 @@ def command_parser(command: str) -> argparse.ArgumentParser:
         summaries = {name: _table()["commands"][name]["summary"] for name in command_names()}
         about += "\n" + _two_columns(summaries, "  ")
     name = f"tui-agent {command}".strip()
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=name,
         usage="\n       ".join(f"{name} {line}".rstrip() for line in entry["usage"]),
         description=about,
@@ -84,6 +111,16 @@ def with_default_command(command: str, arguments: list[str]) -> list[str]:
     return [entry["default"], *arguments]
 
 
+def without_word(parser: argparse.ArgumentParser, arguments: list[str], word: str) -> list[str]:
+    """Return the arguments without the first one that is `word`, but not the value of an option."""
+    places = [place for place, argument in enumerate(arguments) if argument == word]
+    for place in places:
+        marked = [*arguments[:place], "\0", *arguments[place + 1 :]]
+        if parser.parse_known_args(marked)[0].draft[:1] == ["\0"]:
+            return [*arguments[:place], *arguments[place + 1 :]]
+    return arguments
+
+
 def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
     """Add options of arguments.json by key."""
     for option in options:
@@ -91,12 +128,15 @@ def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
             add_options(parser.add_mutually_exclusive_group(), option)
             continue
         settings = dict(_table()["options"][option])
-        names = settings.pop("names")
+        names, aliases = settings.pop("names"), settings.pop("also", [])
         if "type" in settings:
             settings["type"] = _TYPES[settings["type"]]
         if settings.get("action") == "version":
             settings["version"] = f"tui-agent {__version__}"
-        parser.add_argument(*names, **settings)
+        action = parser.add_argument(*names, **settings)
+        if aliases:  # without a default, which would replace the value
+            hidden = settings | {"dest": action.dest, "help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
+            parser.add_argument(*aliases, **hidden)
 
 
 @cache
@@ -163,11 +203,26 @@ def _strategies(text: str) -> tuple[str, ...]:
     return values
 
 
+_APPROVALS = {"safe": "ask", "edits": "auto-edit", "all": "auto"}
+"""What `exec --approve` takes → the approval mode."""
+
+
+def _approval_mode(text: str) -> str:
+    return "ask" if text == "none" else _APPROVALS.get(text, text)
+
+
+def _approve(text: str) -> str:
+    modes = {mode: name for name, mode in _APPROVALS.items()} | {"read-only": "none"}
+    return modes.get(text, text)
+
+
 _TYPES: dict[str, Any] = {
     "path": Path,
     "int": int,
     "seconds": _seconds,
     "count": _count,
+    "approval_mode": _approval_mode,
+    "approve": _approve,
     "temperatures": _temperatures,
     "strategies": _strategies,
 }

@@ -125,7 +125,7 @@ class Diff(FrozenValue, frozen=True, kw_only=True):
     added: int = 0
     removed: int = 0
     note: str | None = None
-    """Changes not visible in lines: line ends, byte order mark, binary content, file mode."""
+    """Changes not visible in lines: line endings, byte order mark, binary content, file mode."""
 
 
 class FileChange(FrozenValue, frozen=True, kw_only=True):

@@ -10,6 +10,9 @@ import msgspec
 
 from tui_agent.common.domain import FrozenValue
 
+ONE_STEP = "Do it in one step"
+"""Approach of a plan that the program makes of a request, without the model."""
+
 
 class Classification(FrozenValue, frozen=True, kw_only=True):
     """How the dispatcher classifies a request (W1)."""
@@ -65,6 +68,11 @@ class InstructionPlan(FrozenValue, frozen=True, kw_only=True):
     check: Check = Check()
     alternatives: tuple[Alternative, ...] = ()
     confidence: float = 0.8
+
+    @property
+    def is_the_request(self) -> bool:
+        """Whether it was made by the program, with the request as its only step: it says nothing new."""
+        return self.approach == ONE_STEP and len(self.steps) == 1
 
 
 class CriterionChange(FrozenValue, frozen=True, kw_only=True):

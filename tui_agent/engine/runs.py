@@ -95,6 +95,8 @@ class RunDispatcher:
         self._config: ModelConfig | None = None
         self.subagents = Subagents()
         self._attachments: Attachments | None = None
+        self.inputs: dict[str, str] = {}
+        """Message id → text from standard input to attach to it."""
         deps.memory.connect(self._rewrite_plan, self._context_window)
         self._conversation = SessionConversation(deps, lambda: self.system)
         self._window: Window | None = None
@@ -200,7 +202,7 @@ class RunDispatcher:
 
             self._attachments = Attachments(self._stream, self._environment)
         self._attachments.window = None if self._config is None else self._config.num_ctx
-        await self._attachments.attach(run)
+        await self._attachments.attach(run, self.inputs)
 
     async def _delegate(self, subtask: SubagentTask, run: str, node: str) -> ToolResult:
         """Run a sub-agent for a tool call (T5)."""

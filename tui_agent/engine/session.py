@@ -192,8 +192,18 @@ CANCEL_INTERVAL = 2.0
 """Seconds after which a run that has not ended is cancelled again."""
 CHECK_TIMEOUT = 10.0
 """Seconds to wait for the end of the check of a long journal."""
+BY_USER = events.RunEnded(outcome="interrupted", text="Interrupted by the user.")
+"""How a run ends that the user stops."""
 MESSAGE_MAX = 500_000
 """Maximum length of a message, in characters: everything the model may see must fit into one `state.saved`."""
+
+
+def ending_for(reason: str) -> events.RunEnded:
+    """Return how an active run ends when the session is closed for `reason`: `user`, or `signal SIGTERM`."""
+    head, _, name = reason.partition(" ")
+    if head != "signal" or name == "SIGINT":
+        return BY_USER
+    return events.RunEnded(outcome="interrupted", text=f"Interrupted: the program was stopped by {name}.")
 
 
 class Session:
@@ -225,6 +235,8 @@ class Session:
         self._roles = roles
         self._shell_tasks: set[asyncio.Task[CommandOutcome]] = set()
         self._closing: asyncio.Task[None] | None = None
+        self._ending: events.RunEnded | None = None
+        """How the active run ends, once it is stopped."""
         self.unsaved: Unsaved | None = None
         """After closing: why the session is not saved, and where a copy is; None if it is saved."""
         self._closed = False
@@ -303,13 +315,18 @@ class Session:
 
     # --- what a front end does ---
 
-    async def send(self, text: str, *, steering: bool = False, message: str = "", before: str = "") -> str:
+    async def send(
+        self, text: str, *, steering: bool = False, message: str = "", before: str = "", attached: str = ""
+    ) -> str:
         """Send a message to the agent, or queue it during a run. Returns its id: `message`, or a new one.
 
         A `steering` message is delivered before the next iteration of the active run (W12). `before` is the id of the
-        queued message to insert it before. A message to a closing session waits for the next start.
+        queued message to insert it before. `attached` is text from standard input, which the model gets with the
+        message (X3). A message to a closing session waits for the next start.
         """
         message = message or f"m-{secrets.token_hex(6)}"
+        if attached:
+            self._runs.inputs[message] = attached
         text = clean(text)
         if len(text) > MESSAGE_MAX:
             problem = f"A message of {len(text):,} characters is too long. Put it in a file and mention that."
@@ -329,17 +346,18 @@ class Session:
         self._emit(events.MessageWithdrawn(id=message))
         return True
 
-    async def interrupt(self, *, at_once: bool = False) -> None:
+    async def interrupt(self, *, at_once: bool = False, ending: events.RunEnded = BY_USER) -> None:
         """Stop the run and the user's shell commands; their processes are dead within 2 s (W12).
 
-        During planning, only the wait for a plan is given up (W4), unless `at_once`.
+        During planning, only the wait for a plan is given up (W4), unless `at_once`. `ending` is how the run ends.
         """
         if at_once or not self._runs.skip_planning():
-            await self._stop()
+            await self._stop(ending)
 
-    async def _stop(self) -> None:
+    async def _stop(self, ending: events.RunEnded) -> None:
         if self.busy:
             self.queue.hold()
+            self._ending = ending
         await asyncio.sleep(0)  # a task cancelled before its first step could not emit run.ended
         await end_tasks(self._task, *self._shell_tasks, seconds=CANCEL_INTERVAL)
 
@@ -409,7 +427,7 @@ class Session:
     async def _close(self, reason: str) -> None:
         await self.trust.close()
         await end_tasks(self._model_probe, self._summary_offer, self._journal_check)
-        await self._stop()
+        await self._stop(ending_for(reason))
         self._approvals.withdraw(by="closing")
         parts = (self.naming, self.calibrator, self.mentions, self.checkpoints, self.memory, self._environment)
         for close_part in (*(part.close for part in parts), self._roles.aclose):
@@ -481,13 +499,13 @@ class Session:
         self._task.add_done_callback(self.queue.on_run_ended)
 
     async def _run(self, run: str, request: str) -> None:
-        ended = events.RunEnded(outcome="interrupted", text="Interrupted by the user.")
+        ended, self._ending = BY_USER, None
         try:
             if preparations := [task for task in (self.trust.question, self._model_probe) if task is not None]:
                 await asyncio.wait(preparations)
             ended = await self._runs.work(run, request)
         except asyncio.CancelledError:
-            ended = msgspec.structs.replace(ended, tool_calls=self._runs.tool_calls)
+            ended = msgspec.structs.replace(self._ending or ended, tool_calls=self._runs.tool_calls)
         except JournalBroken as error:
             text = (
                 f"Stopped, since nothing can be saved: {with_full_stop(str(error))} "
@@ -503,7 +521,7 @@ class Session:
         if guard is not None and (undecided := guard.undecided()):
             self._emit(events.Notice(level="warning", text=undecided, code="command.quarantined"), run=run)
         self._emit(ended, run=run)
-        if ended.outcome == "interrupted":
+        if ended.outcome == "interrupted" or self._ending is not None:
             self.queue.hold()
         else:
             self.queue.release()

@@ -159,7 +159,8 @@ def answer_text(answer: Answer) -> str:
         scope = {Scope.ONCE: "", Scope.SESSION: " for this session", Scope.ALWAYS: " always"}[answer.scope]
         head = f"Approved{scope}{by}{_edits_text(answer)}"
     else:
-        head = {"reject": f"Rejected{by}", "withdrawn": "Withdrawn", "reply": f"Answered{by}"}[answer.verdict]
+        rejected = "Rejected" if answer.by == "user" else "Refused"  # a person rejects, a rule refuses
+        head = {"reject": f"{rejected}{by}", "withdrawn": "Withdrawn", "reply": f"Answered{by}"}[answer.verdict]
     return f"{head}: {answer.text}" if answer.text else f"{head}."
 
 
@@ -370,7 +371,8 @@ def _proposed(event: e.PlanProposed) -> Narration:
 def _reviewed(event: e.PlanReviewed) -> Narration:
     answer = event.answer
     if answer.verdict == "reject":
-        return Narration(f"Plan rejected{_by(answer.by)}" + (f": {answer.text}" if answer.text else "."), mark="✗")
+        verb = "rejected" if answer.by == "user" else "refused"
+        return Narration(f"Plan {verb}{_by(answer.by)}" + (f": {answer.text}" if answer.text else "."), mark="✗")
     if answer.verdict != "approve":
         return Narration("Plan review withdrawn.")
     if event.alternative is not None:

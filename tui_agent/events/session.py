@@ -141,13 +141,13 @@ class UserMessageAdded(Event, frozen=True, kw_only=True):
 
 
 class Attachment(FrozenValue, frozen=True, kw_only=True):
-    """A file, a part of it, or a folder that the user mentioned in a message (H7)."""
+    """A file, a part of it, or a folder that the user mentioned in a message (H7), or text from standard input."""
 
     display: str
     """Path for display, with the requested lines: `src/a.py:L10-L50`."""
     path: str
-    """Absolute, resolved."""
-    kind: Literal["file", "lines", "folder"]
+    """Absolute, resolved; empty for standard input."""
+    kind: Literal["file", "lines", "folder", "input"]
     label: str
     """Description for the model, with how much of it is included."""
     text: str

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from itertools import groupby
+from typing import Literal, TypeAlias
 
 from jinja2 import Environment, Template
 from markupsafe import Markup, escape
@@ -24,6 +25,18 @@ DIFF_CLASSES = {"+": "added", "-": "removed", "\\": "note", "@": "hunk"}
 BUFFERED_PIECES = 64
 """Template pieces that are yielded as one."""
 
+MAX_LEVELS = 10
+"""Levels of nested lists."""
+LineKind: TypeAlias = Literal["p", "blockquote", "list"]
+
+_ITEM = re.compile(r"([ \t]*)(\d{1,9}[.)]|[-*+])[ \t]+(\S.*)")
+_LINK = re.compile(
+    r"(?<![!\\])\[(?P<label>[^\[\]]{1,300})\]\((?P<address>https?://[^\s<>()\"'`]{1,1000})\)"
+    r"|(?<![\w/])(?P<bare>https?://[^\s<>\"'`\\|]{1,1000})"
+)
+_AFTER_ADDRESS = ".,;:!?)]}*_"
+"""Characters at the end of an address in a text that belong to the text."""
+_KEPT = re.compile("\0([0-9]+)\0")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _TABLE_RULE = re.compile(r":?-+:?")
 _EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*<]{1,500}?)(?<=\S)\*(?![\w*])")
@@ -75,10 +88,53 @@ def _blocks(text: str) -> Iterator[str]:
             case "heading":
                 yield f'<p class="heading">{_inline(block.text)}</p>'
             case _:
-                for quoted, lines in groupby(block.text.split("\n"), lambda line: line.lstrip().startswith(">")):
-                    tag = "blockquote" if quoted else "p"
-                    inner = (_inline(line.lstrip()[1:].lstrip(" ") if quoted else line) for line in lines)
-                    yield f'<{tag} class="text">' + "\n".join(inner) + f"</{tag}>"
+                for kind, group in groupby(_line_kinds(block.text), lambda pair: pair[0]):
+                    yield _paragraph(kind, [line for _, line in group])
+
+
+def _line_kinds(text: str) -> Iterator[tuple[LineKind, str]]:
+    """Yield the lines of a paragraph with what they belong to."""
+    kind: LineKind = "p"
+    for line in text.split("\n"):
+        if line.lstrip().startswith(">"):
+            kind = "blockquote"
+        elif _ITEM.fullmatch(line):
+            kind = "list"
+        elif kind == "blockquote" or not line.startswith("  "):
+            kind = "p"
+        yield kind, line
+
+
+def _paragraph(kind: LineKind, lines: list[str]) -> str:
+    if kind == "list":
+        return _list(lines)
+    texts = (line.lstrip()[1:].lstrip(" ") if kind == "blockquote" else line for line in lines)
+    return f'<{kind} class="text">' + "\n".join(map(_inline, texts)) + f"</{kind}>"
+
+
+def _list(lines: list[str]) -> str:
+    """The items as HTML lists, nested by their indentation. A line that is no item continues the one above."""
+    parts: list[str] = []
+    levels: list[tuple[int, str]] = []
+    """Indentation and tag of each open list."""
+    for line in lines:
+        item = _ITEM.fullmatch(line)
+        if item is None:
+            parts.append(f"\n{_inline(line.strip())}")
+            continue
+        indent, number = len(item[1].expandtabs(4)), item[2][:-1]
+        tag = "ol" if number else "ul"
+        while levels and (indent < levels[-1][0] or (indent < levels[-1][0] + 2 and levels[-1][1] != tag)):
+            parts.append(f"</li></{levels.pop()[1]}>")
+        if levels and indent < levels[-1][0] + 2:
+            parts.append("</li>")
+        elif len(levels) < MAX_LEVELS:
+            levels.append((indent, tag))
+            parts.append(f'<ol start="{number}">' if number else "<ul>")
+        else:
+            parts.append("</li>")
+        parts.append(f"<li>{_inline(item[3])}")
+    return "".join([*parts, *(f"</li></{tag}>" for _, tag in reversed(levels))])
 
 
 def _table_rows(text: str) -> list[str]:
@@ -96,10 +152,23 @@ def _table_rows(text: str) -> list[str]:
 
 def _inline(line: str) -> str:
     return "".join(
-        f"<code>{escape(span.text)}</code>" if span.is_code else _emphasized(str(escape(span.text)))
-        for span in code_spans(line)
+        f"<code>{escape(span.text)}</code>" if span.is_code else _marked_up(span.text) for span in code_spans(line)
     )
 
 
-def _emphasized(text: str) -> str:
-    return _EMPHASIS.sub(r"<em>\1</em>", _STRONG.sub(r"<b>\1</b>", text))
+def _marked_up(text: str) -> str:
+    """A text with its links and emphasis. Only http and https addresses are links, and each is shown."""
+    if len(text) >= MAX_PARSED_LINE:
+        return str(escape(text))
+    links: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        label, address = match["label"], match["address"] or match["bare"].rstrip(_AFTER_ADDRESS)
+        rest = "" if match["address"] else match["bare"][len(address) :]
+        shown = f" ({escape(address)})" if label and label != address else ""
+        links.append(f'<a href="{escape(address)}" rel="noopener noreferrer">{escape(label or address)}</a>{shown}')
+        return f"\0{len(links) - 1}\0{rest}"
+
+    marked = str(escape(_LINK.sub(keep, text.replace("\0", ""))))
+    marked = _EMPHASIS.sub(r"<em>\1</em>", _STRONG.sub(r"<b>\1</b>", marked))
+    return _KEPT.sub(lambda match: links[int(match[1])], marked)

@@ -1,4 +1,4 @@
-"""`tui-agent exec`: run one task without a screen; prints plain text, or the events as JSON lines (X3)."""
+"""`tui-agent exec`: run one task without a screen; prints the answer, or the events as JSON lines (X3)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import re
 import signal
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -17,10 +19,11 @@ from tui_agent import events as e
 from tui_agent.common.domain import Answer, EditAction, RunAction, Scope, Severity, TrustAction
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
-from tui_agent.engine.session import Session
+from tui_agent.engine.session import Session, ending_for
+from tui_agent.events.refusals import Refusals
+from tui_agent.frontends.exec_text import ExecText, answer_of
 from tui_agent.frontends.plain import (
     EXIT_CODES,
-    PlainText,
     StopSignals,
     UserRequest,
     exit_code,
@@ -28,9 +31,11 @@ from tui_agent.frontends.plain import (
     report_saving,
     unattended_answer,
 )
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import atomic_write
 from tui_agent.platform.pipes import detach_stdout, print_error, wait_until_unread
 from tui_agent.storage.lines import encode_json
-from tui_agent.text import SecretMask
+from tui_agent.text import SecretMask, clean, displayable, one_line
 from tui_agent.text.json_values import map_strings
 from tui_agent.text.masking import SECRET_MARK, restore_secrets
 from tui_agent.view.redactor import UNMASKED_EVENTS, Delta, Redactor
@@ -38,6 +43,8 @@ from tui_agent.view.redactor import UNMASKED_EVENTS, Delta, Redactor
 _NO_TRUST = "exec without --trust: the session is read-only"
 _RAW_CONTROL = re.compile("[\x7f-\x9f]")
 """Control characters that JSON does not escape."""
+MAX_REFUSED = 3
+"""Refused actions that are named at the end."""
 ANSWER_MAX = 1 << 20
 """Bytes of one answer line."""
 EARLY_ANSWERS_MAX = 1_000
@@ -54,6 +61,15 @@ class Headless(msgspec.Struct, frozen=True, kw_only=True):
     """Print the records as in the journal, but with secrets masked (A7)."""
     read_answers: bool = False
     """Read answers as JSON lines from standard input (`--answers`)."""
+    attached: str = ""
+    """Text from standard input, for the model beside the task."""
+    quiet: bool = False
+    """Print nothing on stderr but errors."""
+    last_message: Path | None = None
+    """File that gets the answer."""
+    deadline: float | None = None
+    """`time.monotonic()` at which the run is stopped, and `seconds` for the text about it."""
+    seconds: float = 0.0
 
 
 class Exec:
@@ -63,13 +79,16 @@ class Exec:
         self._session = session
         self._options = options
         self._out = out
-        self._plain = PlainText(out, session.mask)
+        self._notes = open(os.devnull, "w", encoding="utf-8") if options.quiet else sys.stderr  # noqa: SIM115  # closed by run
+        self._plain = ExecText(out, self._notes, sys.stderr, session.mask)
         self._redactor = Redactor(session.mask)
         self._waiting: list[e.Record] = []
         """The last record, if the end of its text may be the beginning of a secret (`--json`)."""
         self._answers = AnswerReader(session) if options.read_answers else None
-        self._refused = self._changed = False
-        self._message_id = ""
+        self._refusals = Refusals()
+        self._message_id = self._run = ""
+        self._last_reply = self._answer_text = ""
+        self._timed_out = False
         self._outcome = ""
         """Outcome of the task's run; "" if its end was not printed."""
 
@@ -89,7 +108,7 @@ class Exec:
         finally:
             if self._answers is not None:
                 self._answers.stop()
-            await self._session.close("exec ended")
+            await self._session.close(signals.reason if signals.number else "exec ended")
             interrupting.cancel()
             unread.cancel()
         await working
@@ -103,56 +122,94 @@ class Exec:
                 return EXIT_CODES["interrupted"]
             print_error(f"the output can't be written: {error.strerror}")
             return EXIT_CODES["failed"]
+        finally:
+            if self._notes is not sys.stderr:
+                self._notes.close()
         return self._report_end(self._exit_code(signals.number))
 
     def _report_end(self, code: int) -> int:
-        """Report what no record could tell, and return the exit code: never 0 if the session is not saved."""
+        """Report what no record could tell, and return the exit code: never 0 if the session or the answer is not
+        saved."""
         unsaved = self._session.unsaved
+        if self._options.last_message is not None and not self._save_answer(self._options.last_message):
+            code = code or EXIT_CODES["failed"]
         if unsaved is not None:
             print_error(str(unsaved))
+        elif code == EXIT_CODES["refused"]:
+            print_error(f"not done without what was refused: {self._refused_texts()}. See --approve and --answers.")
         elif not self._outcome and code == EXIT_CODES["failed"]:
             print_error("the task did not end, and nothing was printed about it: see the debug log.")
         return code or (EXIT_CODES["failed"] if unsaved is not None else 0)
 
+    def _refused_texts(self) -> str:
+        texts = self._refusals.prevented(self._outcome)
+        more = f" and {len(texts) - MAX_REFUSED} more" if len(texts) > MAX_REFUSED else ""
+        return self._session.mask.mask("; ".join(one_line(text, 200) for text in texts[:MAX_REFUSED])) + more
+
+    def _save_answer(self, file: Path) -> bool:
+        """Write the answer into a file, as it is on stdout; return whether that worked."""
+        text = displayable(self._session.mask.mask(clean(self._answer_text)))
+        try:
+            atomic_write(file, f"{text}\n".encode("utf-8", "replace") if text else b"")
+        except FileFault as error:
+            print_error(f"the answer was not written: {error}")
+            return False
+        return True
+
     async def _work(self) -> None:
-        self._message_id = await self._session.send(self._options.task)
-        await self._session.wait()
+        self._message_id = await self._session.send(self._options.task, attached=self._options.attached)
+        remaining = None if self._options.deadline is None else self._options.deadline - time.monotonic()
+        try:
+            async with asyncio.timeout(remaining):
+                await self._session.wait()
+        except TimeoutError:
+            self._timed_out = True
+            text = f"The time limit of {self._options.seconds:g} s (--timeout) was reached."
+            await self._session.interrupt(at_once=True, ending=e.RunEnded(outcome="limit", text=text))
+            await self._session.wait()
 
     def _exit_code(self, signal_number: int) -> int:
         if signal_number and (signal_number != signal.SIGINT or not self._outcome):
             return 128 + signal_number
-        return exit_code(self._outcome or "failed", refused=self._refused, changed=self._changed)
+        outcome = self._outcome or ("limit" if self._timed_out else "failed")
+        return exit_code(outcome, self._refusals)
 
     async def _interrupt_on(self, signals: StopSignals) -> None:
         await signals.wait()
-        await self._session.interrupt(at_once=True)
+        await self._session.interrupt(at_once=True, ending=ending_for(signals.reason))
 
     async def _follow(self) -> None:
         """Print every record until the session ends, and answer requests."""
-        run = ""
         async for record in self._session.follow(self._session.replay_end):
+            self._track(record)
             await asyncio.to_thread(self._print, record)  # the reader may be slow
-            event = record.event
-            if needs_answer(event):
-                self._answer(event)
-            match event:
-                case e.UserMessageAdded(id=id) if id == self._message_id:
-                    run = record.run
-                case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by not in (
-                    "user",
-                    _NO_TRUST,
-                ):
-                    self._refused = self._refused or record.run in ("", run)
-                case e.FileChanged() if run and record.run == run:
-                    self._changed = True
-                case e.RunEnded(outcome=outcome) if run and record.run == run:
-                    self._outcome = outcome
+            if needs_answer(record.event):
+                self._answer(record.event)
+            if isinstance(record.event, e.RunEnded) and self._is_end(record):
+                self._outcome = record.event.outcome
+
+    def _track(self, record: e.Record) -> None:
+        event = record.event
+        if isinstance(event, e.UserMessageAdded) and event.id == self._message_id:
+            self._run = record.run
+        if record.run in ("", self._run):
+            self._refusals.feed(record)
+        if isinstance(event, e.ReplyEnded) and not event.role and record.run == self._run:
+            self._last_reply = event.text
+        if isinstance(event, e.RunEnded) and self._is_end(record):
+            self._answer_text = answer_of(event, self._last_reply)
+
+    def _is_end(self, record: e.Record) -> bool:
+        """Whether this is the end of the task's run."""
+        return isinstance(record.event, e.RunEnded) and "" != self._run == record.run
 
     def _print(self, record: e.Record) -> None:
         if self._options.json:
             for masked in self._masked(record):
                 self._out.write(_json_line(masked) + "\n")
             self._out.flush()
+        elif isinstance(record.event, e.RunEnded) and self._is_end(record):
+            self._plain.end(record.event, self._answer_text)
         else:
             self._plain.show(record)
 
@@ -219,6 +276,8 @@ def run_exec(session_options: SessionOptions, options: Headless) -> int:
     """Run a task from the command line; return the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8" if options.json else None, errors="replace")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="replace")
     return asyncio.run(exec_task(session_options, options))
 
 

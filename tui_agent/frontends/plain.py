@@ -14,6 +14,7 @@ from tui_agent import events as e
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
 from tui_agent.events.narration import Narration, answer_text, narrate
+from tui_agent.events.refusals import Refusals
 from tui_agent.platform.debug_log import start_debug_log
 from tui_agent.platform.pipes import print_error
 from tui_agent.safety.secrets import values_to_mask
@@ -32,13 +33,21 @@ LINE_MAX = 300
 class PlainText:
     """Writes records as plain text, displayable and with secrets masked.
 
-    `speaker` precedes each reply. `hidden` are events that the caller prints itself.
+    `speaker` precedes each reply. `hidden` are events that the caller prints itself. Replies go to `out`; everything
+    else to `notes`, if given.
     """
 
     def __init__(
-        self, out: TextIO, mask: SecretMask, *, speaker: str = "", hidden: tuple[type[e.Event], ...] = ()
+        self,
+        out: TextIO,
+        mask: SecretMask,
+        *,
+        speaker: str = "",
+        hidden: tuple[type[e.Event], ...] = (),
+        notes: TextIO | None = None,
     ) -> None:
         self._out = out
+        self._notes = out if notes is None else notes
         self._mask = mask
         self._reply = DisplayStream(mask)
         self._speaker = speaker
@@ -69,8 +78,13 @@ class PlainText:
             if isinstance(event, e.ReplyEnded) and not event.role:
                 self._last_reply = event.text
             if line is not None:
-                self._out.write(displayable(self._mask.mask(clean(line))) + "\n")
+                self.write(line, self._notes)
         self._out.flush()
+
+    def write(self, line: str, stream: TextIO) -> None:
+        """Write a text as a line, displayable and with secrets masked."""
+        stream.write(displayable(self._mask.mask(clean(line))) + "\n")
+        stream.flush()
 
     def end_line(self) -> None:
         """End an unfinished line of a reply."""
@@ -95,6 +109,10 @@ class PlainText:
                 self._requests.discard(request)
                 mark = "✓" if answer.verdict == "approve" else "✗"
                 return f"  {mark} {one_line(answer_text(answer), LINE_MAX)}"
+            case e.PlanProposed(plan=plan, asks=False) if plan.is_the_request:
+                return None
+            case e.PlanReviewed(plan=plan, answer=answer, edited=True) if plan.is_the_request:
+                return f"  … This plan is not used ({one_line(answer.by, LINE_MAX)})."
             case e.RunEnded():
                 return self._outcome_text(event)
         return narration_text(narrate(event))
@@ -102,7 +120,7 @@ class PlainText:
     def _outcome_text(self, event: e.RunEnded) -> str | None:
         text = event.facts if event.said else event.text
         if event.outcome == "done":
-            return None if text == self._last_reply else text
+            return None if text == self._last_reply else text or None
         repeated = f"{self._last_reply.strip()}\n\n"
         return f"{event.outcome}: {text.removeprefix(repeated)}"
 
@@ -173,13 +191,9 @@ def unattended_answer(event: UserRequest, by: str) -> Answer:
     return Answer(verdict=verdict, text=UNATTENDED, by=by)
 
 
-def exit_code(outcome: str, *, refused: bool, changed: bool) -> int:
-    """The exit code of a run with this outcome.
-
-    `refused`: a request was refused because no user was present; `changed`: the run changed a file.
-    """
-    was_blocked = refused and (outcome == "done" or (outcome == "failed" and not changed))
-    return EXIT_CODES["refused" if was_blocked else outcome]
+def exit_code(outcome: str, refusals: Refusals) -> int:
+    """The exit code of a run with this outcome, in which this was refused because no user was present."""
+    return EXIT_CODES["refused" if refusals.prevented(outcome) else outcome]
 
 
 class StopSignals:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from tui_agent.common.suggestions import did_you_mean
 from tui_agent.settings.model import Settings, SettingsGroup
 from tui_agent.settings.tree import KeyPath, SettingsProblem, SettingsTree, printable
 
@@ -137,9 +137,8 @@ def _describe_unknown(key_path: KeyPath) -> str:
             "LLM_AUTH_TOKEN, or in a file that `token_file` names"
         )
     siblings = [path[len(key_path) - 1] for path in setting_paths() if path[: len(key_path) - 1] == key_path[:-1]]
-    similar = difflib.get_close_matches(key_path[-1].lower().replace("-", "_"), siblings, n=1, cutoff=0.6)
-    if similar:
-        return f"is not a setting; did you mean `{similar[0]}`?"
+    if suggestion := did_you_mean(key_path[-1], siblings, 0.6):
+        return f"is not a setting{suggestion}"
     elsewhere = [".".join(path) for path in setting_paths() if path[-1] == key_path[-1]]
     return f"is not a setting; did you mean `{elsewhere[0]}`?" if elsewhere else "is not a setting"
 

@@ -11,14 +11,41 @@ from typing import Any
 
 import msgspec
 
+from tui_agent.common.suggestions import did_you_mean
 from tui_agent.settings.checking import check_settings, iter_set_values, nest_values, setting_paths
 from tui_agent.settings.model import Settings
 from tui_agent.settings.screen import screen_problems, theme_problem
 from tui_agent.settings.tightening import rule_for
-from tui_agent.settings.tree import KeyPath, SettingsProblem, SettingsTree, parse_tree, read_tree
+from tui_agent.settings.tree import KeyPath, SettingsProblem, SettingsTree, parse_tree, printable, read_tree
 
 PREFIX = "TUI_AGENT_"
 """Prefix of environment variables: `TUI_AGENT_` and the setting's name in capitals, with underscores for dots."""
+OTHER_VARIABLES = frozenset(
+    [
+        "HOME",
+        "CI",
+        "ASCII",
+        "COMPOSER",
+        "DAEMONS",
+        "DEATHS",
+        "DEEP",
+        "EARLY",
+        "EXAMPLES",
+        "EXPLORE",
+        "FUZZED",
+        "HUGE",
+        "KILLS",
+        "MUTATIONS",
+        "POWER_LOSSES",
+        "REAL_MODEL",
+        "SLOW_PAGES",
+        "SOAK",
+        "TEST_BASE_URL",
+        "TEST_MODEL",
+        "TEST_PICTURES",
+    ]
+)
+"""Names after `PREFIX` that are no settings: the folder of all files, and those of docs/testing.md."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +82,7 @@ def load_settings(
         variable = PREFIX + "_".join(key_path).upper()
         if text := environ.get(variable, "").strip():
             merger.merge(_tree_from_texts(f"environment ({variable})", {".".join(key_path): text}), [])
+    merger.problems += _unknown_variables(environ)
     texts = {field: value for field, value in (flags or {}).items() if value is not None}
     merger.merge(_tree_from_texts("command line", texts), [])
     _choose_server(merger, environ)
@@ -195,6 +223,21 @@ def _interpretations(text: str) -> Iterator[Any]:
         tree, _ = parse_tree("", f"value: {candidate}\n")
         if tree and "value" in tree.values:
             yield tree.values["value"]
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[SettingsProblem]:
+    """Return a problem for each variable that looks like a setting and is none; it does not prevent a start."""
+    names = {"_".join(key_path).upper() for key_path in setting_paths()} | OTHER_VARIABLES
+    unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names]
+    known = [f"{PREFIX}{name}" for name in sorted(names)]
+    return [
+        SettingsProblem(
+            file=f"environment ({printable(name)})",
+            message=f"ignored: there is no such setting{did_you_mean(name, known, 0.85)}",
+            ignored=True,
+        )
+        for name in unknown
+    ]
 
 
 def _choose_server(merger: _Merger, environ: Mapping[str, str]) -> None:

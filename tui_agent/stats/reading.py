@@ -12,6 +12,7 @@ import msgspec
 
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
+from tui_agent.events.refusals import Refusals
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import atomic_write, read_file
 from tui_agent.stats.numbers import OTHER, Day, Numbers, Tally, Tokens, count_up, table_entry
@@ -40,6 +41,7 @@ class RunStats:
         self.model = model
         self.prompts: dict[str, str] = {}
         self.numbers = Numbers(runs=1)
+        self.refusals = Refusals()
         self.had_setback = False
         """It can no longer be a success at the first attempt."""
 
@@ -85,6 +87,7 @@ class _JournalCounter:
         elif isinstance(event, e.RunEnded):
             self._end_run(record.run, event)
         elif (run := self._runs.get(record.run)) is not None:
+            run.refusals.feed(record)
             _COUNTERS[line.type](run, event)
         elif record.run == "" and line.type in _AFTER_RUN:
             extra = RunStats("", "")
@@ -105,7 +108,8 @@ class _JournalCounter:
         run.numbers.tool_calls += event.tool_calls
         run.numbers.ms += event.ms
         run.prompts |= {_clean_name(name): _clean_name(version) for name, version in event.prompts.items()}
-        self._close(key, event.outcome)
+        is_refused = event.outcome == "done" and bool(run.refusals.prevented("done"))
+        self._close(key, "refused" if is_refused else event.outcome)
 
     def _close(self, key: str, outcome: str) -> None:
         run = self._runs.pop(key)
@@ -244,6 +248,9 @@ _COUNTERS: dict[str, Callable[..., None]] = {
     e.ReplyRejected.type: _on_reply_rejected,
     e.RetryScheduled.type: _on_retry_scheduled,
     e.ToolFinished.type: _on_tool_finished,
+    e.ApprovalRequested.type: lambda run, event: None,
+    e.ToolStarted.type: lambda run, event: None,
+    e.FileChanged.type: lambda run, event: None,
     e.PlanProposed.type: _on_plan_proposed,
     e.PlanReviewed.type: _on_plan_reviewed,
     e.StepVerified.type: _on_step_verified,
@@ -262,7 +269,7 @@ CACHE_FILE = "stats-cache.jsonl"
 """In the data folder; can be deleted at any time."""
 MAX_CACHE_SIZE = 256 << 20
 """Maximum size of the cache file."""
-VERSION = 3
+VERSION = 4
 """Version of the cache format and the counting rules; changing it rereads all journals."""
 _HEADER = b'{"version":%d}' % VERSION
 

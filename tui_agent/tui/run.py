@@ -51,11 +51,12 @@ def run_tui(
     return _run_in_terminal(app)
 
 
-def run_picker(open_chosen: Callable[[str], Awaitable[SessionApi]], here: str) -> int | ContinueIn:
-    """Let the user pick a session, then open it by its id and show it. `here` is the current folder."""
+def run_picker(open_chosen: Callable[[str], Awaitable[SessionApi]], here: str, draft: str = "") -> int | ContinueIn:
+    """Let the user pick a session, then open it by its id and show it, with `draft` typed. `here` is the current
+    folder."""
     from tui_agent.tui.session_browser import pick_session
 
-    app: TuiAgentApp = TuiAgentApp(lambda: pick_session(app, open_chosen, here))
+    app: TuiAgentApp = TuiAgentApp(lambda: pick_session(app, open_chosen, here), draft=draft)
     app.composer.folder = here
     return _run_in_terminal(app)
 

@@ -47,6 +47,10 @@ def wrap_untrusted(kind: str, text: str) -> ProgramMessage:
     return ProgramMessage(text=program_text(kind, text.replace(f"</agent_{kind}", f"<\\/agent_{kind}")))
 
 
+STANDARD_INPUT = "standard input"
+"""Name of what was piped into the program, in an attachment."""
+
+
 def format_attachments(items: Sequence[events.Attachment]) -> ProgramMessage:
     """Return the message with the user's attachments, labeled so that the model does not read them again (H7)."""
     head = "The user attached this to the message below. It is already here: do not read it again."

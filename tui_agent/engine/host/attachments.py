@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.common.domain import Target
+from tui_agent.engine.core.history import STANDARD_INPUT
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.core.tokens import characters_in_window
 from tui_agent.events import Attachment, ContextAttached, Notice
@@ -53,35 +54,44 @@ class Attachments:
         self.window: int | None = None
         """Size of the context window in tokens, if known."""
 
-    async def attach(self, run: str) -> None:
+    async def attach(self, run: str, inputs: dict[str, str]) -> None:
         """Resolve the pending mentions of all messages; a notice reports what can't be attached.
 
-        Raises only cancellation and JournalBroken; the remaining messages then stay pending.
+        `inputs` maps ids of messages to text from standard input to attach to them; attached ones are removed. Raises
+        only cancellation and JournalBroken; the remaining messages then stay pending.
         """
         state = self._stream.state
         for message, text in tuple(state.pending_mentions):
             resolved = await asyncio.to_thread(_resolve_mentions, text, self._environment)
-            if resolved:
-                await self._attach(message, resolved, run)
+            if resolved or message in inputs:
+                await self._attach(message, resolved, inputs.pop(message, ""), run)
             state.mentions_handled(message)
 
-    async def _attach(self, message: str, resolved: list[_ResolvedMention], run: str) -> None:
+    async def _attach(self, message: str, resolved: list[_ResolvedMention], piped: str, run: str) -> None:
         from tui_agent.engine.host.tool_context import CallContext
 
         ctx = CallContext(self._environment, run=run, node=run)
         try:
-            items = await self._read_all(resolved, ctx, run)
+            items = await self._read_all(resolved, piped, ctx, run)
         finally:
             ctx.close()
         if items:
             self._stream.emit(ContextAttached(message=message, items=tuple(items)), run=run)
-            touched = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items)
+            touched = (f"{item.path}/*" if item.kind == "folder" else item.path for item in items if item.path)
             await self._environment.add_rules(tuple(touched), run)
 
-    async def _read_all(self, resolved: list[_ResolvedMention], ctx: CallContext, run: str) -> list[Attachment]:
-        """Read the attachments; emit notices about those that can't be read."""
+    async def _read_all(
+        self, resolved: list[_ResolvedMention], piped: str, ctx: CallContext, run: str
+    ) -> list[Attachment]:
+        """Read the attachments, after the text `piped`; emit notices about those that can't be read."""
         items: list[Attachment] = []
         room = characters_in_window(self.window, WINDOW_SHARE, MAX_TOTAL)
+        if piped:
+            items.append(_piped_text(piped, room))
+            room -= len(items[0].text)
+            if items[0].note:
+                text = f"Standard input is {items[0].note}. For all of it, save it to a file and name that in the task."
+                self._stream.emit(Notice(level="warning", text=text, code="attach.cut"), run=run)
         for mention in resolved:
             try:
                 if room < MIN_ROOM:
@@ -160,6 +170,25 @@ def _resolve(mention: Mention, environment: ToolEnvironment) -> _ResolvedMention
 
 
 # --- reading -------------------------------------------------------------------------------
+
+
+def _piped_text(text: str, room: int) -> Attachment:
+    """Return standard input, up to `room` characters."""
+    lines = [mark_invisible(clean(line)) for line in text.removesuffix("\n").split("\n")]
+    kept, size = 0, 0
+    while kept < len(lines) and size + len(lines[kept]) < room:
+        size += len(lines[kept]) + 1
+        kept += 1
+    complete = kept == len(lines)
+    total = f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
+    return Attachment(
+        display=STANDARD_INPUT,
+        path="",
+        kind="input",
+        label=f"{STANDARD_INPUT}, {f'all of it ({total})' if complete else f'lines 1-{kept} of {total}, cut there'}",
+        text="\n".join(lines[:kept]) if kept else lines[0][:room],
+        note="" if complete else f"cut after line {kept:,} of {len(lines):,}" if kept else "cut within its first line",
+    )
 
 
 def _read_lines(mention: _ResolvedMention, room: int, stop: threading.Event) -> Attachment:

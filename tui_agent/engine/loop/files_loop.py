@@ -48,7 +48,7 @@ from tui_agent.engine.checks.relevant_files import RelevantFiles, find_relevant_
 from tui_agent.engine.checks.request_reading import RequestReading, read_request, removable_names
 from tui_agent.engine.checks.request_scope import asks_for_tests_only, protected_files
 from tui_agent.engine.checks.static_checks import NOTHING, find_problems, lint_hints, with_fixed_imports
-from tui_agent.engine.core.history import ATTACHED, is_kind
+from tui_agent.engine.core.history import ATTACHED, STANDARD_INPUT, is_kind
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.core.state import EngineState
 from tui_agent.engine.host.environment import ToolEnvironment
@@ -244,12 +244,13 @@ class FilesLoop:
         )
 
     def _attachments(self) -> tuple[Message, ...]:
-        """Return the user's attachments, unless all mentioned files are in the request anyway."""
+        """Return the user's attachments, unless they are mentioned files that are in the request anyway."""
         turns = self._state.history.turns
+        attached = tuple(message for turn in turns[-1:] for message in turn.messages if is_kind(message, ATTACHED))
         mentioned = re.findall(r"@([\w./-]+)", self._request.text)
         if all(name.rstrip(".") in self._files.files for name in mentioned):
-            return ()
-        return tuple(message for turn in turns[-1:] for message in turn.messages if is_kind(message, ATTACHED))
+            return tuple(message for message in attached if STANDARD_INPUT in message.text)
+        return attached
 
     def _closing_messages(self) -> tuple[Message, ...]:
         """Return the messages after the request: facts about the files, and the format of the reply."""

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tui_agent.common.domain import Fault, Message, SystemMessage, ToolCall, ToolResult, UserMessage
-from tui_agent.common.workplan import Classification, InstructionPlan, PlanStep
+from tui_agent.common.workplan import ONE_STEP, Classification, InstructionPlan, PlanStep
 from tui_agent.engine.core.history import cut_text
 from tui_agent.engine.core.prompts import prompt, reply_schema, version
 from tui_agent.engine.loop.structured import Question, Structured
@@ -347,7 +347,7 @@ def _bullets(lines: Sequence[str]) -> str:
 def single_step_plan(request: str) -> InstructionPlan:
     """Return a plan with the request as its only step: for simple requests, and if no valid plan could be made."""
     step = PlanStep(number=1, description=request, confidence=1.0, critical=True)
-    return InstructionPlan(approach="Do it in one step", steps=(step,), confidence=1.0)
+    return InstructionPlan(approach=ONE_STEP, steps=(step,), confidence=1.0)
 
 
 def needs_review(planned: PlanResult, settings: Settings) -> tuple[bool, str]:

@@ -27,6 +27,7 @@ from tui_agent.engine.session import Session
 from tui_agent.engine.undo import CannotUndo, RewindScope
 from tui_agent.events import Record
 from tui_agent.events.narration import trust_state
+from tui_agent.events.refusals import Refusals
 from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, grant_text, parse_choice
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
@@ -135,7 +136,7 @@ class Repl:
             hidden=hidden if terminal.attended else (e.UserShellCommand,),
         )
         self._exit_code = 0
-        self._refused = self._changed = False
+        self._refusals = Refusals()
         self._sent_id = ""
         """Id of the last message sent from here."""
         self._context: tuple[int | None, int | None] = (None, None)
@@ -181,7 +182,7 @@ class Repl:
             self._interrupt()
 
     def _send(self, text: str) -> None:
-        self._refused = self._changed = False
+        self._refusals = Refusals()
         self._sent_id = self.engine.run(self.session.send(text))
         idle = 0
         while self.session.busy or (self.session.queue.order() and idle < IDLE_POLLS):
@@ -238,6 +239,7 @@ class Repl:
             self.print("  It was decided elsewhere or is no longer pending.")
 
     def _track(self, record: e.Record) -> None:
+        self._refusals.feed(record)
         match record.event:
             case e.UserMessageAdded(id=id, text=text) if id != self._sent_id:  # queued earlier, or sent elsewhere
                 self.print(f"{PROMPT}{text}")
@@ -245,12 +247,8 @@ class Repl:
                 self.last_output = text
             case e.ContextMeasured(used=used, limit=limit):
                 self._context = used, limit
-            case e.ApprovalAnswered(answer=answer) if answer.verdict == "reject" and answer.by != "user":
-                self._refused = True
-            case e.FileChanged():
-                self._changed = True
             case e.RunEnded(outcome=outcome):
-                self._exit_code = exit_code(outcome, refused=self._refused, changed=self._changed)
+                self._exit_code = exit_code(outcome, self._refusals)
             case e.SessionOpened(resumed=True) if self.session.title:
                 self.print(f"Continuing “{self.session.title}”.")
 

@@ -81,40 +81,39 @@ class RequestPrompt:
             return self._ask_critical(event.harm or Harm(), action, why, has_secrets)
         is_trust = isinstance(action, TrustAction)
         grants = {} if is_trust else _grants_by_key(event)
-        parts = len(action.diff.hunks) if isinstance(action, EditAction) and action.splittable else 0
+        hunks = len(action.diff.hunks) if isinstance(action, EditAction) and action.splittable else 0
         edits: dict[int, str] = {}
-        choices = ["y trust it" if is_trust else "y yes, once"]
+        choices = ["a trust it" if is_trust else "a approve once"]
         choices += [f"{key} {_SCOPES[key][1]}: {', '.join(rules)}" for key, rules in grants.items()]
-        choices += ["p 1 3 approve only these parts"] if parts > 1 else []
-        choices += ["e 1 edit part 1 in your editor"] if parts else []
-        choices += ["n no" if is_trust else "n no; n REASON tells the model why"]
+        choices += ["p 1 3 approve only these hunks"] if hunks > 1 else []
+        choices += ["e 1 edit hunk 1 in your editor"] if hunks else []
+        choices += ["r reject" if is_trust else "r reject; r REASON tells the model why"]
         choices += ["u show the secrets"] if has_secrets else []
         self._print("  " + "\n  ".join(choices))
 
         def parse(reply: str) -> Answer | None:
-            lower = reply.lower()
-            if lower in ("y", "yes"):
-                return Answer(verdict="approve", data=_edit_data(range(parts), edits, action))
+            if _approves(reply):
+                return Answer(verdict="approve", data=_edit_data(range(hunks), edits, action))
             if (key := "A" if reply == "always" else reply) in grants and not edits:
                 return Answer(verdict="approve", scope=_SCOPES[key][0])
-            if parts and (selected := _selected_hunks(reply, parts)) is not None:
+            if hunks and (selected := _selected_hunks(reply, hunks)) is not None:
                 return Answer(verdict="approve", data=_edit_data(selected, edits, action))
-            if parts and (match := _NUMBERED.fullmatch(reply)) is not None and match[1] == "e":
+            if hunks and (match := _NUMBERED.fullmatch(reply)) is not None and match[1] == "e":
                 self._edit_hunk(action, int(match[2]) - 1, edits)
                 return None
-            if lower == "u" and has_secrets:
+            if reply.lower() == "u" and has_secrets:
                 self._print_masked(action_lines(action, why), with_secrets=True)
                 return None
             return _parse_rejection(reply)
 
-        keys = _key_list("y", *grants, "p" if parts > 1 else "", "e" if parts else "", "n")
+        keys = _key_list("a", *grants, "p" if hunks > 1 else "", "e" if hunks else "", "r")
         return self._ask_until("Approve? ", parse, keys)
 
     def _ask_critical(self, harm: Harm, action: Action, why: str, has_secrets: bool) -> Answer:
         """Ask about a critical command: a word approves it, once; no key does."""
         for text in harm_texts(harm):
             self._print(f"  !! {make_visible(text)}", "warn")
-        self._print("  n rejects it; n REASON tells the model why")
+        self._print("  r rejects it; r REASON tells the model why")
         if has_secrets:
             self._print("  u show the secrets")
 
@@ -126,7 +125,7 @@ class RequestPrompt:
                 return None
             return _parse_rejection(reply)
 
-        choice = f'"{make_visible(harm.word)}" to run it, or n to reject it'
+        choice = f'"{make_visible(harm.word)}" to run it, or r to reject it'
         return self._ask_until(f"Type {choice}: ", parse, choice)
 
     def _edit_hunk(self, action: Action, index: int, edits: dict[int, str]) -> None:
@@ -143,7 +142,7 @@ class RequestPrompt:
         if text != proposed:
             edits[index] = text
         self._print_masked(diff_lines(with_edits(action.diff, edits)))
-        self._print("  y approves it with your text" if edits else "  It is as proposed.")
+        self._print("  a approves it with your text" if edits else "  It is as proposed.")
 
     def _print_masked(self, lines: Sequence[Styled], *, with_secrets: bool = False) -> bool:
         """Print lines; return True if secrets in them were masked."""
@@ -164,11 +163,11 @@ class RequestPrompt:
         for number, alternative in enumerate(plan.alternatives, 1):
             self._print(f"  {number} alternative: {make_visible(alternative.approach, lookalikes=False)}")
         self._print(f"  {make_visible(event.why, lookalikes=False)}" if event.why else "", "dim")
-        self._print("  y approve\n  e 2 edit step 2\n  d 2 drop step 2\n  n no; n REASON says what is wrong")
+        self._print("  a approve\n  e 2 edit step 2\n  d 2 drop step 2\n  r reject; r REASON says what is wrong")
 
         def parse(reply: str) -> Answer | None:
             nonlocal plan
-            if reply.lower() in ("y", "yes"):
+            if _approves(reply):
                 data = None if plan == event.plan else {"plan": msgspec.to_builtins(plan)}
                 return Answer(verdict="approve", data=data)
             if (index := parse_choice(reply, len(plan.alternatives))) is not None:
@@ -179,7 +178,7 @@ class RequestPrompt:
             return _parse_rejection(reply)
 
         numbers = [str(number) for number in range(1, len(plan.alternatives) + 1)]
-        return self._ask_until("Approve this plan? ", parse, _key_list("y", *numbers, "e", "d", "n"))
+        return self._ask_until("Approve this plan? ", parse, _key_list("a", *numbers, "e", "d", "r"))
 
     def _edit_plan(self, plan: InstructionPlan, command: str, index: int) -> InstructionPlan:
         """Edit a step (`e`), or drop it (`d`) unless it is the only one."""
@@ -195,16 +194,16 @@ class RequestPrompt:
         return msgspec.structs.replace(plan, steps=tuple(steps))
 
     def _ask_summary(self, event: e.SummaryProposed) -> Answer:
-        self._print("  y accept\n  e edit\n  n discard\n  l later, at the next start")
+        self._print("  a accept\n  e edit\n  r discard\n  l later, at the next start")
         summary, later = event.summary, Answer(verdict="withdrawn")
 
         def parse(reply: str) -> Answer | None:
             nonlocal summary
             match reply.lower():
-                case "y" | "yes":
+                case _ if _approves(reply):
                     data = None if summary == event.summary else {"summary": msgspec.to_builtins(summary)}
                     return Answer(verdict="approve", data=data)
-                case "n" | "no":
+                case "r" | "n" | "no":
                     return Answer(verdict="reject")
                 case "l" | "later":
                     return later
@@ -216,7 +215,7 @@ class RequestPrompt:
                     summary = msgspec.structs.replace(summary, **fields)
             return None
 
-        return self._ask_until("Accept this summary? ", parse, _key_list("y", "e", "n", "l"), later)
+        return self._ask_until("Accept this summary? ", parse, _key_list("a", "e", "r", "l"), later)
 
     def _edit_field(self, prompt: str, text: str) -> str:
         """Let the user edit a text; one that contains a secret stays unchanged."""
@@ -319,9 +318,14 @@ def _edit_data(indexes: Sequence[int], edits: Mapping[int, str], action: Action)
 
 
 def _parse_rejection(reply: str) -> Answer | None:
-    """`n`, optionally followed by a reason."""
+    """`r`, optionally followed by a reason."""
     word, _, reason = reply.partition(" ")
-    return Answer(verdict="reject", text=reason.strip()) if word.lower() in ("n", "no") else None
+    return Answer(verdict="reject", text=reason.strip()) if word.lower() in ("r", "n", "no") else None
+
+
+def _approves(reply: str) -> bool:
+    """Whether the reply approves, once: `a` as on the screen, or `y`. `A` is another key."""
+    return reply == "a" or reply.lower() in ("y", "yes")
 
 
 def _key_list(*keys: str) -> str:
@@ -390,7 +394,7 @@ def diff_lines(diff: Diff) -> list[Styled]:
     lines: list[Styled] = []
     for number, hunk in enumerate(diff.hunks, 1):
         header = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
-        lines.append((f"{header} part {number} of {len(diff.hunks)}", "dim"))
+        lines.append((f"{header} hunk {number} of {len(diff.hunks)}", "dim"))
         for text in hunk.lines:
             lines.append((make_visible(text, lookalikes=False), _LINE_STYLES.get(text[:1], "")))
     return [*lines, *([(f"({make_visible(diff.note)})", "dim")] if diff.note else [])]

@@ -134,7 +134,7 @@ def _hunk_data(action: EditAction, edit: AnswerEdit, mask: SecretMask) -> dict[s
     if not action.splittable:
         raise ValueError("this change can only be approved as a whole")
     if not choice.selected:
-        raise ValueError("no part of this change was selected; reject it instead")
+        raise ValueError("no hunk of this change was selected; reject it instead")
     return choice.to_answer()
 
 
@@ -221,9 +221,9 @@ def hunk_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) 
         raise ValueError("the change has no such part")
     text = new_side_text(action.diff.hunks[index])
     if len(text) > HUNK_INPUT_MAX:
-        raise ValueError(f"this part has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} can be edited here")
+        raise ValueError(f"this hunk has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} can be edited here")
     if clean(text) != text or reveal(text, start=False) != text:
-        raise ValueError("this part contains characters that can't be edited here; approve or skip it as a whole")
+        raise ValueError("this hunk contains characters that can't be edited here; approve or skip it as a whole")
     if exact:
         return text
     masked = mask.mask(text)
@@ -232,7 +232,7 @@ def hunk_text(action: EditAction, index: int, mask: SecretMask, *, exact: bool) 
     except ValueError:
         is_reversible = False
     if not is_reversible:
-        raise ValueError("hidden secrets in this part would be lost; choose “Show hidden secrets” first")
+        raise ValueError("hidden secrets in this hunk would be lost; choose “Show hidden secrets” first")
     return masked
 
 
@@ -247,7 +247,7 @@ def exact_edits(typed: Mapping[str, str], diff: Diff, mask: SecretMask) -> dict[
         if index >= len(diff.hunks):
             raise ValueError("the change has no such part")
         if len(text) > HUNK_INPUT_MAX:
-            raise ValueError(f"part {index + 1} has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} fit; shorten it")
+            raise ValueError(f"hunk {index + 1} has {len(text):,} characters; up to {HUNK_INPUT_MAX:,} fit; shorten it")
         proposed = new_side_text(diff.hunks[index])
         exact = restore_secrets(clean(text), proposed, mask)
         if exact != proposed:
