@@ -30,6 +30,7 @@ from tui_agent.events.narration import trust_state
 from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, grant_text, parse_choice
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
+from tui_agent.keys.slash import TypedCommand, message_of, read_command
 from tui_agent.platform.pipes import detach_stdout, print_error
 from tui_agent.text import clean, displayable, make_visible, one_line
 
@@ -172,10 +173,10 @@ class Repl:
         try:
             if text.startswith("!") and text[1:].strip():
                 self.wait_for(self.session.run_shell(text[1:].strip()))
-            elif text.startswith("/") and "/" not in text[1:].partition(" ")[0]:
-                run_command(self, text.strip())
+            elif (command := read_command(text, COMMANDS_BY_NAME)) is not None:
+                run_command(self, command)
             else:
-                self._send(text.removeprefix(" ") if text.startswith((" /", " !")) else text)
+                self._send(message_of(text))
             self._catch_up()
         except KeyboardInterrupt:
             self._interrupt()
@@ -369,15 +370,13 @@ class SlashCommand(NamedTuple):
     run: Callable[[Repl, str], None]
 
 
-def run_command(repl: Repl, text: str) -> None:
-    """Run a line that starts with `/`. Raises QuitRepl for `/quit`."""
-    name, _, argument = text[1:].partition(" ")
-    command = COMMANDS_BY_NAME.get(name)
-    if command is None:
-        repl.print(f"Unknown command /{one_line(name, 40)}. /help lists all; a leading space sends it as a message.")
+def run_command(repl: Repl, command: TypedCommand) -> None:
+    """Run a command, or say that it is unknown. Raises QuitRepl for `/quit`."""
+    if command.problem:
+        repl.print(command.problem[0].upper() + command.problem[1:])
         return
     try:
-        command.run(repl, argument.strip())
+        COMMANDS_BY_NAME[command.name].run(repl, command.argument)
     except CannotUndo as error:
         repl.print(str(error))
 
