@@ -22,9 +22,11 @@ from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
-from tui_agent.frontends.web.feed import EventFrame, Feed, Reader, displayable_action
+from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
+from tui_agent.frontends.web.history import EventFrame
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
+from tui_agent.keys.keymap import COMMANDS
 from tui_agent.text import reveal
 
 log = logging.getLogger(__name__)
@@ -132,9 +134,10 @@ class SessionPage(PageServer):
     for the user if they can't be carried out.
     """
 
-    def __init__(self, session: SessionApi, listener: socket.socket) -> None:
-        """`listener` comes from `addresses.listen` and is closed by `stop`."""
+    def __init__(self, session: SessionApi, listener: socket.socket, *, draft: str = "") -> None:
+        """`listener` comes from `addresses.listen` and is closed by `stop`. A new session starts with `draft` typed."""
         self._session = session
+        self._draft = draft
         self.feed = Feed(session)
         self._following: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -161,6 +164,8 @@ class SessionPage(PageServer):
         yield Route("/chat", self._chat, methods=["POST"])
         yield Route("/shell", self._shell, methods=["POST"])
         yield Route("/events", self._events, methods=["GET"])
+        yield Route("/history", self._history, methods=["GET"])
+        yield Route("/typing", self._typing, methods=["GET"])
 
     async def start(self) -> None:
         """Follow the session and start serving."""
@@ -189,9 +194,19 @@ class SessionPage(PageServer):
 
     async def _events(self, request: Request) -> Response:
         after = request.headers.get("last-event-id", "") or request.query_params.get("after", "0")
-        if not (after.isascii() and after.isdigit() and len(after) < 16):
-            raise PageRefused(400, "Last-Event-ID is not a number")
-        return _stream_response(self._new_reader(int(after)).frames())
+        return _stream_response(self._new_reader(_record_number(after, "Last-Event-ID")).frames())
+
+    async def _history(self, request: Request) -> Response:
+        """The newest part of the session, or the one before `before`; see `Feed.history`."""
+        before = request.query_params.get("before")
+        await self.feed.caught_up.wait()
+        number = None if before is None else _record_number(before, "before")
+        return Response(self.feed.history(number), media_type="application/json")
+
+    async def _typing(self, _: Request) -> Response:
+        """What the composer needs: the commands for its menu, and the text that it starts with."""
+        commands = [msgspec.to_builtins(command) for command in COMMANDS]
+        return JSONResponse({"commands": commands, "draft": self._draft})
 
     def _new_reader(self, after: int) -> Reader:
         if len(self.feed.readers) >= MAX_STREAMS:
@@ -209,6 +224,7 @@ class SessionPage(PageServer):
             reader = self._new_reader(self.feed.last)
         try:
             message_id = await self._session.send(body.message, steering=body.steering, message=message_id)
+            self._draft = ""
         except ValueError as error:
             raise PageRefused(400, str(error)) from error
         if reader is None:
@@ -350,6 +366,12 @@ class SessionPage(PageServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _record_number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise PageRefused(400, f"{name} is not a number")
+    return int(text)
 
 
 _VOLATILE_FIELDS = ("updatedAt:", "createdAt:", "version:")

@@ -16,6 +16,8 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -234,7 +236,8 @@ class PageServer:
             Route("/{name}", self._static_file, methods=["GET"]),
         ]
         handlers = {PageRefused: _handle_refusal, HTTPException: _handle_http_error}
-        app = Starlette(routes=[*routes, *common], exception_handlers=handlers)
+        compress = Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)  # not of streams
+        app = Starlette(routes=[*routes, *common], middleware=[compress], exception_handlers=handlers)
         app.router.redirect_slashes = False
         return app
 

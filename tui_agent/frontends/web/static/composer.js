@@ -42,6 +42,9 @@ export class Composer {
     }
   }
 
+  /** Set what is typed at the start, unless something else is. */
+  setDraft(text) { if (text && !this.field.value) this.setText(text); }
+
   setText(text) {
     this.field.value = text;
     this.changed();
