@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from difflib import SequenceMatcher
 from itertools import takewhile
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -21,13 +21,18 @@ from starlette.routing import Route
 from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
+from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.history import EventFrame
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
 from tui_agent.keys.keymap import COMMANDS
-from tui_agent.text import reveal
+from tui_agent.keys.slash import TypedCommand, message_of, read_command
+from tui_agent.text import clean, make_visible, reveal
+
+if TYPE_CHECKING:
+    from tui_agent.engine.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -214,22 +219,50 @@ class SessionPage(PageServer):
         return self.feed.read(after)
 
     async def _chat(self, request: Request) -> Response:
-        """Send a message. The response streams its run up to `done`; a client that wants JSON gets the message id."""
+        """Send a message. The response streams its run up to `done`; a client that wants JSON gets the message id.
+
+        A slash command is carried out instead, and the response is what it says. It never reaches the model.
+        """
         body = await read_body(request, ChatBody)
         if not body.message.strip():
             raise PageRefused(400, "the message is empty")
+        if (command := read_command(body.message)) is not None:
+            return await self._run_command(command)
         message_id = f"m-{secrets.token_hex(6)}"
         reader = None
         if not request.headers.get("accept", "").startswith("application/json"):
             reader = self._new_reader(self.feed.last)
         try:
-            message_id = await self._session.send(body.message, steering=body.steering, message=message_id)
+            text = message_of(body.message)
+            message_id = await self._session.send(text, steering=body.steering, message=message_id)
             self._draft = ""
         except ValueError as error:
             raise PageRefused(400, str(error)) from error
         if reader is None:
             return JSONResponse({"id": message_id}, 202)
         return _stream_response(_until_done(reader.frames(), message_id))
+
+    async def _run_command(self, command: TypedCommand) -> Response:
+        """Carry out a command; it continues if the client leaves, since it may wait for an answer to a question."""
+        name = command.name
+        if command.problem:
+            raise PageRefused(400, command.problem)
+        if name == "clear":
+            try:
+                await self._clear(EmptyBody())
+            except ValueError as error:
+                raise PageRefused(409, str(error)) from error
+            return JSONResponse({"command": name, "text": "", "draft": ""})
+        if name not in SESSION_COMMANDS:
+            raise PageRefused(
+                400, f"/{name} is a command of the screen; tui-agent --resume continues this session there"
+            )
+        job = run_session_command(cast("Session", self._session), name, command.argument)
+        reply = await asyncio.shield(self._in_background(job))
+        if reply is None:
+            raise PageRefused(500, f"/{name} failed; the debug log says why")
+        text = make_visible(self._session.mask.mask(clean(reply.text)), lookalikes=False)
+        return JSONResponse({"command": name, "text": text, "draft": reply.draft})
 
     async def _shell(self, request: Request) -> Response:
         """Run a shell command in the background; its output is on the stream."""

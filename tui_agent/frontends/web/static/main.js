@@ -21,7 +21,18 @@ const isWide = matchMedia("(min-width: 62rem)");
 const planPanel = new PlanPanel(report, showPlan);
 const dock = new Dock($("dock"), report, refreshStatus);
 const queue = new Map();
-const composer = new Composer(report, () => state.busy);
+/** Commands that only change what the page shows. */
+const PAGE_COMMANDS = {
+  plan: () => showPlan(true),
+  theme: () => $("theme").click(),
+  top: () => viewport.toTop(),
+  end: () => viewport.followEnd(),
+  web: () => $("new-link").click(),
+  help: () => showHelp(),
+  commands: () => showHelp(),
+};
+const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text) => { transcript.commandReply(text); viewport.followEnd(); });
+let commands = [];  // name, description and arguments of each command
 
 let message = "";
 let messageTimer = 0;
@@ -163,7 +174,14 @@ follow(new Set([...RENDERED, ...Object.keys(handlers)]), start, receive, (connec
   if (!state.isClosed) showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
 });
 
-typing().then(({ draft }) => composer.setDraft(draft)).catch(() => {});  // shown again as lost by the stream
+/** List the commands in the transcript. */
+function showHelp() {
+  const width = Math.max(...commands.map(({ name }) => name.length)) + 3;
+  transcript.commandReply(commands.map(({ name, description }) => `/${name}`.padEnd(width) + description.replace(/[:;]$/, "")).join("\n"));
+  viewport.followEnd();
+}
+
+typing().then((answer) => { commands = answer.commands; composer.setDraft(answer.draft); }).catch(() => {});  // shown again as lost by the stream
 
 for (const mode of MODES) $("mode").append(el("option", { value: mode, text: mode }));
 for (const [value, text] of APPROVALS) $("approvals").append(el("option", { value, text }));

@@ -41,6 +41,11 @@ export class Transcript {
     this.add(el("p", { class: `notice ${level}` }, text));
   }
 
+  /** What a command says; it is not part of the session. */
+  commandReply(text) {
+    this.add(el("pre", { class: "command-reply", tabindex: "0", text }));
+  }
+
   divider(text) {
     this.add(el("p", { class: "divider" }, el("span", { text })));
   }

@@ -64,6 +64,14 @@ export class Viewport {
     this.resized();
   }
 
+  /** Go to the first element that is shown. */
+  toTop() {
+    this.setFollowing(false);
+    this.scroll.scrollTop = 0;
+    this.remember();
+    this.loadOlder();
+  }
+
   // --- the history ---
 
   setOlder(before) {
