@@ -1,4 +1,4 @@
-"""`exec` sends no command of the screen to the model (F1)."""
+"""`exec` sends no command of the screen to the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What starts with `/` and is no message never reaches the model (F1)."""
+"""What starts with `/` and is no message never reaches the model."""
 
 from __future__ import annotations
 

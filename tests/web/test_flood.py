@@ -1,4 +1,4 @@
-"""A flood of connections changes nothing for the session (X3)."""
+"""A flood of connections changes nothing for the session (X4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page follows the end, resumes and reconnects (X1, X2)."""
+"""The page follows the end, resumes and reconnects (X4)."""
 
 from __future__ import annotations
 

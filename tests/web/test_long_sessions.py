@@ -1,4 +1,4 @@
-"""A long session is shown from its end, and earlier messages when they are wanted (X6)."""
+"""A long session is shown from its end, and earlier messages when they are wanted (X4)."""
 
 from __future__ import annotations
 

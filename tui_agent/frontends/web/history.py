@@ -1,4 +1,4 @@
-"""Parts of a session for the page: the newest when it is opened, and earlier ones as the user scrolls up (X6)."""
+"""Parts of a session for the page: the newest when it is opened, and earlier ones as the user scrolls up (X4)."""
 
 from __future__ import annotations
 
