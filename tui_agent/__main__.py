@@ -145,6 +145,10 @@ def _run_exec(argv: Sequence[str]) -> int:
         return LIMIT if isinstance(error, InputTimeoutError) else USAGE
     if not task.strip():
         parser.error('a task is required, for example: tui-agent exec "fix the failing test"')
+    from tui_agent.keys.slash import LEADING_SPACE, read_command
+
+    if read_command(task) is not None:
+        parser.error(f"exec takes a task, and {task.split()[0]} is a command of the screen. {LEADING_SPACE}")
     from tui_agent.frontends import headless
 
     task_options = headless.Headless(

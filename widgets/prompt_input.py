@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets.text_area import Edit, EditResult, Selection
 
+from tui_agent.keys.slash import TypedCommand, read_command
 from widgets.completion import CommandMenu
 from widgets.composer_history import (
     MAX_EXPANDED_CHARACTERS,
@@ -351,6 +352,9 @@ class PromptInput(ChipTextArea):
         if draft.blank:
             return
         text = draft.full_text
+        if (command := read_command(text)) is not None:
+            self._submit_command(command)
+            return
         if len(text) > MAX_MESSAGE_CHARACTERS:
             self.host.show_hint(
                 f"{len(text):,} characters are too many to send · put the text in a file and mention it with @"
@@ -364,6 +368,14 @@ class PromptInput(ChipTextArea):
         elif not self.stashed.blank:
             self._restore_stashed()
         self.post_message(self.Submitted(text, steering, message))
+
+    def _submit_command(self, command: TypedCommand) -> None:
+        """Run a command; an unknown one stays in the composer and is never sent to the model."""
+        if command.problem:
+            self.host.show_hint(command.problem)
+        else:
+            self._restore_stashed()
+            self.post_message(self.CommandChosen(command.name, command.argument))
 
     def move_to_history(self) -> bool:
         """Move the draft to the history and clear the composer; return False if there is no draft."""

@@ -165,6 +165,10 @@ class FakeSession:
         return None
 
     @property
+    def last(self) -> int:
+        return self.records[-1].seq if self.records else 0
+
+    @property
     def id(self) -> str:
         return "2026-01-05T09:00:00.000+0000"
 

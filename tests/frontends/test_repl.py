@@ -95,17 +95,18 @@ def is_prompting(terminal: Terminal) -> Callable[[], bool]:
 async def test_a_pipe_is_read_line_by_line_and_nobody_is_asked(home: Home) -> None:
     hello = scenario("hello", "Hi.\x1b]0;owned\x07 Twice\x1b[2J hi.")
     async with serve(hello, job_scenario(), strict=True) as server:
-        lines = f"hello\n\n   \n!echo out; echo err >&2; exit 3\n/no-such\n/status\n{TASK}\n"
+        lines = f"hello\n\n   \n!echo out; echo err >&2; exit 3\n/no-such\n/stauts\n/status\n{TASK}\n"
         code, out, err = await home.pipe(server, lines, "--trust")
     assert code == 3, out + err
     assert (home.workspace / "adder.py").read_text() == BROKEN
     assert "You: hello\nAgent: Hi. Twice hi.\n" in out
     assert "[Tool: read_file adder.py]" in out
     assert "You: !echo out; echo err >&2; exit 3\nout\nerr\n[exit code 3]\n" in out
-    assert "Unknown command /no-such" in out
+    assert "Unknown command /no-such; /help lists them. A leading space sends it." in out
+    assert "Unknown command /stauts; did you mean /status?" in out
     assert "  ✗ Refused (no terminal)" in out
     assert REPORT in out
-    assert out.count("You: ") == 5
+    assert out.count("You: ") == 6
     assert not set("\x1b\x07\r") & set(out)
     assert [r["data"]["outcome"] for r in home.records() if r["type"] == "run.ended"] == ["done", "failed"]
     assert not (home.data / "repl_history").exists()

@@ -38,7 +38,7 @@ POSTS = {
     "/withdraw": {"id": "m-1"},
     "/link": {},
 }
-GETS = ("/events", "/main.js", "/page.css", "/page.html", "/nothing", "/door.html")
+GETS = ("/events", "/history", "/typing", "/main.js", "/page.css", "/page.html", "/nothing", "/door.html")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

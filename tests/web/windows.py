@@ -47,12 +47,13 @@ class BrowserPages:
         await open_link(page, link)
         return page
 
-    async def window(self, *, size: tuple[int, int] = (1280, 800), look: Any = "dark") -> Any:
-        """Open an empty window."""
+    async def window(self, *, size: tuple[int, int] = (1280, 800), look: Any = "dark", touch: bool = False) -> Any:
+        """Open an empty window; with `touch` it is one of a phone."""
         width, height = size
         context = await self._browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=look, reduced_motion="reduce"
-        )
+            viewport={"width": width, "height": height}, color_scheme=look, reduced_motion="reduce", has_touch=touch,
+            is_mobile=touch,
+        )  # fmt: skip
         self._contexts.append(context)
         page = await context.new_page()
         page.set_default_timeout(TIMEOUT)

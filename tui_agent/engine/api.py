@@ -94,6 +94,11 @@ class SessionParts(Protocol):
         ...
 
     @property
+    def last(self) -> int:
+        """Number of the newest record."""
+        ...
+
+    @property
     def busy(self) -> bool:
         """True while a run is active."""
         ...

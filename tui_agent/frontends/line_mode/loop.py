@@ -16,23 +16,23 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tui_agent import events as e
 from tui_agent.common import paths
-from tui_agent.common.domain import ApprovalMode, Fault, Mode
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOpenError, SessionOptions
 from tui_agent.engine.session import Session
-from tui_agent.engine.undo import CannotUndo, RewindScope
+from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import Record
-from tui_agent.events.narration import trust_state
 from tui_agent.events.refusals import Refusals
 from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, grant_text, parse_choice
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
+from tui_agent.frontends.session_commands import SESSION_ROLE, run_session_command
+from tui_agent.keys.slash import TypedCommand, message_of, read_command
 from tui_agent.platform.pipes import detach_stdout, print_error
-from tui_agent.text import clean, displayable, make_visible, one_line
+from tui_agent.text import clean, displayable, one_line
 
 T = TypeVar("T")
 PROMPT, CONTINUATION = "You: ", "   … "
@@ -173,10 +173,10 @@ class Repl:
         try:
             if text.startswith("!") and text[1:].strip():
                 self.wait_for(self.session.run_shell(text[1:].strip()))
-            elif text.startswith("/") and "/" not in text[1:].partition(" ")[0]:
-                run_command(self, text.strip())
+            elif (command := read_command(text, COMMANDS_BY_NAME)) is not None:
+                run_command(self, command)
             else:
-                self._send(text.removeprefix(" ") if text.startswith((" /", " !")) else text)
+                self._send(message_of(text))
             self._catch_up()
         except KeyboardInterrupt:
             self._interrupt()
@@ -354,9 +354,6 @@ def run_line_mode(options: SessionOptions, terminal: LineTerminal) -> int:
 
 # --- slash commands -------------------------------------------------------------------------
 
-SESSION_ROLE: Final = "execution"
-"""The role of the session's model."""
-
 
 class SlashCommand(NamedTuple):
     """A command; `run` takes the loop and the argument."""
@@ -367,15 +364,13 @@ class SlashCommand(NamedTuple):
     run: Callable[[Repl, str], None]
 
 
-def run_command(repl: Repl, text: str) -> None:
-    """Run a line that starts with `/`. Raises QuitRepl for `/quit`."""
-    name, _, argument = text[1:].partition(" ")
-    command = COMMANDS_BY_NAME.get(name)
-    if command is None:
-        repl.print(f"Unknown command /{one_line(name, 40)}. /help lists all; a leading space sends it as a message.")
+def run_command(repl: Repl, command: TypedCommand) -> None:
+    """Run a command, or say that it is unknown. Raises QuitRepl for `/quit`."""
+    if command.problem:
+        repl.print(command.problem[0].upper() + command.problem[1:])
         return
     try:
-        command.run(repl, argument.strip())
+        COMMANDS_BY_NAME[command.name].run(repl, command.argument)
     except CannotUndo as error:
         repl.print(str(error))
 
@@ -393,83 +388,17 @@ def _help(repl: Repl, _: str) -> None:
     repl.print("\n".join(f"{usage:<{width}}{description}" for usage, description in rows))
 
 
-def _clear(repl: Repl, _: str) -> None:
-    repl.engine.call(repl.session.checkpoints.clear)
+def _session_command(name: str) -> Callable[[Repl, str], None]:
+    """A command that the page has, too."""
 
-
-def _mode_command(name: str, field: str, modes: type[Mode | ApprovalMode]) -> Callable[[Repl, str], None]:
-    """A command that sets one of the two modes, or lists the values."""
-
-    def run(repl: Repl, value: str) -> None:
-        values = [mode.value for mode in modes]
-        if value in values:
-            repl.wait_for(repl.session.set_modes(**{field: value}))
-        else:
-            repl.print(f"{name} takes {', '.join(values)}")
+    def run(repl: Repl, argument: str) -> None:
+        reply = repl.wait_for(run_session_command(repl.session, name, argument))
+        if reply is not None and reply.text:
+            repl.print(reply.text)
+        if reply is not None and reply.draft:
+            repl.terminal.prefill(reply.draft)
 
     return run
-
-
-def _model(repl: Repl, name: str) -> None:
-    models = repl.session.models
-    if name:
-        problem = repl.wait_for(models.choose(SESSION_ROLE, name))
-        if problem:
-            repl.print(problem)
-        return
-    result = repl.wait_for(models.listed())
-    if isinstance(result, Fault):
-        repl.print(result.full_message)
-    elif result is not None:
-        names = "\n".join(f"  {one_line(clean(model.name), 100)}" for model in result)
-        repl.print(f"{names or '  none'}\n/model NAME switches, from the next message")
-
-
-def _plan(repl: Repl, decision: str) -> None:
-    memory = repl.session.memory
-    if decision in ("accept", "discard"):
-        if not repl.wait_for(repl.session.settle_plan(decision == "accept")):
-            repl.print("no proposal is pending")
-    elif decision:
-        repl.print("use /plan accept or /plan discard; /plan alone shows the plan")
-    else:
-        text = repl.engine.call(lambda: memory.proposals() or memory.text())
-        repl.print(text or "this session has no plan")
-
-
-def _undo(repl: Repl, target: str) -> None:
-    checkpoints = repl.session.checkpoints
-    if run := _run_id(target):
-        repl.wait_for(checkpoints.undo(run=run))
-    else:
-        repl.wait_for(checkpoints.undo(files=(target,) if target else ()))
-
-
-def _redo(repl: Repl, _: str) -> None:
-    repl.wait_for(repl.session.checkpoints.redo())
-
-
-def _rewind(repl: Repl, arguments: str) -> None:
-    number, _, what = arguments.partition(" ")
-    run = _run_id(number)
-    targets: dict[str, RewindScope] = {"": "both", "both": "both", "code": "code", "conversation": "conversation"}
-    if not run or what.strip() not in targets:
-        repl.print("/rewind needs a run number, then code, conversation or both; /checkpoints lists the runs")
-        return
-    report = repl.wait_for(repl.session.checkpoints.rewind(run, targets[what.strip()]))
-    if report is not None and report.text:
-        repl.terminal.prefill(clean(report.text))
-
-
-def _checkpoints(repl: Repl, _: str) -> None:
-    checkpoints = repl.engine.call(repl.session.checkpoints.listed)
-    for checkpoint in checkpoints:
-        files = [f"{clean(file.display)} +{file.added} −{file.removed}" for file in checkpoint.files]
-        undone = " (undone)" if checkpoint.undone else ""
-        title = one_line(clean(checkpoint.title), 80)
-        repl.print(f"{checkpoint.run}{undone} {title}\n  {', '.join(files) or 'no files'}")
-    if not checkpoints:
-        repl.print("no file changes")
 
 
 def _diff(repl: Repl, run: str) -> None:
@@ -486,10 +415,6 @@ def _diff(repl: Repl, run: str) -> None:
                 repl.print(text, style)
 
 
-def _compact(repl: Repl, _: str) -> None:
-    repl.engine.call(repl.session.compact)
-
-
 def _grants(repl: Repl, number: str) -> None:
     grants = repl.engine.call(repl.session.grants.listed)
     if (index := parse_choice(number, len(grants))) is not None:
@@ -500,27 +425,6 @@ def _grants(repl: Repl, number: str) -> None:
         repl.print("\n".join([*rows, "/grants N revokes one"]))
     else:
         repl.print("no saved permissions")
-
-
-def _trust(repl: Repl, argument: str) -> None:
-    action, _, number = argument.partition(" ")
-    states = repl.wait_for(repl.session.trust.states()) or ()
-    index = parse_choice(number or "1", len(states))
-    if action in ("add", "revoke") and index is not None:
-        folder = states[index].folder
-        repl.wait_for(repl.session.trust.ask(folder) if action == "add" else repl.session.trust.revoke(folder))
-        return
-    for number_, state in enumerate(states, 1):
-        repl.print(f"  {number_} {make_visible(state.folder)}: {make_visible(trust_state(state))}")
-        repl.print("\n".join([f"    ! {risk}" for risk in state.risks] + [f"    • {item}" for item in state.contents]))
-    repl.print("/trust add trusts the first one, /trust revoke revokes that; /trust revoke N for another one")
-
-
-def _rename(repl: Repl, title: str) -> None:
-    if title and repl.wait_for(repl.session.naming.rename(title)):
-        repl.print(f"This session is now called “{one_line(title, 100)}”.")
-    elif not title:
-        repl.print("/rename needs a title")
 
 
 def _export(repl: Repl, name: str) -> None:
@@ -558,32 +462,29 @@ def _quit(repl: Repl, _: str) -> None:
 
 COMMANDS = (
     SlashCommand("help", "", "this list", _help),
-    SlashCommand("clear", "", "clear the conversation; plan, files and session stay", _clear),
-    SlashCommand("mode", "NAME", "work mode", _mode_command("/mode", "mode", Mode)),
-    SlashCommand(
-        "approvals", "NAME", "what needs approval", _mode_command("/approvals", "approval_mode", ApprovalMode)
-    ),
-    SlashCommand("model", "[NAME]", "list the server's models, or choose one", _model),
-    SlashCommand("plan", "[accept|discard]", "show the plan; accept or discard a proposal", _plan),
+    SlashCommand("clear", "", "clear the conversation; plan, files and session stay", _session_command("clear")),
+    SlashCommand("mode", "NAME", "work mode", _session_command("mode")),
+    SlashCommand("approvals", "NAME", "what needs approval", _session_command("approvals")),
+    SlashCommand("model", "[NAME]", "list the server's models, or choose one", _session_command("model")),
+    SlashCommand("plan", "[accept|discard]", "show the plan; accept or discard a proposal", _session_command("plan")),
     SlashCommand("status", "", "session, model, use of the context window", _status),
     SlashCommand("output", "", "full output of the last call", _output),
     SlashCommand("diff", "[RUN]", "file changes of the last run, or of run N", _diff),
-    SlashCommand("checkpoints", "", "all runs with their file changes", _checkpoints),
-    SlashCommand("undo", "[RUN|FILE]", "undo the file changes of the last run", _undo),
-    SlashCommand("redo", "", "redo what was undone, rewound or cleared", _redo),
-    SlashCommand("rewind", "RUN [WHAT]", "restore files and conversation to before a run", _rewind),
-    SlashCommand("compact", "", "make room in the model's context", _compact),
+    SlashCommand("checkpoints", "", "all runs with their file changes", _session_command("checkpoints")),
+    SlashCommand("undo", "[RUN|FILE]", "undo the file changes of the last run", _session_command("undo")),
+    SlashCommand("redo", "", "redo what was undone, rewound or cleared", _session_command("redo")),
+    SlashCommand("rewind", "RUN [WHAT]", "restore files and conversation to before a run", _session_command("rewind")),
+    SlashCommand("compact", "", "make room in the model's context", _session_command("compact")),
     SlashCommand("grants", "[N]", "list and revoke saved permissions", _grants),
-    SlashCommand("trust", "[add|revoke] [N]", "which folders are trusted, and why; give or revoke trust", _trust),
-    SlashCommand("rename", "TITLE", "give this session a title", _rename),
+    SlashCommand(
+        "trust",
+        "[add|revoke] [N]",
+        "which folders are trusted, and why; give or revoke trust",
+        _session_command("trust"),
+    ),
+    SlashCommand("rename", "TITLE", "give this session a title", _session_command("rename")),
     SlashCommand("export", "[FILE]", "write the session to a file, markdown or .html", _export),
     SlashCommand("quit", "", "quit; the session can be resumed", _quit),
 )
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}
 COMMANDS_BY_NAME["exit"] = COMMANDS_BY_NAME["quit"]
-
-
-def _run_id(text: str) -> str:
-    """`run-3` for `3` or `run-3`; "" for anything else."""
-    number = text.removeprefix("run-")
-    return f"run-{number}" if number.isdecimal() else ""

@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from difflib import SequenceMatcher
 from itertools import takewhile
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -21,11 +21,18 @@ from starlette.routing import Route
 from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
+from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
-from tui_agent.frontends.web.feed import EventFrame, Feed, Reader, displayable_action
+from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
+from tui_agent.frontends.web.history import EventFrame
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
-from tui_agent.text import reveal
+from tui_agent.keys.keymap import COMMANDS
+from tui_agent.keys.slash import TypedCommand, message_of, read_command
+from tui_agent.text import clean, make_visible, reveal
+
+if TYPE_CHECKING:
+    from tui_agent.engine.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -132,9 +139,10 @@ class SessionPage(PageServer):
     for the user if they can't be carried out.
     """
 
-    def __init__(self, session: SessionApi, listener: socket.socket) -> None:
-        """`listener` comes from `addresses.listen` and is closed by `stop`."""
+    def __init__(self, session: SessionApi, listener: socket.socket, *, draft: str = "") -> None:
+        """`listener` comes from `addresses.listen` and is closed by `stop`. A new session starts with `draft` typed."""
         self._session = session
+        self._draft = draft
         self.feed = Feed(session)
         self._following: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -161,6 +169,8 @@ class SessionPage(PageServer):
         yield Route("/chat", self._chat, methods=["POST"])
         yield Route("/shell", self._shell, methods=["POST"])
         yield Route("/events", self._events, methods=["GET"])
+        yield Route("/history", self._history, methods=["GET"])
+        yield Route("/typing", self._typing, methods=["GET"])
 
     async def start(self) -> None:
         """Follow the session and start serving."""
@@ -189,9 +199,19 @@ class SessionPage(PageServer):
 
     async def _events(self, request: Request) -> Response:
         after = request.headers.get("last-event-id", "") or request.query_params.get("after", "0")
-        if not (after.isascii() and after.isdigit() and len(after) < 16):
-            raise PageRefused(400, "Last-Event-ID is not a number")
-        return _stream_response(self._new_reader(int(after)).frames())
+        return _stream_response(self._new_reader(_record_number(after, "Last-Event-ID")).frames())
+
+    async def _history(self, request: Request) -> Response:
+        """The newest part of the session, or the one before `before`; see `Feed.history`."""
+        before = request.query_params.get("before")
+        await self.feed.caught_up.wait()
+        number = None if before is None else _record_number(before, "before")
+        return Response(self.feed.history(number), media_type="application/json")
+
+    async def _typing(self, _: Request) -> Response:
+        """What the composer needs: the commands for its menu, and the text that it starts with."""
+        commands = [msgspec.to_builtins(command) for command in COMMANDS]
+        return JSONResponse({"commands": commands, "draft": self._draft})
 
     def _new_reader(self, after: int) -> Reader:
         if len(self.feed.readers) >= MAX_STREAMS:
@@ -199,21 +219,50 @@ class SessionPage(PageServer):
         return self.feed.read(after)
 
     async def _chat(self, request: Request) -> Response:
-        """Send a message. The response streams its run up to `done`; a client that wants JSON gets the message id."""
+        """Send a message. The response streams its run up to `done`; a client that wants JSON gets the message id.
+
+        A slash command is carried out instead, and the response is what it says. It never reaches the model.
+        """
         body = await read_body(request, ChatBody)
         if not body.message.strip():
             raise PageRefused(400, "the message is empty")
+        if (command := read_command(body.message)) is not None:
+            return await self._run_command(command)
         message_id = f"m-{secrets.token_hex(6)}"
         reader = None
         if not request.headers.get("accept", "").startswith("application/json"):
             reader = self._new_reader(self.feed.last)
         try:
-            message_id = await self._session.send(body.message, steering=body.steering, message=message_id)
+            text = message_of(body.message)
+            message_id = await self._session.send(text, steering=body.steering, message=message_id)
+            self._draft = ""
         except ValueError as error:
             raise PageRefused(400, str(error)) from error
         if reader is None:
             return JSONResponse({"id": message_id}, 202)
         return _stream_response(_until_done(reader.frames(), message_id))
+
+    async def _run_command(self, command: TypedCommand) -> Response:
+        """Carry out a command; it continues if the client leaves, since it may wait for an answer to a question."""
+        name = command.name
+        if command.problem:
+            raise PageRefused(400, command.problem)
+        if name == "clear":
+            try:
+                await self._clear(EmptyBody())
+            except ValueError as error:
+                raise PageRefused(409, str(error)) from error
+            return JSONResponse({"command": name, "text": "", "draft": ""})
+        if name not in SESSION_COMMANDS:
+            raise PageRefused(
+                400, f"/{name} is a command of the screen; tui-agent --resume continues this session there"
+            )
+        job = run_session_command(cast("Session", self._session), name, command.argument)
+        reply = await asyncio.shield(self._in_background(job))
+        if reply is None:
+            raise PageRefused(500, f"/{name} failed; the debug log says why")
+        text = make_visible(self._session.mask.mask(clean(reply.text)), lookalikes=False)
+        return JSONResponse({"command": name, "text": text, "draft": reply.draft})
 
     async def _shell(self, request: Request) -> Response:
         """Run a shell command in the background; its output is on the stream."""
@@ -350,6 +399,12 @@ class SessionPage(PageServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _record_number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise PageRefused(400, f"{name} is not a number")
+    return int(text)
 
 
 _VOLATILE_FIELDS = ("updatedAt:", "createdAt:", "version:")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator
-from typing import Any, NamedTuple, cast
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
 from weakref import WeakSet
 
 from msgspec import to_builtins
@@ -19,6 +19,7 @@ from tui_agent.common.domain import Action, EditAction
 from tui_agent.engine.api import SessionApi
 from tui_agent.events.narration import harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
+from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import make_visible
 from tui_agent.text.json_values import map_strings
@@ -47,32 +48,6 @@ CUT = "history.cut"
 """Name of the frame that reports dropped records."""
 
 
-class EventFrame(NamedTuple):
-    """A server-sent event."""
-
-    name: str
-    data: str
-    """JSON."""
-    id: int | None = None
-    """The record's number, on its last frame only: a browser that has it has the whole record."""
-
-
-class FeedEntry(NamedTuple):
-    """The frames of one record."""
-
-    seq: int
-    frames: tuple[EventFrame, ...]
-    size: int
-    kind: str
-    node: str = ""
-    is_piece: bool = False
-    """A piece of a reply, which its end repeats."""
-
-    def matches(self, kind: str, node: str) -> bool:
-        """Whether it is an event of this type and node."""
-        return self.kind == kind and self.node == node
-
-
 class Feed:
     """Follows a session; `run` is the task that does it."""
 
@@ -90,6 +65,9 @@ class Feed:
         self.ended = False
         self.last = 0
         """Number of the last record."""
+        self.pinned = Pinned()
+        self.caught_up = asyncio.Event()
+        """Set once all records are there that the session had when it was first followed."""
         self.readers: WeakSet[Reader] = WeakSet()
         self.requests: dict[str, EditableRequest] = {}
         """Id → open request, unmasked."""
@@ -100,15 +78,21 @@ class Feed:
 
     async def run(self) -> None:
         """Process records until the session is closed."""
+        earlier = self._session.last
         try:
+            if not earlier:
+                self.caught_up.set()
             async for record in self._session.follow():
                 self._add(record)
+                if record.seq >= earlier:
+                    self.caught_up.set()
         finally:
             self.end()
 
     def end(self) -> None:
         """Let readers finish after the entries that are there."""
         self.ended = True
+        self.caught_up.set()
         self._wake_readers()
 
     def _wake_readers(self) -> None:
@@ -129,6 +113,20 @@ class Feed:
         start = bisect_right(self._entries, position, key=lambda entry: entry.seq)
         return self._entries[start : start + BATCH]
 
+    def history(self, before: int | None = None) -> bytes:
+        """The newest part of the session, or the one before the record number `before`, as JSON.
+
+        `state` has what is older than the newest part and still matters, `events` the part as [name, data], `before`
+        the number to ask for the part before it (0: there is none), `cut` whether records before that were dropped.
+        """
+        part = part_before(self._entries, before)
+        earlier = self.pinned.entries_before(part.start) if before is None else ()
+        state = _encode_frames([frame for entry in earlier for frame in entry.frames])
+        return (
+            f'{{"state":{state},"events":{_encode_frames(part.frames)},"before":{part.before},'
+            f'"last":{self.last},"cut":{"true" if self.cut else "false"}}}'
+        ).encode()
+
     def _add(self, record: e.Record) -> None:
         event = record.event
         self.last = record.seq
@@ -144,7 +142,10 @@ class Feed:
         frames[-1] = frames[-1]._replace(id=record.seq)
         is_piece = isinstance(event, e.TextDelta | e.ReasoningDelta | e.ReplyPhase)
         size = sum(len(frame.data) for frame in frames) + 200
-        self._entries.append(FeedEntry(record.seq, tuple(frames), size, event.type, record.node, is_piece))
+        clears = isinstance(event, e.ConversationRewound) and event.cleared
+        entry = FeedEntry(record.seq, tuple(frames), size, event.type, record.node, is_piece, clears)
+        self._entries.append(entry)
+        self.pinned.add(event, entry)
         self._size += size
         if isinstance(event, e.ReplyEnded):
             self._ended_replies.append(record.node)
@@ -176,7 +177,7 @@ class Feed:
     def _frame(self, record: e.Record) -> EventFrame | None:
         """The frame of a masked record; None if there is no text to show yet."""
         event = record.event
-        origin = {"at": record.at, "run": record.run, "node": record.node, "parent": record.parent}
+        origin = {"seq": record.seq, "at": record.at, "run": record.run, "node": record.node, "parent": record.parent}
         match event:
             case e.TextDelta(text="") | e.ReasoningDelta(text="") | e.ToolOutput(text=""):
                 return None
@@ -186,7 +187,7 @@ class Feed:
                 details = {"title": make_visible(title), "reads_only": reads_only, "agent": agent}
                 data = map_strings({"name": call.name, "input": call.arguments, **details}, bounded_text)
                 return EventFrame("tool", _encode({**data, **origin}))
-        return EventFrame(event.type, _encode({"seq": record.seq, **origin, "data": self._data(event)}))
+        return EventFrame(event.type, _encode({**origin, "data": self._data(event)}))
 
     def _data(self, event: e.Event) -> dict[str, Any]:
         data = e.to_data(event)
@@ -296,3 +297,11 @@ def _harm(event: e.ApprovalRequested) -> dict[str, Any]:
 
 def _encode(data: dict[str, Any]) -> str:
     return encode_json(data).decode()
+
+
+def _encode_frames(frames: Sequence[EventFrame]) -> str:
+    return f"[{','.join(f'[{_encode_name(frame.name)},{frame.data}]' for frame in frames)}]"
+
+
+def _encode_name(name: str) -> str:
+    return encode_json(name).decode()

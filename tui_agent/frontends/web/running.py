@@ -41,13 +41,18 @@ def run_web(
         return _serve(args.host, args.port, lambda listener: _serve_screen(arguments, listener, args.open))
     if args.resume == "":
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
+    draft = ""
+    if args.demo:
+        from tui_agent.frontends.demo_workspace import DEMO_TASK as draft
     options = session_options(args, args.approval_mode, attended=True)
-    return serve_page(options, lambda page: print_links(page, args.open), host=args.host, port=args.port)
+    return serve_page(options, lambda page: print_links(page, args.open), host=args.host, port=args.port, draft=draft)
 
 
-def serve_page(options: SessionOptions, show: ShowPage, *, host: str = "127.0.0.1", port: int = PORT) -> int:
-    """Open a session and serve its page until `show` returns; return the exit code."""
-    return _serve(host, port, lambda listener: _serve_session(options, show, listener))
+def serve_page(
+    options: SessionOptions, show: ShowPage, *, host: str = "127.0.0.1", port: int = PORT, draft: str = ""
+) -> int:
+    """Open a session and serve its page, with `draft` typed, until `show` returns; return the exit code."""
+    return _serve(host, port, lambda listener: _serve_session(options, show, listener, draft))
 
 
 def _serve(host: str, port: int, serve: Callable[[socket.socket], Coroutine[Any, Any, int]]) -> int:
@@ -73,7 +78,7 @@ async def _wait_for_first(*jobs: Awaitable[Any]) -> BaseException | None:
     return next((result for result in results if isinstance(result, Exception)), None)
 
 
-async def _serve_session(options: SessionOptions, show: ShowPage, listener: socket.socket) -> int:
+async def _serve_session(options: SessionOptions, show: ShowPage, listener: socket.socket, draft: str) -> int:
     from tui_agent.engine.opening import open_session
     from tui_agent.engine.options import SessionOpenError
     from tui_agent.frontends.web.app import SessionPage
@@ -84,7 +89,7 @@ async def _serve_session(options: SessionOptions, show: ShowPage, listener: sock
         listener.close()
         return _failed(error, error.code)
     session.watch_saving(report_saving)
-    page = SessionPage(session, listener)
+    page = SessionPage(session, listener, draft=draft)
     signals = StopSignals()
     failure: BaseException | None = None
     try:

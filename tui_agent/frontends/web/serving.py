@@ -16,11 +16,14 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tui_agent.frontends.web.accepting import Acceptor
 from tui_agent.frontends.web.addresses import address_of
 from tui_agent.frontends.web.guard import Guard, PageRefused, Tickets, cookie_name, refusal_response, refuse_other_users
 
@@ -45,20 +48,27 @@ log = logging.getLogger(__name__)
 
 
 class PageConnection(H11Protocol):
-    """A connection with a deadline for request heads, dropped if there are too many."""
+    """A connection with a deadline for request heads; if there are too many, the one that has waited longest goes."""
 
     head_seconds = HEAD_SECONDS
     max_connections = MAX_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as it says there
-        """Start the deadline, or drop the connection."""
+        """Start the deadline; drop a connection if there are too many."""
         super().connection_made(transport)
         self._upgraded = False
         self._deadline: asyncio.TimerHandle | None = None
-        if len(self.connections) > self.max_connections:
-            transport.abort()
-        else:
-            self._update_deadline()
+        self._waits_since = self.loop.time()
+        self._update_deadline()
+        self._drop_surplus()
+
+    def _drop_surplus(self) -> None:
+        """Above the limit, drop the connection that has waited longest for a request, or else this one."""
+        opened = [each for each in self.connections if not each.transport.is_closing()]
+        if len(opened) > self.max_connections:
+            waiting = [each for each in opened if isinstance(each, PageConnection) and each._awaits_head]
+            oldest = min(waiting, key=lambda each: each._waits_since, default=self)
+            oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Process data; a complete head ends the deadline."""
@@ -73,6 +83,7 @@ class PageConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """End the deadline; uvicorn limits idle connections."""
+        self._waits_since = self.loop.time()
         super().on_response_complete()
         self._cancel_deadline()
 
@@ -124,11 +135,27 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._acceptors: list[Acceptor] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening."""
-        await super().startup(sockets)
+        """Start listening. uvicorn itself would accept thousands of connections at once."""
+        await super().startup([])
+        self._acceptors = [Acceptor(listener, self._create_connection) for listener in sockets or ()]
         self.listening.set()
+
+    def _create_connection(self) -> PageConnection:
+        return PageConnection(self.config, self.server_state, self.lifespan.state)
+
+    def stop_accepting(self) -> None:
+        """Accept no more connections."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self._acceptors = []
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and end the connections."""
+        self.stop_accepting()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -209,7 +236,8 @@ class PageServer:
             Route("/{name}", self._static_file, methods=["GET"]),
         ]
         handlers = {PageRefused: _handle_refusal, HTTPException: _handle_http_error}
-        app = Starlette(routes=[*routes, *common], exception_handlers=handlers)
+        compress = Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)  # not of streams
+        app = Starlette(routes=[*routes, *common], middleware=[compress], exception_handlers=handlers)
         app.router.redirect_slashes = False
         return app
 
@@ -232,8 +260,7 @@ class PageServer:
 
     def drop(self) -> None:
         """Close everything immediately, without waiting."""
-        for server in getattr(self._server, "servers", ()):
-            server.close()
+        self._server.stop_accepting()
         for connection in tuple(self._server.server_state.connections):
             connection.transport.abort()
         self._listener.close()

@@ -6,10 +6,13 @@ import { post } from "./wire.js";
 const DRAFT_KEY = "tui-agent-draft";
 
 export class Composer {
-  constructor(report, isBusy) {
+  /** `commands` maps names of commands that the page itself carries out to functions; `onReply` gets what others say. */
+  constructor(report, isBusy, commands, onReply) {
     this.field = $("message");
     this.report = report;
     this.isBusy = isBusy;
+    this.commands = commands;
+    this.onReply = onReply;
     this.lastMessage = "";
     this.isComposing = false;  // an input method is in use
     if (!this.field.value) this.field.value = savedDraft();  // text typed before the scripts were loaded is newer
@@ -42,19 +45,27 @@ export class Composer {
     }
   }
 
+  /** Set what is typed at the start, unless something else is. */
+  setDraft(text) { if (text && !this.field.value) this.setText(text); }
+
   setText(text) {
     this.field.value = text;
     this.changed();
   }
 
   async send() {
-    const text = this.field.value.trim();
-    if (!text) return;
+    const text = this.field.value.trimEnd();  // a space in front of a / or ! makes it a message
+    if (!text.trim()) return;
     this.setText("");
     try {
-      if (text === "/clear") await post("/clear");
+      const command = this.commands[/^\/([a-z-]+)$/.exec(text)?.[1]];
+      if (command) await command();
       else if (text.startsWith("!")) await post("/shell", { command: text.slice(1).trim() });
-      else await post("/chat", { message: text });
+      else {
+        const reply = await post("/chat", { message: text });
+        if (reply.draft) this.setDraft(reply.draft);
+        if (reply.text) this.onReply(reply.text);
+      }
       this.lastMessage = text;
     } catch (error) {
       this.setText([text, this.field.value].filter(Boolean).join("\n"));  // in front of what was typed since

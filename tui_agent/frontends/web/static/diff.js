@@ -15,7 +15,7 @@ export function diff(change, editView = null, minRows = 0) {
     el("span", { class: "count added", text: `+${change.added}` }), el("span", { class: "count removed", text: `−${change.removed}` }));
   const rows = rowFactories(change, editView);
   const list = el("div", { class: "rows" });
-  const body = el("div", { class: "diff-lines", tabindex: "0", role: "region", "aria-label": `Diff of ${change.path}` }, list);
+  const body = el("div", { class: "diff-lines", tabindex: "0", role: "group", "aria-label": `Diff of ${change.path}` }, list);
   showRows(list, rows, 0, minRows);
   return el("div", { class: "diff" }, head, change.note ? el("p", { class: "diff-note", text: change.note }) : null, rows.length ? body : null);
 }

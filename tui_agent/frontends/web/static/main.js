@@ -3,8 +3,10 @@
 import { $, el, button, copy, flash, plural } from "./dom.js";
 import { PlanPanel } from "./plan.js";
 import { Dock, approval, conflict, plan, question, summary } from "./requests.js";
+import { RENDERED, render } from "./rendering.js";
 import { Transcript, planView } from "./transcript.js";
-import { follow, post } from "./wire.js";
+import { Viewport } from "./viewport.js";
+import { follow, post, typing } from "./wire.js";
 import { Composer } from "./composer.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
@@ -12,15 +14,25 @@ const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits allowed"], ["auto"
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
 const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
 
-const state = { busy: false, startedAt: 0, activity: "", purpose: "", model: "", workspace: "", closed: false };
-const transcript = new Transcript();
+const state = { busy: false, startedAt: 0, activity: "", purpose: "", model: "", workspace: "", isClosed: false };
+const transcript = new Transcript($("items"));
+const viewport = new Viewport(transcript, report);
 const isWide = matchMedia("(min-width: 62rem)");
 const planPanel = new PlanPanel(report, showPlan);
 const dock = new Dock($("dock"), report, refreshStatus);
 const queue = new Map();
-const steps = new Map();  // node of a step → number
-const plansForApproval = new Set();
-const composer = new Composer(report, () => state.busy);
+/** Commands that only change what the page shows. */
+const PAGE_COMMANDS = {
+  plan: () => showPlan(true),
+  theme: () => $("theme").click(),
+  top: () => viewport.toTop(),
+  end: () => viewport.followEnd(),
+  web: () => $("new-link").click(),
+  help: () => showHelp(),
+  commands: () => showHelp(),
+};
+const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text) => { transcript.commandReply(text); viewport.followEnd(); });
+let commands = [];  // name, description and arguments of each command
 
 let message = "";
 let messageTimer = 0;
@@ -67,83 +79,75 @@ function showQueue() {
     button("Withdraw", () => post("/withdraw", { id }).catch(reportError), { class: "quiet small" }))));
 }
 
+/** Name of an event → what it changes apart from the transcript. */
 const handlers = {
   "session.opened": ({ data }) => {
     dock.clear();
+    state.isClosed = false;  // a resumed session was closed before
+    state.busy = false;
     state.model = data.model;
     state.workspace = data.workspace;
+    showConnection("");
     showWorkspace();
     showModes(data);
     planPanel.setSession(data.id);
-    if (data.resumed) transcript.divider("Session resumed");
     if (!data.trusted) report("This folder is not trusted yet.");
   },
   "session.titled": ({ data }) => { $("title").textContent = data.title || "tui-agent"; refreshStatus(); },
-  "session.closed": () => { state.busy = false; dock.clear(); showConnection("The session was closed and saved; tui-agent --continue resumes it."); state.closed = true; },
+  "session.closed": () => {
+    state.busy = false;
+    state.isClosed = true;
+    dock.clear();
+    showConnection("The session was closed and saved; tui-agent --continue resumes it.");
+  },
   "mode.changed": ({ data }) => showModes(data),
   "trust.changed": ({ data }) => report(data.trusted ? "This folder is trusted now." : "This folder is not trusted any longer."),
   "model.changed": ({ data }) => { state.model = data.model; showWorkspace(); },
-  "history.cut": () => transcript.divider("The older part of this session is not shown here"),
-  "notice": ({ data }) => { transcript.notice(data.level, data.text); planPanel.notice(data); },
-  "user.said": ({ data }) => {
-    queue.delete(data.id);
-    showQueue();
-    transcript.userMessage(data.text, data.steering);
-  },
+  "notice": ({ data }) => planPanel.notice(data),
+  "user.said": ({ data }) => { queue.delete(data.id); showQueue(); viewport.followEnd(); },
   "message.queued": ({ data }) => { queue.set(data.id, data.text); showQueue(); },
   "message.changed": ({ data }) => { if (queue.has(data.id)) queue.set(data.id, data.text); showQueue(); },
   "message.withdrawn": ({ data }) => { queue.delete(data.id); showQueue(); },
-  "shell.ran": ({ data }) => transcript.shellCommand(data),
-  "context.attached": ({ data }) => transcript.notice("info", `Attached: ${data.items.map((item) => item.display).join(", ")}`),
   "context.measured": ({ data }) => {
     const share = data.used && data.limit ? Math.round((100 * data.used) / data.limit) : null;
     $("context-window").textContent = share === null ? "" : `${share}% of the model's window`;
   },
-  "context.compacted": ({ data }) => { if (data.before) transcript.divider(`Earlier messages were summarized for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
   "run.started": ({ at }) => { state.busy = true; state.startedAt = Date.parse(at); setActivity("Working"); },
-  "run.ended": ({ data }) => { state.busy = false; transcript.endRun(data); setActivity(""); },
-  "reply.started": ({ node, data }) => { state.purpose = data.purpose || data.role; transcript.startReply(node, data.role); setActivity(ROLES[state.purpose] ?? "Connecting"); },
+  "run.ended": () => { state.busy = false; setActivity(""); viewport.trim(); },
+  "reply.started": ({ data }) => { state.purpose = data.purpose || data.role; setActivity(ROLES[state.purpose] ?? "Connecting"); },
   "reply.phase": ({ data }) => setActivity(ROLES[state.purpose] ?? [PHASES[data.phase], data.total ? `${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} tokens` : data.detail].filter(Boolean).join(" ")),
-  "text": ({ node, content }) => transcript.reply(node).addText(content),
-  "reply.thought": ({ node, data }) => transcript.reply(node).addReasoning(data.text),
-  "reply.ended": ({ node, data }) => { state.purpose = ""; transcript.endReply(node, data); },
+  "reply.ended": () => { state.purpose = ""; viewport.trim(); },
   "retry.waiting": ({ data }) => setActivity(`${data.why} · retrying (${data.attempt} of ${data.of})`),
-  "tool": ({ node, ...call }) => { transcript.startTool(node, call); setActivity(call.title || call.name); },
-  "tool.output": ({ node, data }) => transcript.card(node)?.addOutput(data.text),
-  "tool.finished": ({ node, data }) => { transcript.card(node)?.finish(data); setActivity("Working"); },
-  "file.changed": ({ node, data }) => transcript.fileChange(node, data.diff),
-  "file.diagnosed": ({ node, data }) => { if (data.found.length) transcript.card(node)?.addDiagnostics(data.found); },
-  "command.changed": ({ data }) => transcript.notice("info", `This command changed files; undo can't revert that: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
+  "tool": (call) => setActivity(call.title || call.name),
+  "tool.finished": () => setActivity("Working"),
   "approval.asked": ({ data }) => dock.add(data.id, approval(data, report)),
-  "approval.answered": ({ node, data }) => { dock.settle(data.id, closedReason(data.answer.verdict)); transcript.card(node)?.showAnswer(data.answer); },
+  "approval.answered": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
   "approval.voided": ({ data }) => dock.invalidate(data.id, data.reason),
   "question.asked": ({ data }) => dock.add(data.id, question(data)),
-  "question.answered": ({ data }) => { dock.settle(data.id, closedReason(data.answer.verdict)); if (data.answer.verdict === "reply") transcript.notice("info", `You answered: ${data.answer.text}`); },
-  "plan.proposed": ({ data }) => {
-    if (data.asks) {
-      plansForApproval.add(data.id);
-      dock.add(data.id, plan(data, planView(data.plan), report));
-    } else if (!data.fallback) transcript.plan(data);
-  },
-  "plan.reviewed": ({ data }) => {
-    dock.settle(data.id, closedReason(data.answer.verdict));
-    if (plansForApproval.delete(data.id) && data.answer.verdict === "approve" && data.alternative === null) transcript.plan({ plan: data.plan });
-  },
-  "step.started": ({ node, data }) => { steps.set(node, data.step.number); transcript.updateStep(data.step.number, "running"); },
-  "step.finished": ({ node, data }) => transcript.updateStep(steps.get(node), data.outcome, data.text),
+  "question.answered": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
+  "plan.proposed": ({ data }) => { if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report)); },
+  "plan.reviewed": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
   "summary.offered": ({ data }) => dock.add(data.id, summary(data, report)),
-  "summary.settled": ({ data }) => { dock.settle(data.id, closedReason(data.outcome)); if (data.outcome === "accepted" || data.outcome === "edited") transcript.notice("info", `Added to the plan: ${data.summary.action}`); },
+  "summary.settled": ({ data }) => dock.settle(data.id, closedReason(data.outcome)),
   "plan_doc.changed": ({ data }) => planPanel.update(data),
   "plan_doc.conflict": ({ data }) => { dock.add(data.id, conflict(data)); planPanel.conflict(); },
   "plan_doc.settled": ({ data }) => { dock.settle(data.id); if (data.id === "proposal") planPanel.proposalSettled(); },
-  "undo.done": ({ data }) => transcript.notice("info", `${{ undo: "Undone", redo: "Redone", rewind: "Rewound" }[data.kind]}: ${plural(data.items.length, "file")}`),
-  "conversation.rewound": ({ data }) => {
-    if (data.cleared) {
-      transcript.clear();
-      transcript.divider("Cleared: the model no longer sees earlier messages");
-    } else transcript.divider(data.run ? "The model no longer sees the last part of the conversation" : "The conversation is restored");
-  },
+  "conversation.rewound": ({ data }) => { if (data.cleared) viewport.clear(); },
 };
+
+function receive(name, event) {
+  render(transcript, name, event);
+  handlers[name]?.(event);
+}
+
+/** Show the newest part of the session, and what still matters of the rest. */
+function start({ state: earlier, events, before, cut }) {
+  if (cut && !before) receive("history.cut", {});
+  for (const [name, event] of earlier) receive(name, { ...event, isState: true });
+  for (const [name, event] of events) receive(name, event);
+  viewport.setOlder(before);
+  viewport.followEnd();
+}
 
 /** The reason shown for a request that was not answered in this page. */
 function closedReason(outcome) {
@@ -166,10 +170,18 @@ function showConnection(text) {
   $("connection").hidden = !text;
 }
 
-follow(handlers, (connection) => {
-  if (state.closed) return;
-  showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
+follow(new Set([...RENDERED, ...Object.keys(handlers)]), start, receive, (connection) => {
+  if (!state.isClosed) showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
 });
+
+/** List the commands in the transcript. */
+function showHelp() {
+  const width = Math.max(...commands.map(({ name }) => name.length)) + 3;
+  transcript.commandReply(commands.map(({ name, description }) => `/${name}`.padEnd(width) + description.replace(/[:;]$/, "")).join("\n"));
+  viewport.followEnd();
+}
+
+typing().then((answer) => { commands = answer.commands; composer.setDraft(answer.draft); }).catch(() => {});  // shown again as lost by the stream
 
 for (const mode of MODES) $("mode").append(el("option", { value: mode, text: mode }));
 for (const [value, text] of APPROVALS) $("approvals").append(el("option", { value, text }));

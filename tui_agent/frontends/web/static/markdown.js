@@ -15,14 +15,17 @@ const MAX_HIGHLIGHTED = 20000;
 
 /** A growing text: `add(piece)`, finally `setText(text)`. `node` is its element. */
 export class Markdown {
-  constructor() {
+  /** `parentLevel` is the level of the heading above the text. */
+  constructor(parentLevel = 2) {
     this.node = el("div", { class: "prose" });
+    this.parentLevel = parentLevel;
     this._reset();
   }
 
   _reset() {
     this.node.replaceChildren();
     this.source = "";
+    this._levels = { parent: this.parentLevel, last: this.parentLevel };
     this._rest = "";      // text not yet in a finished block
     this._open = null;    // the element of the last, unfinished block
     this._fence = null;   // { indent, mark, code, language } while a fence is open
@@ -58,11 +61,11 @@ export class Markdown {
       const text = this._rest.slice(0, cut.end);
       this._rest = this._rest.slice(cut.next);
       if (cut.fence) this._openFence(cut.fence);
-      else if (text.trim()) this.node.append(...blocks(text.split("\n")));
+      else if (text.trim()) this.node.append(...blocks(text.split("\n"), this._levels));
     }
     this._close();
     if (this._rest.trim() && !this._fence) {
-      this._open = el("div", { class: "growing" }, blocks(this._rest.split("\n")));
+      this._open = el("div", { class: "growing" }, blocks(this._rest.split("\n"), { ...this._levels }));
       this.node.append(this._open);
     }
   }
@@ -128,8 +131,8 @@ export class Markdown {
   }
 }
 
-/** Elements for lines without fences. */
-function blocks(lines) {
+/** Elements for lines without fences. `levels` has the levels of the heading above the text and of the last one in it. */
+function blocks(lines, levels) {
   const nodes = [];
   let index = 0;
   while (index < lines.length) {
@@ -137,7 +140,9 @@ function blocks(lines) {
     if (!line.trim()) { index++; continue; }
     const heading = HEADING.exec(line);
     if (heading) {
-      nodes.push(el(`h${Math.min(heading[1].length + 2, 6)}`, {}, inline(heading[2])));
+      const size = heading[1].length;
+      levels.last = Math.min(levels.parent + size, levels.last + 1, 6);  // no level is left out, whatever the model does
+      nodes.push(el(`h${levels.last}`, { class: `heading-${size}` }, inline(heading[2])));
       index++;
     } else if (RULE.test(line)) {
       nodes.push(el("hr"));
@@ -145,10 +150,10 @@ function blocks(lines) {
     } else if (QUOTE.test(line)) {
       const quoted = [];
       while (index < lines.length && lines[index].trim()) quoted.push((QUOTE.exec(lines[index++]) ?? [null, lines[index - 1]])[1]);
-      nodes.push(el("blockquote", {}, blocks(quoted)));
+      nodes.push(el("blockquote", {}, blocks(quoted, levels)));
     } else if (ITEM.test(line)) {
       const end = findIndexFrom(lines, index, (each) => !each.trim());
-      nodes.push(list(lines.slice(index, end)));
+      nodes.push(list(lines.slice(index, end), levels));
       index = end;
     } else if (ROW.test(line) && index + 1 < lines.length && DELIMITER_ROW.test(lines[index + 1]) && lines[index + 1].includes("-")) {
       const end = findIndexFrom(lines, index, (each) => !each.includes("|"));
@@ -169,14 +174,14 @@ function findIndexFrom(lines, start, predicate) {
   return offset < 0 ? lines.length : start + offset;
 }
 
-function list(lines) {
+function list(lines, levels) {
   const [, indent, mark] = ITEM.exec(lines[0]);
   const ordered = /\d/.test(mark);
   const nodes = el(ordered ? "ol" : "ul", { start: ordered && parseInt(mark, 10) !== 1 ? parseInt(mark, 10) : null });
   let item = null;
   let nested = [];
   const flush = () => {
-    if (item && nested.length) item.append(...blocks(dedent(nested)));
+    if (item && nested.length) item.append(...blocks(dedent(nested), levels));
     nested = [];
   };
   for (const line of lines) {
@@ -185,7 +190,7 @@ function list(lines) {
       flush();
       const task = /^\[([ xX])\]\s+(.*)$/.exec(match[4]);
       item = el("li", { class: task ? "task" : null });
-      if (task) item.append(el("span", { class: task[1] === " " ? "box" : "box ticked", "aria-label": task[1] === " " ? "open" : "done" }), " ");
+      if (task) item.append(el("span", { class: task[1] === " " ? "box" : "box ticked", role: "img", "aria-label": task[1] === " " ? "open" : "done" }), " ");
       item.append(...inline(task ? task[2] : match[4]));
       nodes.append(item);
     } else nested.push(line);
@@ -203,7 +208,7 @@ function table(lines) {
   const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((cell) => cell.trim().replace(/\\\|/g, "|"));
   const alignments = cells(lines[1]).map((cell) => (cell.endsWith(":") ? (cell.startsWith(":") ? "center" : "end") : "start"));
   const row = (line, tag) => el("tr", {}, cells(line).map((cell, index) => el(tag, { class: `align-${alignments[index] ?? "start"}` }, inline(cell))));
-  return el("div", { class: "table-scroll" }, el("table", {},
+  return el("div", { class: "table-scroll", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {},
     el("thead", {}, row(lines[0], "th")), el("tbody", {}, lines.slice(2).map((line) => row(line, "td")))));
 }
 

@@ -238,7 +238,7 @@ function renderDocument(text) {
     const [, title, rest] = /^##\s+(.*)$([\s\S]*)/m.exec(section) ?? [];
     const content = (rest ?? "").split("\n").filter((line) => !/^#\s/.test(line)).join("\n").trim();
     if (!content || PLACEHOLDER.test(content.replace(/^- \[ \]\s*/, ""))) continue;
-    const view = new Markdown();
+    const view = new Markdown(3);
     view.setText(content);
     const isLog = title === "Execution Log";
     node.append(el(isLog ? "details" : "section", { class: isLog ? "log" : null }, el(isLog ? "summary" : "h3", { text: title }), view.node));

@@ -1,42 +1,27 @@
-// The transcript: messages, replies, tool cards, plans, notices. Scrolls to the end unless the user has scrolled up.
+// The transcript: messages, replies, tool cards, plans, notices.
 
-import { $, el, icon, plural, formatDuration } from "./dom.js";
+import { el, icon, plural, formatDuration } from "./dom.js";
 import { Markdown } from "./markdown.js";
 import { ToolCard } from "./tools.js";
 import { diff } from "./diff.js";
 
-const END_DISTANCE = 60;  // pixels from the end at which the transcript still follows
 const LOW_CONFIDENCE = 0.6;  // a lower confidence is marked (W5)
 const OUTCOMES = { done: "Done", failed: "Failed", interrupted: "Stopped", limit: "Stopped at a limit", refused: "Refused", unreachable: "The model can't be reached" };
 
+/** What was said and done, as elements in `items`. Each element has the number of the record that it began with. */
 export class Transcript {
-  constructor() {
-    this.items = $("items");
-    this.scroll = $("scroll");
+  constructor(items) {
+    this.items = items;
+    this.seq = 0;  // number of the record that is shown
     this.replies = new Map();  // node of a running reply → ReplyView
-    this.cards = new Map();  // node of a tool call → ToolCard
+    this.cards = new Map();  // node of a tool call of the running task → ToolCard
     this.steps = new Map();  // number of a step → its row in the latest plan
-    this.following = true;
-    this.scroll.addEventListener("scroll", () => {
-      const distance = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight;
-      this.following = distance < END_DISTANCE;
-      $("to-end").hidden = this.following;
-    }, { passive: true });
-    $("to-end").addEventListener("click", () => this.scrollToEnd());
-    const observer = new ResizeObserver(() => this.followEnd());
-    observer.observe(this.items);
-    observer.observe(this.scroll);
-  }
-
-  followEnd() { if (this.following) this.scroll.scrollTop = this.scroll.scrollHeight; }
-
-  scrollToEnd() {
-    this.following = true;
-    this.followEnd();
-    $("to-end").hidden = true;
+    this.stepNumbers = new Map();  // node of a step → its number
+    this.plansForApproval = new Set();
   }
 
   add(node) {
+    node.seq = this.seq;
     this.items.append(node);
     return node;
   }
@@ -50,11 +35,15 @@ export class Transcript {
 
   userMessage(text, steering) {
     this.add(el("article", { class: "user" }, steering ? el("span", { class: "note", text: "for the running task" }) : null, el("div", { class: "bubble", text })));
-    this.scrollToEnd();
   }
 
   notice(level, text) {
     this.add(el("p", { class: `notice ${level}` }, text));
+  }
+
+  /** What a command says; it is not part of the session. */
+  commandReply(text) {
+    this.add(el("pre", { class: "command-reply", tabindex: "0", text }));
   }
 
   divider(text) {
@@ -124,7 +113,13 @@ export class Transcript {
     const facts = [OUTCOMES[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", formatDuration(ms)].filter(Boolean).join(" · ");
     if (outcome !== "done" && outcome !== "interrupted" && text) this.add(el("p", { class: "notice error", text }));
     this.add(el("p", { class: `outcome ${outcome}`, text: facts }));
+    this.endCalls();
+  }
+
+  /** Mark calls that are still running, since nothing more is told of them. */
+  endCalls() {
     for (const card of this.cards.values()) card.interrupt();
+    this.cards.clear();
   }
 }
 

@@ -1,11 +1,23 @@
 // The event stream, which reconnects and continues where it was, and POST requests to the server.
 
-/** Call `handlers[name](data)` for each event in order, and `onState(state)` when the connection changes. */
-export function follow(handlers, onState) {
+/**
+ * Show the newest part of the session and then follow it. `onHistory` gets the answer of `history`, `onEvent(name, event)`
+ * each later event in order; `names` are those of all events. `onState(state)` is called when the connection changes.
+ */
+export function follow(names, onHistory, onEvent, onState) {
   let source = null;
   let lastId = 0;
   let isClosed = false;
   let retryDelay = 500;
+
+  async function start() {
+    try {
+      const newest = await history();
+      lastId = newest.last;
+      onHistory(newest);
+      open();
+    } catch { await retry(start); }
+  }
 
   function open() {
     source = new EventSource(`events?after=${lastId}`);
@@ -13,19 +25,20 @@ export function follow(handlers, onState) {
     source.onerror = () => {
       if (isClosed) return;
       onState("lost");
-      if (source.readyState === EventSource.CLOSED) reconnect();
+      if (source.readyState === EventSource.CLOSED) retry(open);
     };
-    for (const [name, handle] of Object.entries(handlers)) source.addEventListener(name, (event) => {
+    for (const name of names) source.addEventListener(name, (event) => {
       const id = Number(event.lastEventId);
       if (id) lastId = Math.max(lastId, id);
       let data;
       try { data = JSON.parse(event.data); } catch { return; }
-      handle(data);
+      onEvent(name, data);
     });
   }
 
-  async function reconnect() {
-    source.close();
+  async function retry(connect) {
+    source?.close();
+    onState("lost");
     await new Promise((resolve) => setTimeout(resolve, retryDelay));
     retryDelay = Math.min(retryDelay * 2, 15000);
     if (isClosed) return;
@@ -33,10 +46,26 @@ export function follow(handlers, onState) {
       const response = await fetch("./", { method: "HEAD" });
       if (response.headers.get("x-tui-agent") === "door") { isClosed = true; onState("closed"); return; }
     } catch { /* still unreachable */ }
-    open();
+    connect();
+  }
+
+  start();
 }
 
-  open();
+/**
+ * A part of the session: the newest, or the one before the record with the number `before`. Returns `state` (only of the
+ * newest: events before the part that still matter), `events` as [name, event], `before` (0: nothing is older), `last`.
+ */
+export async function history(before = 0) {
+  const response = await fetch(before ? `history?before=${before}` : "history");
+  if (!response.ok) throw new Error("the earlier messages can't be read");
+  return response.json();
+}
+
+/** What the composer needs: `commands` with name, description and arguments, and the `draft` that it starts with. */
+export async function typing() {
+  const response = await fetch("typing");
+  return response.ok ? response.json() : { commands: [], draft: "" };
 }
 
 /** Post a request. Returns the JSON of the response; throws an Error with a sentence for the user. */

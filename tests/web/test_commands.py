@@ -1,0 +1,76 @@
+"""What starts with `/` is carried out or refused with the command that was meant; it never reaches the model (X4)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.job import BROKEN, FIXED, TASK, job_scenario, make_workspace
+from tests.doubles.mock import serve
+from tests.doubles.page_session import FakePageSession
+from tests.web.kit import serve_fake_session, serve_session
+from tests.web.test_page import answer_all
+from tests.web.windows import BrowserPages, browser_test, send_message, wait_for
+from tui_agent.keys.keymap import COMMANDS
+
+JSON_ONLY = {"Accept": "application/json"}
+
+
+@pytest.mark.parametrize("headers", [{}, JSON_ONLY], ids=["stream", "json"])
+async def test_no_command_is_sent_as_a_message(tmp_path: Path, headers: dict[str, str]) -> None:
+    async with serve(strict=True) as server, serve_session(server, tmp_path) as page:
+        await page.enter()
+        for text in [f"/{command.name}" for command in COMMANDS] + ["/exit", "/mdoel", "/xyzzy 1", "/"]:
+            answer = await page.http.post("/chat", json={"message": text}, headers=headers)
+            assert answer.status_code in (200, 400), (text, answer.text)
+            assert answer.headers["content-type"] == "application/json", text
+        answer = await page.http.post("/chat", json={"message": "/mdoel"}, headers=headers)
+        assert answer.json() == {"error": "unknown command /mdoel; did you mean /model? A leading space sends it."}
+        await page.session.wait()
+        assert [request.path for request in server.requests if "chat" in request.path] == []
+
+
+async def test_undo_redo_modes_and_rewind_by_command(tmp_path: Path) -> None:
+    make_workspace(tmp_path)
+    async with serve(job_scenario()) as server, serve_session(server, tmp_path) as page:
+        await page.enter()
+        answering = asyncio.create_task(answer_all(page, page.session))
+        async with page.chat(TASK) as stream:
+            await stream.rest()
+        answering.cancel()
+        file = tmp_path / "adder.py"
+        for text, content in (("/undo", BROKEN), ("/redo", FIXED), ("/undo 1", BROKEN), ("/redo", FIXED)):
+            assert (await page.post("/chat", message=text)).status_code == 200
+            assert file.read_text(encoding="utf-8") == content, text
+        reply = (await page.post("/chat", message="/checkpoints")).json()
+        assert "run-1" in reply["text"] and "adder.py +1 −1" in reply["text"]
+        assert (await page.post("/chat", message="/rewind 1")).json()["draft"] == TASK
+        assert file.read_text(encoding="utf-8") == BROKEN
+        assert "takes ask" in (await page.post("/chat", message="/approvals nonsense")).json()["text"]
+        async with page.events() as events:
+            await page.post("/chat", message="/mode plan")
+            await events.until("mode.changed", mode="plan")
+        assert "no proposal" in (await page.post("/chat", message="/plan accept")).json()["text"]
+        assert "mock-model" in (await page.post("/chat", message="/model")).json()["text"]
+
+
+@browser_test
+async def test_a_mistyped_command_stays_in_the_composer_of_the_page(pages: BrowserPages) -> None:
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        await send_message(page, "/mdoel")
+        await page.wait_for_selector("#activity >> text=unknown command /mdoel; did you mean /model?")
+        assert await page.input_value("#message") == "/mdoel"
+        await send_message(page, "/settings")
+        await page.wait_for_selector("#activity >> text=/settings is a command of the screen")
+        await send_message(page, "/help")
+        await page.wait_for_selector(".command-reply >> text=/rewind")
+        await send_message(page, "/plan")
+        assert session.done == []
+        await send_message(page, " /mdoel is a word")
+        await wait_for(page, "document.getElementById('message').value === ''")
+        assert session.done == [("send", "/mdoel is a word")]
+    pages.messages[:] = [message for message in pages.messages if "400" not in message]

@@ -1,0 +1,115 @@
+"""A long session is shown from its end, and earlier messages when they are wanted (X4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.doubles.page_session import FakePageSession
+from tests.web.kit import serve_fake_session
+from tests.web.test_following import AT_END, settled, talk
+from tests.web.windows import BROWSER_MARKS, BrowserPages, open_link, wait_for
+from tui_agent import events as e
+
+pytestmark = BROWSER_MARKS
+
+FIRST_SHOWN = "Number(document.querySelector('.user .bubble').textContent.split(' ')[1])"
+
+
+async def layouts(page: Any) -> int:
+    devtools = await page.context.new_cdp_session(page)
+    await devtools.send("Performance.enable")
+    metrics = await devtools.send("Performance.getMetrics")
+    return int(next(each["value"] for each in metrics["metrics"] if each["name"] == "LayoutCount"))
+
+
+async def test_two_thousand_messages_take_few_layouts_and_few_bytes(pages: BrowserPages) -> None:
+    session = FakePageSession(*talk(1000))
+    async with serve_fake_session(session) as client:
+        page = await pages.window()
+        sizes: dict[str, tuple[int, str]] = {}
+
+        async def measure(response: Any) -> None:
+            if "/history" in response.url:
+                sizes["history"] = (len(await response.body()), await response.header_value("content-encoding"))
+
+        page.on("response", measure)
+        await open_link(page, client.page_server.link())
+        await wait_for(page, "document.body.innerText.includes('reply 999')")
+        await page.fill("#message", "hello")
+        await wait_for(page, AT_END)
+        assert await layouts(page) <= 150
+        assert await page.evaluate("document.getElementById('items').childElementCount") < 200
+        size, encoding = sizes["history"]
+        assert size < 100_000 and encoding == "gzip"
+
+
+async def test_earlier_messages_come_as_the_user_scrolls_up_and_nothing_jumps(pages: BrowserPages) -> None:
+    session = FakePageSession(*talk(200))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        await wait_for(page, "document.body.innerText.includes('reply 199')")
+        first = await page.evaluate(FIRST_SHOWN)
+        assert 100 < first < 199
+        top = f"[...document.querySelectorAll('.user')].find((each) => each.innerText.trim() === 'message {first}').getBoundingClientRect().top"
+        await page.evaluate("document.getElementById('scroll').scrollTop = 300")
+        before = await page.evaluate(top)
+        await wait_for(page, f"{FIRST_SHOWN} < {first}")
+        await settled(page)
+        assert abs(await page.evaluate(top) - before) < 2
+        while await page.evaluate(FIRST_SHOWN):
+            await page.focus("#older")
+            await page.keyboard.press("Enter")
+            await page.wait_for_timeout(50)
+        await page.wait_for_selector("#older", state="hidden")
+        shown = await page.evaluate("[...document.querySelectorAll('.user .bubble')].map((each) => each.textContent)")
+        assert shown == [f"message {number}" for number in range(200)], "each once, in order"
+
+
+async def test_a_page_that_runs_for_long_drops_what_nobody_looks_at(pages: BrowserPages) -> None:
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        session.tell(*talk(300))
+        await wait_for(page, "document.body.innerText.includes('reply 299')")
+        await wait_for(page, "document.getElementById('items').childElementCount <= 400")
+        await wait_for(page, AT_END)
+        await page.press("#message", "Tab")
+        await page.focus("#older")
+        first = await page.evaluate(FIRST_SHOWN)
+        await page.keyboard.press("Enter")
+        await wait_for(page, f"{FIRST_SHOWN} < {first}")
+        shown = await page.evaluate("[...document.querySelectorAll('.user .bubble')].map((each) => each.textContent)")
+        start = int(shown[0].split()[1])
+        assert shown == [f"message {number}" for number in range(start, 300)]
+
+
+async def test_what_still_matters_is_sent_though_it_is_long_ago(pages: BrowserPages) -> None:
+    session = FakePageSession(
+        e.SessionTitled(title="A long one"),
+        e.MessageQueued(id="q-1", text="for later"),
+        e.QuestionAsked(id="a-1", question="Which one?", options=("this", "that")),
+    )
+    session.tell(*[e.Notice(level="info", text=f"notice {number}") for number in range(500)])
+    async with serve_fake_session(session) as client:
+        await client.enter()
+        answer = await client.http.get("/history")
+        part = answer.json()
+        assert [name for name, _ in part["state"]] == [
+            "session.opened",
+            "session.titled",
+            "message.queued",
+            "question.asked",
+        ]
+        assert part["before"] and not part["cut"] and part["last"] == 504
+        seen = [data["data"]["text"] for name, data in part["events"]]
+        while part["before"]:
+            part = json.loads((await client.http.get("/history", params={"before": part["before"]})).text)
+            assert part["state"] == []
+            seen = [data["data"]["text"] for name, data in part["events"] if name == "notice"] + seen
+        assert seen == [f"notice {number}" for number in range(500)]
+        assert (await client.http.get("/history", params={"before": "-1"})).status_code == 400
+        page = await pages.open(client.page_server.link())
+        await page.wait_for_selector(".request >> text=Which one?")
+        assert await page.inner_text("#title") == "A long one"
+        assert "for later" in await page.inner_text("#queue")
