@@ -179,7 +179,7 @@ def _task_and_input(args: argparse.Namespace, deadline: float | None) -> tuple[s
 
         return DEMO_TASK, ""
     task = args.task or ""
-    return task, "" if args.answers or not task.strip() else read_piped(deadline)
+    return task, "" if args.answers or not task.strip() else read_piped(deadline, optional=True)
 
 
 async def _open_session(options: SessionOptions) -> Session:

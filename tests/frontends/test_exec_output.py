@@ -142,14 +142,24 @@ async def test_input_that_is_no_text_for_a_task_is_refused(run: ExecRunner, data
     assert result.code == 2 and problem in result.err
 
 
-async def test_input_that_does_not_come_is_waited_for_and_that_is_said(run: ExecRunner) -> None:
+async def test_the_end_of_an_input_is_waited_for_and_that_is_said(run: ExecRunner) -> None:
     async with serve(scenario("explain", "late"), strict=True) as server:
         flags = server_flags(server, "openai")
         process = await run.start("explain", *flags, stdin=asyncio.subprocess.PIPE)
-        assert process.stderr is not None
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"at ")
         assert b"reading standard input" in await process.stderr.readline()
-        out, _ = await process.communicate(b"at last")
+        out, _ = await process.communicate(b"last")
         assert out == b"late\n" and "at last" in server.requests[-1].messages[1]["content"]
+
+
+async def test_a_pipe_that_is_left_open_does_not_stop_the_work(run: ExecRunner) -> None:
+    async with serve(scenario("explain", "done"), strict=True) as server:
+        process = await run.start("explain", *server_flags(server, "openai"), stdin=asyncio.subprocess.PIPE)
+        assert process.stdout is not None and process.stderr is not None
+        assert await process.stdout.read() == b"done\n"
+        assert b"nothing was piped in within 3 s" in await process.stderr.read()
+        assert await process.wait() == 0
 
 
 # --- the exit code --------------------------------------------------------------------------

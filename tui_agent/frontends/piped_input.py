@@ -13,6 +13,8 @@ MAX_SIZE = 1 << 20
 """Bytes of standard input that are read."""
 NOTICE_AFTER = 1.0
 """Seconds after which the user is told that input is awaited."""
+FIRST_BYTE_SECONDS = 3.0
+"""Seconds without a first byte after which optional input is ignored: a caller may have left a pipe open."""
 
 
 class InputError(Exception):
@@ -23,10 +25,11 @@ class InputTimeoutError(InputError):
     """It did not end in time."""
 
 
-def read_piped(deadline: float | None = None) -> str:
+def read_piped(deadline: float | None = None, *, optional: bool = False) -> str:
     """Return the text on standard input, up to its end; empty if it is a terminal or closed.
 
-    `deadline` is a `time.monotonic()`. Blocks. Raises InputError.
+    `deadline` is a `time.monotonic()`. `optional` input is also empty if nothing comes in `FIRST_BYTE_SECONDS`; that
+    is said on standard error. Blocks. Raises InputError.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -34,6 +37,9 @@ def read_piped(deadline: float | None = None) -> str:
         return ""
     try:
         if os.isatty(descriptor):
+            return ""
+        if optional and not _begins(descriptor, deadline):
+            print_error(f"nothing was piped in within {FIRST_BYTE_SECONDS:g} s; working without standard input.")
             return ""
         data = _read_all(descriptor, deadline)
     except OSError as error:
@@ -45,6 +51,13 @@ def read_piped(deadline: float | None = None) -> str:
     if b"\0" in data:
         raise InputError("standard input is not text. Save it to a file, and name the file in the task.")
     return data.decode("utf-8", "replace")
+
+
+def _begins(descriptor: int, deadline: float | None) -> bool:
+    """Whether the first byte or the end comes in time; True if the deadline is earlier, which the reading reports."""
+    if deadline is not None and deadline - time.monotonic() < FIRST_BYTE_SECONDS:
+        return True
+    return bool(select.select([descriptor], [], [], FIRST_BYTE_SECONDS)[0])
 
 
 def _read_all(descriptor: int, deadline: float | None) -> bytes:

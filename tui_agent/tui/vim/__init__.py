@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from textual.events import Key
 from textual.widgets.text_area import Selection
 
-from tui_agent.tui.vim.grammar import ViCommand, is_find, is_motion, is_object, read_command
+from tui_agent.tui.vim.grammar import ViCommand, is_find, is_motion, is_object, parse_command
 from tui_agent.tui.vim.motions import (
     MOTIONS,
     Motion,
@@ -158,7 +158,7 @@ class Vim:
 
     def _press(self, character: str) -> None:
         self._pending += character
-        command = read_command(self._pending, visual=bool(self._visual))
+        command = parse_command(self._pending, visual=bool(self._visual))
         if command is None:
             return
         self._pending = ""

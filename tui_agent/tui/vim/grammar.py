@@ -40,7 +40,7 @@ class ViCommand(NamedTuple):
         return bool(self.operator) and self.name in (self.operator, self.operator[-1])
 
 
-def read_command(keys: str, *, visual: bool = False) -> ViCommand | None:
+def parse_command(keys: str, *, visual: bool = False) -> ViCommand | None:
     """Return the command that `keys` are; None if it needs more keys. It may be an unknown one."""
     if keys == '"' or (keys[-1:] == '"' and re.fullmatch(r'(".)?[1-9]\d*"', keys)):
         return None
