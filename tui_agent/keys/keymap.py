@@ -12,7 +12,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from tui_agent.keys.key_names import PLAIN_KEYS, KeyProblem, closest, is_typed, key_label, read_key
+from tui_agent.common.suggestions import did_you_mean
+from tui_agent.keys.key_names import NAME_SIMILARITY, PLAIN_KEYS, KeyProblem, is_typed, key_label, read_key
 
 
 class KeyAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -302,9 +303,9 @@ def assignment_problem(context: KeyContext, action: KeyAction, key: str) -> str:
 def _unknown_action_message(name: str) -> str:
     normalized = name.lower().replace("-", "_") if "." in name else name.lower().replace("_", "-")
     in_context = [action for action in CONTEXT_ACTIONS if action.startswith(f"{name.partition('.')[0]}.")]
-    if match := closest(normalized, in_context or (CONTEXT_ACTIONS if "." in name else SESSION_ACTIONS)):
-        return f"is not an action; did you mean `{match}`?"
-    return "is not an action; the palette and `docs/keys.md` list them all"
+    known = in_context or (CONTEXT_ACTIONS if "." in name else SESSION_ACTIONS)
+    suggestion = did_you_mean(normalized, known, NAME_SIMILARITY)
+    return f"is not an action{suggestion or '; the palette and `docs/keys.md` list them all'}"
 
 
 BUILT_IN: Final = Keymap()

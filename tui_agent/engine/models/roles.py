@@ -10,6 +10,7 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo, UserMessage
+from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
@@ -158,7 +159,7 @@ class ModelRoles:
                 if isinstance(served, Fault) and served.kind == "unreachable":
                     return served
                 if not isinstance(served, Fault) and not (name := served_name(requested := name, served)):
-                    return Fault(kind="status", message=f"{self.model.endpoint} has no model {requested}.")
+                    return Fault(kind="status", message=unknown_model(self.model, requested, served))
             if role in SESSION_ROLES:
                 return await self._switch(name or self.name)
             self.chosen.pop(role, None)
@@ -309,6 +310,8 @@ class ModelRoles:
         await self.model.aclose()
 
 
+MODEL_SIMILARITY = 0.6
+"""Similarity from which a model of the server is suggested: names are long, and versions easily left out."""
 MAX_NAMED = 5
 """Models of the server named in a message."""
 PULL_ADVICE = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
@@ -332,7 +335,13 @@ def missing_model(model: Model, name: str, served: Collection[str]) -> Fault:
     """Return the fault of a model that the server does not have."""
     pull = f"Get it with `ollama pull {name}`, or choose" if model.provider == "ollama" else "Choose"
     advice = f"{pull} another one with `/model` or `--model`; available: {_listed(served)}."
-    return Fault(kind="status", status=404, message=f"{model.endpoint} has no model {name}.", advice=advice)
+    return Fault(kind="status", status=404, message=unknown_model(model, name, served), advice=advice)
+
+
+def unknown_model(model: Model, name: str, served: Collection[str]) -> str:
+    """Return that the server does not have a model, with the most similar name of those that it has."""
+    suggestion = did_you_mean(name, served, MODEL_SIMILARITY)
+    return f"{model.endpoint} has no model {name}{suggestion or '.'}"
 
 
 def _listed(names: Collection[str]) -> str:
