@@ -102,6 +102,30 @@ async def test_a_change_is_written_and_comments_stay(config: Path) -> None:
         assert screen_text(app) == detailed
 
 
+async def test_settings_are_found_by_name_first_and_listed_by_subject(config: Path) -> None:
+    app, _session = app_with(config)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(app, pilot)
+        assert "Models and their server" in screen_text(app)
+        for query, best in (
+            ("base_url", "base_url"),
+            ("base url", "base_url"),
+            ("model", "model"),
+            ("url", "base_url"),
+            ("mode", "mode"),
+            ("command", "timeouts.command"),
+            ("address of the", "base_url"),
+        ):
+            await pilot.press("ctrl+u", *query)
+            assert form(app).current is not None and form(app).current.name == best, query
+        assert "Models and their server" not in screen_text(app)
+        await pilot.press("ctrl+u", *"base_url", "enter")
+        assert form(app).editing is not None and form(app).editing.name == "base_url"
+        await pilot.press("escape", "ctrl+u")
+        await wait_until_idle(pilot)
+        assert form(app).current.name == "base_url" and "Models and their server" in screen_text(app)
+
+
 async def test_a_file_that_is_not_there_yet_is_made_and_settings_taken_back(config: Path) -> None:
     config.unlink()
     app, _session = app_with(config)

@@ -74,6 +74,7 @@ class SettingsScreen(SettingsForm):
             choices=choices,
             text=_unquoted(literal) if masked == literal else "",
             in_user_file=source.startswith(str(self.path)),
+            heading=document.heading_before(where),
         )
 
     def _masked(self, text: str) -> str:
