@@ -49,7 +49,7 @@ def settings_table() -> str:
     for key_path, field in setting_fields():
         name = ".".join(key_path)
         if heading := heading_before(key_path):
-            rows.append(f"| **{heading}** | | | | |")
+            rows.append(f"| **{heading}** |  |  |  |  |")
         workspace = "may tighten" if rule_for(name) else ""
         default = _format_default(field.get_default(call_default_factory=True))
         kind = describe_type(field).replace("|", "\\|")
