@@ -296,7 +296,7 @@ class Checkpoints:
         self._inform_model(kind, done)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
-        return UndoReport(kind=kind, items=done, stopped=stopped, id=undo_id, **left)
+        return UndoReport(kind=kind, items=done, stopped=stopped, text="", id=undo_id, **left)
 
     def _left_by_commands(self, runs: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return what is not reverted of the commands of these runs, as fields of event and report."""
