@@ -51,9 +51,11 @@ class SettingsForm(PickerDialog[SettingRow]):
     HEIGHTS = (24, 9, 14)
     PLACEHOLDER = "search settings"
 
-    def __init__(self, rows: Sequence[SettingRow], *, file: str) -> None:
-        """`file` is the path of the file that changes are written to."""
-        super().__init__(empty="no setting matches", height=lambda row, _: len(self._heading_lines(row)) + 1)
+    def __init__(self, rows: Sequence[SettingRow], *, file: str, query: str = "") -> None:
+        """`file` is the path of the file that changes are written to, `query` the initial search."""
+        super().__init__(
+            query=query, empty="no setting matches", height=lambda row, _: len(self._heading_lines(row)) + 1
+        )
         self.sub_title = f"changes are saved in {file}"
         self.rows = rows
         self.editing: SettingRow | None = None
