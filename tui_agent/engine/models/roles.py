@@ -445,7 +445,7 @@ class ModelChoice:
         Returns why there is no model now, or an empty string.
         """
         before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
-        if not key and connects_alike(before, settings):
+        if not key and roles.fault is None and connects_alike(before, settings):
             roles.use_settings(settings)
             is_other = settings.model and settings.model != before.model
             return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
@@ -460,7 +460,11 @@ class ModelChoice:
             self._stream.mask.add({"API key": key})
         await roles.use_server(server, settings)
         config = await roles.config()
-        return config.text if isinstance(config, RunEnded) else server.caution
+        if isinstance(config, RunEnded):
+            return config.text
+        if server.caution:
+            self._stream.emit(Notice(level="warning", text=server.caution, code="session.opening"))
+        return ""
 
     async def listed(self) -> list[Candidate] | Fault:
         """List the server's models by name, not yet described."""
