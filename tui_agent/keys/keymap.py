@@ -81,8 +81,28 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     description: str
+    group: str = ""
+    """Subject, one of `SUBJECTS`."""
     arguments: dict[str, str] = {}
     """Possible arguments → description; empty for placeholders."""
+
+
+SUBJECTS: Final = (
+    "Model and mode",
+    "Plan and progress",
+    "While it works",
+    "Undo",
+    "Session",
+    "Permissions",
+    "Writing",
+    "Editing text",
+    "Copy and share",
+    "View",
+    "Settings and help",
+)
+"""Subjects of commands and actions, in the order of the palette."""
+_SUBJECT_OF_GROUP: Final = {"Quit": "Session", "Commands": "Writing"}
+"""Heading of actions without a command in the help → their subject, if that differs."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -321,6 +341,23 @@ def current() -> Keymap:
 def use(keymap: Keymap) -> None:
     """Replace the keymap of this process."""
     _current[0] = keymap
+
+
+def subject_of(name: str) -> str:
+    """Return the subject of a command or of an action of the session."""
+    command = next((command for command in COMMANDS if command.name == name), None)
+    if command is not None:
+        return command.group
+    group = SESSION_ACTIONS[name].group
+    return _SUBJECT_OF_GROUP.get(group, group)
+
+
+def commands_by_subject() -> dict[str, list[Command]]:
+    """Return the commands by subject, both in the order of the palette."""
+    groups: dict[str, list[Command]] = {subject: [] for subject in SUBJECTS}
+    for command in COMMANDS:
+        groups[command.group].append(command)
+    return {subject: commands for subject, commands in groups.items() if commands}
 
 
 def key_of(name: str) -> str:

@@ -168,9 +168,8 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     def action_help(self) -> None:
         """Show keys and commands."""
         if not isinstance(self.screen, HelpPanel):
-            slash_commands = [("/" + name, does) for name, does in commands.menu_entries()]
             keys = keymap.current()
-            self.push_screen(HelpPanel([*keys.groups(), *keys.context_groups(), ("Commands", slash_commands)]))
+            self.push_screen(HelpPanel([*keys.groups(), *commands.help_groups(), *keys.context_groups()]))
 
     def on_prompt_input_started(self) -> None:
         """Prepare what the first run needs as soon as the user starts typing."""

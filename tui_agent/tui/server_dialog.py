@@ -44,14 +44,14 @@ class ServerDialog(FirstRun):
         """Return the field to correct."""
         fault = self._fault
         if fault is None or fault.kind == "unreachable":
-            return "url"
+            return "url"  # also if another kind of server answers
         return "key" if fault.status == UNAUTHORIZED else "model"
 
     def _commands(self) -> tuple[str, ...]:
         """Return commands that help with Ollama, if it does not run or has no model."""
         fault, choice = self._fault, self._choice
         is_ollama = choice is None or choice.provider == "ollama"
-        return OLLAMA_COMMANDS if is_ollama and (fault is None or fault.kind == "unreachable") else ()
+        return OLLAMA_COMMANDS if is_ollama and (fault is None or _is_silent(fault)) else ()
 
     def on_mount(self) -> None:
         """List the models of a server that answers."""
@@ -87,7 +87,7 @@ class ServerDialog(FirstRun):
             for used in _candidates(settings, choice, values):
                 problem = await choice.use_settings(used, values.key)
                 fault = choice.fault
-                if not problem or fault is None or fault.kind == "unreachable" or fault.status == UNAUTHORIZED:
+                if not problem or fault is None or _is_silent(fault) or fault.status == UNAUTHORIZED:
                     break
                 if await self._list_models():
                     break
@@ -110,13 +110,18 @@ class ServerDialog(FirstRun):
         changed = {
             name: getattr(used, name)
             for name in ("base_url", "provider", "model")
-            if getattr(used, name) != getattr(before, name)
+            if getattr(used, name) != getattr(before, name) and not (name == "provider" and _is_implied(before, used))
         }
         if not changed:
             self._base.hints.show(report)
             return
         file = SettingsFile(self._base, paths.config_file())
         await file.change(changed, lambda text: self._base.hints.show(f"{report} · settings: {text}"), apply=False)
+
+
+def _is_silent(fault: Fault) -> bool:
+    """Return whether no server answered; one of another kind answers with a status."""
+    return fault.kind == "unreachable" and fault.status is None
 
 
 def _candidates(settings: Settings, choice: ModelChoice, values: ServerValues) -> list[Settings]:
@@ -134,13 +139,12 @@ def _candidates(settings: Settings, choice: ModelChoice, values: ServerValues) -
     else:
         tried = [("ollama", url), ("openai", f"{url}/v1")]
     return [
-        settings.model_copy(update=update | {"base_url": address, "provider": _provider(settings, provider, address)})
-        for provider, address in tried
+        settings.model_copy(update=update | {"base_url": address, "provider": provider}) for provider, address in tried
     ]
 
 
-def _provider(settings: Settings, provider: str, address: str | None) -> str | None:
-    """Return the value of the setting `provider`: unset if the address decides it anyway."""
-    is_v1 = (address or "").endswith("/v1")
-    is_clear = is_v1 if provider == "openai" else not is_v1 and not os.environ.get("LLM_BASE_URL", "").strip()
-    return settings.provider if settings.provider == provider or (settings.provider is None and is_clear) else provider
+def _is_implied(before: Settings, used: Settings) -> bool:
+    """Return whether the address implies the provider, so that it need not be written."""
+    is_v1 = (used.base_url or "").endswith("/v1")
+    is_openai = is_v1 or bool(os.environ.get("LLM_BASE_URL", "").strip())
+    return before.provider is None and used.provider == ("openai" if is_openai else "ollama")
