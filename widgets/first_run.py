@@ -155,6 +155,7 @@ class FirstRun(GuardedModal):
         self.models, self._cursor = names, -1
         if self.is_attached:
             self.on_resize()
+            self.query_one("#server-models", LinesView).display = bool(names)
             self.query_one("#server-models", LinesView).relayout()
             self.repaint_keys()
 
@@ -169,6 +170,7 @@ class FirstRun(GuardedModal):
         """Keep the focus off the fields until keys are accepted: what is typed until then goes to the draft."""
         for field in self.fields.values():
             field.can_focus = False
+        self.query_one("#server-models").display = bool(self.models)
 
     def on_armed(self) -> None:
         """Focus the field to fill in."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -243,3 +244,21 @@ async def test_a_demo_starts_with_its_task_in_the_composer() -> None:
         await wait_until_rendered(pilot)
         assert "Enter starts" not in screen_text(app)
         app.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "label"), [("scripted", "scripted", "scripted"), ("ollama", "q:7b", "q:7b · ollama")]
+)
+async def test_a_model_is_named_once(provider: str, model: str, label: str) -> None:
+    app, _session = app_for(build.Scene().opened(model=model, provider=provider).records)
+    async with run_app(app) as pilot:
+        await wait_until_idle(pilot)
+        assert re.search(rf"model +{label} *\n", screen_text(app))
+
+
+async def test_a_session_without_a_model_says_so() -> None:
+    app, _session = app_for("no_server")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "none yet" in screen_text(app))
