@@ -9,6 +9,7 @@ import yaml
 from tui_agent import settings
 from tui_agent.settings import Settings, document
 from tui_agent.settings.checking import setting_fields, setting_paths
+from tui_agent.settings.model import HEADINGS
 from tui_agent.settings.tightening import rule_for
 
 
@@ -343,7 +344,9 @@ def test_the_example_sets_nothing_and_its_lines_can_be_used(user):
 
 def test_the_table_names_every_setting():
     rows = document.settings_table().splitlines()[2:]
-    assert len(rows) == len(setting_paths())
+    headings = [row for row in rows if row.startswith("| **")]
+    assert len(headings) == len(HEADINGS) and rows[0] in headings
+    assert len(rows) - len(headings) == len(setting_paths())
     assert all(row.count(" | ") >= 4 for row in rows)
 
 

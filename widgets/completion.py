@@ -11,20 +11,11 @@ from textual import events
 
 from tui_agent.text import make_visible
 from widgets.line_view import LinesView
+from widgets.ranking import rank
 from widgets.styled_text import Line, Span, TextStyles, fit, line, overlay, split_cells, width_of
 
 MAX_VISIBLE = 8
 """Number of entries that are visible at once."""
-
-
-def rank(name: str, query: str) -> int | None:
-    """Return how well a name matches, lower is better: prefix, substring, letters in order; None for no match."""
-    if name.startswith(query):
-        return 0
-    if query in name:
-        return 1
-    letters = iter(name)
-    return 2 if all(letter in letters for letter in query) else None
 
 
 class CompletionList(LinesView):

@@ -115,7 +115,7 @@ class ContextPanel(Panel):
 
     def _fact_rows(self) -> list[tuple[str, str]]:
         view = self.view
-        facts = [("model", one_line(f"{view.model} · {view.provider}", 200))] if view.model else []
+        facts = [("model", one_line(view.model_label, 200))] if view.model else []
         if view.model:
             why = f" ({view.strategy_why})" if view.strategy_why else ""
             facts.append(("strategy", one_line(view.strategy + why, 300)))

@@ -143,7 +143,7 @@ class ModelPicker(PickerDialog[ModelRow]):
     def filter_rows(self, selected: str = "") -> None:
         """Show the models that match the query; select the one named `selected`, or keep the selection."""
         name = selected or (self.current.name if self.current else "")
-        self.show_matching(self.rows or (), lambda row: f"{row.name}\n{row.label}\n{row.abilities}", name)
+        self.show_matching(self.rows or (), lambda row: f"{row.label}\n{row.abilities}", name)
         lengths = ((len(row.window), len(row.abilities), len(row.build)) for row in self.list_view.rows)
         window, abilities, build = map(max, zip((0, 0, 0), *lengths, strict=True))
         self._column_widths = window, abilities, build

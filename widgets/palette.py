@@ -10,7 +10,8 @@ from textual.fuzzy import FuzzySearch
 from widgets.dialog_keys import key_lines
 from widgets.panel import cursor_mark
 from widgets.picker_dialog import PickerDialog
-from widgets.styled_text import Line, Span, TextStyles, fit, justified_line, overlay, width_of
+from widgets.ranking import rank
+from widgets.styled_text import Line, Span, TextStyles, fit, justified_line, line, overlay, width_of
 
 TITLE_WIDTH = 24
 """Cells reserved for a title beside its description."""
@@ -27,6 +28,8 @@ class PaletteRow(NamedTuple):
     description: str
     key: str = ""
     """Label of its key; may be empty."""
+    group: str = ""
+    """Its subject; rows of a subject stand together."""
 
 
 class PaletteMatch(NamedTuple):
@@ -34,21 +37,30 @@ class PaletteMatch(NamedTuple):
 
     row: PaletteRow
     positions: Sequence[int]
+    heading: str = ""
+    """The subject of this row and of those that follow; empty if it is not the first one, or in a search."""
 
 
 def find_rows(rows: Sequence[PaletteRow], query: str) -> list[PaletteMatch]:
-    """Return the rows whose title or description matches, best first; all in their order if the query is empty."""
+    """Return the rows whose title, or else description, matches, best first; with an empty query all by subject."""
     letters = "".join(query.split())
     if not letters:
-        return [PaletteMatch(row, ()) for row in rows]
+        groups = ["", *(row.group for row in rows)]
+        return [
+            PaletteMatch(row, (), row.group if row.group != before else "")
+            for row, before in zip(rows, groups, strict=False)
+        ]
     ranked = []
     for row in rows:
-        score, positions = FUZZY_SEARCH.match(letters, row.title)
-        if score:
-            ranked.append((-score, positions[0], PaletteMatch(row, positions)))
-        elif query.strip().casefold() in f"{row.description} {row.key}".casefold():
-            ranked.append((0, 0, PaletteMatch(row, ())))
-    return [match for *_rank, match in sorted(ranked, key=lambda entry: entry[:2])]
+        if (order := rank(row.title, query, f"{row.description} {row.key} {row.group}")) is not None:
+            score, positions = FUZZY_SEARCH.match(letters, row.title)
+            ranked.append((order, -score, positions[0] if score else 0, PaletteMatch(row, positions if score else ())))
+    return [match for *_rank, match in sorted(ranked, key=lambda entry: entry[:3])]
+
+
+def _heading_lines(match: PaletteMatch, styles: TextStyles | None = None) -> list[Line]:
+    """Paint the heading above a row, if it has one."""
+    return [line((match.heading, styles.heading)) if styles else line()] if match.heading else []
 
 
 class Palette(PickerDialog[PaletteMatch]):
@@ -66,7 +78,7 @@ class Palette(PickerDialog[PaletteMatch]):
         self, rows: Sequence[PaletteRow], on_chosen: Callable[[str], None], *, closing: Sequence[str] = ()
     ) -> None:
         """`on_chosen` gets the name of the chosen row after the palette closed; `closing` are more keys to close it."""
-        super().__init__(empty="no action matches")
+        super().__init__(empty="no action matches", height=lambda match, _: len(_heading_lines(match)) + 1)
         self.rows = rows
         self._on_chosen = on_chosen
         self._close_keys = ("escape", "ctrl+c", *closing)
@@ -94,7 +106,7 @@ class Palette(PickerDialog[PaletteMatch]):
         room = width - width_of([*left, *right]) - 2 * len(right)
         if room >= MIN_DESCRIPTION_WIDTH:
             left.append((fit(row.description, room), styles.muted))
-        return [justified_line(left, right, width, styles)]
+        return [*_heading_lines(match, styles), justified_line(left, right, width, styles)]
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the keys, and the number of rows."""

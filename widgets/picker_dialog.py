@@ -14,6 +14,7 @@ from widgets.dialog_keys import Keys, key_lines
 from widgets.inputs import LineInput
 from widgets.line_view import MOVES, LinesView, ListView
 from widgets.panel import Sheet
+from widgets.ranking import rank
 from widgets.styled_text import Line, Span, TextStyles, justified_line, line, wrap
 
 RowT = TypeVar("RowT")
@@ -44,6 +45,8 @@ class PickerDialog(Sheet, Generic[RowT]):
         super().__init__()
         self.keys = Keys(self.NAME)
         self.query_text = query
+        self._shown_query = query
+        """The query that the list was filtered by."""
         self.message = ""
         """Message shown instead of the keys until the next key."""
         self.total: int | None = None
@@ -144,10 +147,18 @@ class PickerDialog(Sheet, Generic[RowT]):
         return all(word in text for word in self.query_text.casefold().split())
 
     def show_matching(self, rows: Iterable[RowT], text: Callable[[RowT], str], selected: str) -> None:
-        """Show the rows whose text contains all words of the query, and select the one named `selected`."""
-        matching = [row for row in rows if self.matches(text(row))]
-        names = [getattr(row, "name", "") for row in matching]
-        self.list_view.set_rows(matching, names.index(selected) if selected in names else 0)
+        """Show the rows that match the query by their `name` or their text, the best first.
+
+        Another query selects the best row, an unchanged or empty one the row named `selected`.
+        """
+        query, is_new = self.query_text, self.query_text != self._shown_query
+        self._shown_query = query
+        ranked = [(rank(getattr(row, "name", ""), query, text(row), letters=False), row) for row in rows]
+        matches = [(order, row) for order, row in ranked if order is not None]
+        if query:
+            matches.sort(key=lambda match: match[0])
+        names = [] if is_new and query else [getattr(row, "name", "") for _, row in matches]
+        self.list_view.set_rows([row for _, row in matches], names.index(selected) if selected in names else 0)
 
     def set_total(self, total: int) -> None:
         """Set the number of rows without a filter, which the list has room for: it does not shrink while filtering."""

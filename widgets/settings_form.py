@@ -37,6 +37,8 @@ class SettingRow(NamedTuple):
     """The value as the user edits it; empty if it contains secrets."""
     in_user_file: bool = False
     """The user's own file sets it, so that it can be reset."""
+    heading: str = ""
+    """Subject of this setting and of those that follow; empty if it is not the first one."""
 
 
 class SettingsForm(PickerDialog[SettingRow]):
@@ -49,9 +51,11 @@ class SettingsForm(PickerDialog[SettingRow]):
     HEIGHTS = (24, 9, 14)
     PLACEHOLDER = "search settings"
 
-    def __init__(self, rows: Sequence[SettingRow], *, file: str) -> None:
-        """`file` is the path of the file that changes are written to."""
-        super().__init__(empty="no setting matches")
+    def __init__(self, rows: Sequence[SettingRow], *, file: str, query: str = "") -> None:
+        """`file` is the path of the file that changes are written to, `query` the initial search."""
+        super().__init__(
+            query=query, empty="no setting matches", height=lambda row, _: len(self._heading_lines(row)) + 1
+        )
         self.sub_title = f"changes are saved in {file}"
         self.rows = rows
         self.editing: SettingRow | None = None
@@ -84,7 +88,14 @@ class SettingsForm(PickerDialog[SettingRow]):
         room = width - width_of(left) - 2
         is_readable = room >= min(SOURCE_WIDTH // 2, cell_len(row.source))
         right: list[Span] = [(fit(row.source, room), styles.muted)] if row.source and is_readable else []
-        return [justified_line(left, right, width, styles)]
+        return [*self._heading_lines(row, styles), justified_line(left, right, width, styles)]
+
+    def _heading_lines(self, row: SettingRow, styles: TextStyles | None = None) -> list[Line]:
+        """Paint the heading above a row, while nothing is searched for: then the best rows come first."""
+        if not row.heading or self.query_text:
+            return []
+        heading = line((row.heading, styles.heading)) if styles else line()
+        return [heading] if row is self.rows[0] else [line(), heading]
 
     def _sign(self, width: int, styles: TextStyles) -> list[Line]:
         return [line(("= " if self.editing else self.SIGN, styles.accent))]
@@ -122,7 +133,7 @@ class SettingsForm(PickerDialog[SettingRow]):
     def filter_rows(self) -> None:
         """Show the settings that match the query; the cursor stays at its setting."""
         name = self.current.name if self.current else ""
-        self.show_matching(self.rows, lambda row: f"{row.name} {row.description} {row.value} {row.source}", name)
+        self.show_matching(self.rows, lambda row: f"{row.description} {row.value} {row.source}", name)
         self.repaint_parts("head", "about", "keys")
 
     def cursor_moved(self) -> None:

@@ -206,7 +206,7 @@ def greeting(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
         [("tui-agent ", styles.strong), (view.version, styles.muted)],
         [],
         [("folder     ", styles.muted), (one_line(view.workspace, 200), styles.text)],
-        [("model      ", styles.muted), (one_line(f"{view.model} · {view.provider}"), styles.text)],
+        [("model      ", styles.muted), (one_line(view.model_label) or "none yet", styles.text)],
         [("approvals  ", styles.muted), (WORDS.approvals.get(view.approval_mode, view.approval_mode), styles.text)],
     ]
     if view.sandbox:

@@ -135,6 +135,9 @@ async def test_a_server_without_models_and_one_without_the_named_model(capsys: C
         assert not server.requests
     assert result.code == 1
     assert "available: a, b" in result.text_of("name")
+    async with serve(READS, models=["qwen2.5-coder:7b"]) as server:
+        result = await doctor(capsys, server, "--model", "qwen2.5-codr:7b")
+    assert "did you mean `qwen2.5-coder:7b`?" in result.text_of("name")
 
 
 async def test_a_window_that_is_not_granted_is_told_with_the_line_to_write(capsys: CAPSYS) -> None:

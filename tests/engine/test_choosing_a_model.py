@@ -130,6 +130,19 @@ async def test_a_model_that_is_not_there_is_told_at_the_opening_and_ends_a_run_a
     assert len(served.requests) <= before + 1
 
 
+@pytest.mark.parametrize("provider", ["ollama", "openai"])
+async def test_the_model_that_was_meant_is_suggested(provider: str, tmp_path: Path) -> None:
+    flags = {"model": "qwen2.5-codr:7b"}
+    async with (
+        server("llama3.2:3b", "qwen2.5-coder:7b") as served,
+        run_session(served, tmp_path, provider=provider, flags=flags, attended=True) as session,
+    ):
+        notice = await SessionDriver(session).until_event(Notice, level="error")
+        assert "has no model qwen2.5-codr:7b; did you mean `qwen2.5-coder:7b`?" in notice.text
+        assert "did you mean `llama3.2:3b`?" in await session.models.choose("execution", "lama3.2:3b")
+        assert "did you mean" not in await session.models.choose("execution", "something-else")
+
+
 async def test_a_name_that_a_server_takes_without_listing_it_is_used(tmp_path: Path) -> None:
     routes = {
         "/v1/models": answering({"data": [{"id": "listed"}, {"id": "another"}]}),

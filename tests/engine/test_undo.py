@@ -183,6 +183,46 @@ async def test_a_conversation_without_file_changes_is_rewound_and_files_are_not_
             assert [one.title for one in session.checkpoints.conversation()] == ["talk", "more"]
 
 
+@pytest.mark.parametrize("files_first", [True, False])
+async def test_redo_takes_the_latest_of_an_undo_and_a_rewind_of_the_conversation(
+    workspace: Path, files_first: bool
+) -> None:
+    async with serve(WORK, TALK, strict=True) as server, run_session(server, workspace, **EDIT) as session:
+        watch = SessionDriver(session)
+        for text in ("work", "talk"):
+            await session.send(text)
+            await watch.ended()
+        checkpoints, edited = session.checkpoints, (workspace / "a.txt").read_bytes()
+        steps = [lambda: checkpoints.undo(run="run-1"), lambda: checkpoints.rewind("run-2", "conversation")]
+        for step in steps if files_first else steps[::-1]:
+            await step()
+        original = (workspace / "a.txt").read_bytes()
+        assert original != edited
+
+        def messages() -> list[str]:
+            return [one.title for one in checkpoints.conversation()]
+
+        await checkpoints.redo()
+        assert (messages() == ["work", "talk"]) is files_first
+        assert ((workspace / "a.txt").read_bytes() == edited) is not files_first
+        await checkpoints.redo()
+        assert messages() == ["work", "talk"]
+        assert (workspace / "a.txt").read_bytes() == edited
+
+
+async def test_redo_of_a_rewind_of_both_brings_back_both(workspace: Path) -> None:
+    async with serve(WORK, strict=True) as server, run_session(server, workspace, **EDIT) as session:
+        watch = SessionDriver(session)
+        await session.send("work")
+        await watch.ended()
+        edited = (workspace / "a.txt").read_bytes()
+        await session.checkpoints.rewind("run-1")
+        assert (workspace / "a.txt").read_bytes() != edited
+        await session.checkpoints.redo()
+        assert (workspace / "a.txt").read_bytes() == edited
+        assert [one.title for one in session.checkpoints.conversation()] == ["work"]
+
+
 async def test_a_run_that_goes_on_is_not_undone(workspace: Path) -> None:
     ask = {"flags": {"approval_mode": "ask", "mode": "direct"}}
     async with serve(WORK, strict=True) as server, run_session(server, workspace, **ask) as session:

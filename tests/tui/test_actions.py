@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 from textual.binding import BindingsMap
 
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tui_agent.keys import keymap
 from tui_agent.keys.keymap import SESSION, SESSION_ACTIONS, Keymap
 from tui_agent.settings import LoadedSettings, Settings
 from tui_agent.tui import commands
@@ -77,6 +79,45 @@ def test_letters_find_the_better_name_first() -> None:
     assert [one.row.name for one in find_rows(rows, "who")] == ["model"]
     assert find_rows(rows, "sm")[0].row.name == "scroll mode" and find_rows(rows, "sm")[0].positions == [0, 7]
     assert find_rows(rows, "xyz") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("undo", "undo"),
+        ("und", "undo"),
+        ("model", "model"),
+        ("plan", "plan"),
+        ("stat", "stats"),
+        ("edit", "editor"),
+        ("page down", "page-down"),
+        ("usage", "stats"),
+    ],
+)
+def test_names_come_before_descriptions(query: str, first: str) -> None:
+    found = [match.row.name for match in find_rows(commands.palette_rows(), query)]
+    assert found[0] == first
+    described = [name for name in found if query.split()[0] not in name]
+    assert described == found[len(found) - len(described) :]
+
+
+async def test_the_palette_and_the_help_are_grouped_by_subject() -> None:
+    rows = commands.palette_rows()
+    assert [group for group, _ in itertools.groupby(rows, lambda row: row.group)] == list(keymap.SUBJECTS)
+    headings = [match.heading for match in find_rows(rows, "") if match.heading]
+    assert headings == list(keymap.SUBJECTS)
+    assert all(match.heading == "" for match in find_rows(rows, "undo"))
+    app, _session = app_for("answered")
+    async with run_app(app, (120, 130)) as pilot:
+        await pilot.press("ctrl+p")
+        await wait_for(pilot, lambda: opened(app))
+        await wait_until_idle(pilot)
+        shown = re.findall(r"│ +(Undo|Session|Settings and help) {3,}│", screen_text(app))
+        assert shown == ["Undo", "Session", "Settings and help"]
+        await pilot.press("escape", "f1")
+        await wait_for(pilot, lambda: isinstance(app.screen, HelpPanel))
+        await wait_until_idle(pilot)
+        assert "Commands · Undo" in screen_text(app)
 
 
 async def test_keys_of_the_user_are_the_keys_everywhere() -> None:

@@ -1,48 +1,88 @@
 from __future__ import annotations
 
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import pytest
 from textual.pilot import Pilot
 
+from tests.doubles.mock import MockServer, scenario, serve
+from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.doubles.session import FakeSession
 from tests.nightly import screen_formats
 from tests.scenes import build
 from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tui_agent.engine.opening import open_session
+from tui_agent.engine.options import SessionOptions
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
 from widgets.first_run import FirstRun
 from widgets.request_view import QUIET_SECONDS, RequestModal
+
+KEY = "abc-not-a-known-form-0815"
+NOBODY = "http://127.0.0.1:9"
+
+
+def dialog_app(pilot: Pilot[int]) -> TuiAgentApp:
+    assert isinstance(pilot.app, TuiAgentApp)
+    return pilot.app
+
+
+def first_run(app: TuiAgentApp) -> FirstRun:
+    assert isinstance(app.screen, FirstRun)
+    return app.screen
 
 
 def open_one(app: TuiAgentApp) -> bool:
     return isinstance(app.screen, FirstRun) and app.screen.armed
 
 
-async def test_it_says_what_was_tried_and_how_to_start_a_model() -> None:
+async def test_it_says_what_was_tried_and_how_to_go_on() -> None:
     app, _session = app_for("no_server")
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: open_one(app))
         await wait_until_idle(pilot)
         text = screen_text(app)
-        for part in ("Tried http://localhost:11434", "ollama serve", "LLM_BASE_URL=", "demo: a scripted model"):
+        for part in (
+            *("Tried http://localhost:11434", "ollama serve", "URL", "Key", "Model", "enter connect, or retry"),
+            *("F2 demo: a scripted model", "esc continue without a model", "ctrl+c twice: quit"),
+        ):
             assert part in text
 
 
-async def test_d_goes_to_the_demo() -> None:
+async def test_f2_goes_to_the_demo_and_a_message_never_does() -> None:
     app, _session = app_for("no_server")
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: open_one(app))
         await pilot.press("d")
+        await pilot.press(*"o the red thing")
+        await wait_until_idle(pilot)
+        assert app.return_value is None
+        assert first_run(app).fields["url"].value + app.prompt.text == "do the red thing"
+        await pilot.press("f2")
         await wait_for(pilot, lambda: app.return_value == RESTART_AS_DEMO)
 
 
-async def test_r_looks_again_and_says_so_when_there_is_still_none() -> None:
+async def test_enter_looks_again_and_says_so_when_there_is_still_none() -> None:
     app, session = app_for("no_server")
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: open_one(app))
-        await pilot.press("r")
+        await pilot.press("enter")
         await wait_for(pilot, lambda: session.looks == 1 and not isinstance(app.screen, FirstRun))
         session.push(session.records[-1].event)
         await wait_for(pilot, lambda: open_one(app))
+
+
+async def test_ctrl_c_twice_quits() -> None:
+    app, _session = app_for("no_server")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await pilot.press("ctrl+c", "ctrl+c")
+        await wait_for(pilot, lambda: app.return_value == 0)
 
 
 async def test_escape_goes_on() -> None:
@@ -86,6 +126,97 @@ async def test_after_a_message_it_is_a_notice_only() -> None:
         assert not isinstance(app.screen, FirstRun)
 
 
+def server(*models: str, **options: Any) -> MockServer:
+    return serve(scenario("hi", "hello there"), models=models, **options)
+
+
+@asynccontextmanager
+async def real_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **flags: str) -> AsyncIterator[Pilot[int]]:
+    """The app with a session of the engine, and a settings file of its own."""
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    options = SessionOptions(workspace=tmp_path / "work", flags={"mode": "direct", **flags}, trust=True, attended=True)
+    app = TuiAgentApp(partial(open_session, options), quiet_seconds=0)
+    async with app.run_test(size=(100, 40)) as pilot:
+        try:
+            await wait_for(pilot, lambda: open_one(app) and first_run(app).is_typing)
+            yield pilot
+        finally:
+            app.exit(0)
+            if app.session is not None:
+                await app.session.close()
+
+
+async def test_a_wrong_address_is_corrected_in_the_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with server("here", "there") as served, real_app(tmp_path, monkeypatch, base_url=NOBODY) as pilot:
+        app, url = dialog_app(pilot), served.url
+        fields = first_run(app).fields
+        assert fields["url"].value == NOBODY and fields["url"].has_focus
+        await pilot.press("ctrl+u", *url.removeprefix("http://"), "enter")
+        await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+        await wait_for(pilot, lambda: "answers" in screen_text(app))
+        await pilot.press(*"hi", "enter")
+        await wait_for(pilot, lambda: "hello there" in screen_text(app))
+        config = (tmp_path / "home" / "config.yaml").read_text()
+        assert f"base_url: {url}" in config
+
+
+async def test_an_address_without_v1_is_found_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"object": "list", "data": [{"id": "gpt-here"}]}
+
+    async def answer(connection: FakeConnection) -> None:
+        await connection.answer(200, models)
+
+    async with (
+        FakeRawServer({"/v1/models": answer}) as served,
+        real_app(tmp_path, monkeypatch, base_url=NOBODY) as pilot,
+    ):
+        app = dialog_app(pilot)
+        await pilot.press("ctrl+u", *served.url, "enter")
+        await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+        await wait_for(pilot, lambda: app.view.model == "gpt-here")
+        config = tmp_path / "home" / "config.yaml"
+        await wait_for(pilot, config.exists)
+        assert f"base_url: {served.url}/v1" in config.read_text()
+
+
+async def test_a_server_that_wants_a_key_is_asked_for_it_and_it_is_never_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LLM_AUTH_TOKEN", raising=False)
+    async with server("here", token=KEY) as served:
+        async with real_app(tmp_path, monkeypatch, base_url=f"{served.url}/v1") as pilot:
+            app = dialog_app(pilot)
+            assert first_run(app).fields["key"].has_focus
+            assert "ollama" not in screen_text(app)
+            await pilot.press(*"wrong", "enter")
+            await wait_for(pilot, lambda: "was not accepted" in screen_text(app))
+            await pilot.press("ctrl+u", *KEY)
+            await wait_until_idle(pilot)
+            assert KEY not in screen_text(app) and "•" * len(KEY) in screen_text(app)
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+            await wait_for(pilot, lambda: "LLM_AUTH_TOKEN keeps it" in screen_text(app))
+            await pilot.press(*"hi", "enter")
+            await wait_for(pilot, lambda: "hello there" in screen_text(app))
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+async def test_a_model_that_is_missing_is_chosen_from_those_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server("qwen2.5-coder:7b", "zephyr:7b") as served:
+        async with real_app(tmp_path, monkeypatch, base_url=served.url, model="qwen2.5-codr:7b") as pilot:
+            app = dialog_app(pilot)
+            assert first_run(app).fields["model"].has_focus
+            await wait_for(pilot, lambda: len(first_run(app).models) == 2)
+            assert "did you mean `qwen2.5-coder:7b`?" in first_run(app).explanation
+            await pilot.press("down", "down", "enter")
+            await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+            await wait_for(pilot, lambda: app.view.model == "zephyr:7b")
+
+
 @pytest.mark.parametrize(("size", "theme"), screen_formats())
 def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
     app, _session = app_for("no_server", theme=theme)
@@ -101,10 +232,10 @@ def test_no_server(size: tuple[int, int], theme: str, snap_compare) -> None:
 async def test_a_demo_starts_with_its_task_in_the_composer() -> None:
     _app, session = app_for("empty")
 
-    async def open_session() -> FakeSession:
+    async def open_fake() -> FakeSession:
         return session
 
-    app = TuiAgentApp(open_session, draft="Find the bug.", hint="Enter starts the demo")
+    app = TuiAgentApp(open_fake, draft="Find the bug.", hint="Enter starts the demo")
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until_rendered(pilot)
         assert "Enter starts the demo" in screen_text(app)
@@ -113,3 +244,21 @@ async def test_a_demo_starts_with_its_task_in_the_composer() -> None:
         await wait_until_rendered(pilot)
         assert "Enter starts" not in screen_text(app)
         app.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "label"), [("scripted", "scripted", "scripted"), ("ollama", "q:7b", "q:7b · ollama")]
+)
+async def test_a_model_is_named_once(provider: str, model: str, label: str) -> None:
+    app, _session = app_for(build.Scene().opened(model=model, provider=provider).records)
+    async with run_app(app) as pilot:
+        await wait_until_idle(pilot)
+        assert re.search(rf"model +{label} *\n", screen_text(app))
+
+
+async def test_a_session_without_a_model_says_so() -> None:
+    app, _session = app_for("no_server")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "none yet" in screen_text(app))

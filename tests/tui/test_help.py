@@ -13,9 +13,9 @@ from tui_agent.keys.key_names import key_label
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
-from widgets.completion import rank
 from widgets.info_panels import HelpPanel
 from widgets.prompt_input import PromptInput
+from widgets.ranking import Rank, rank
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -100,7 +100,12 @@ async def test_compact_makes_room_in_the_context() -> None:
 
 
 def test_names_are_ranked() -> None:
-    assert [rank("approvals", text) for text in ("app", "val", "avs", "x")] == [0, 1, 2, None]
+    texts = ("approvals", "app", "mode", "val", "avs", "what", "x")
+    ranks = [rank("approvals-mode", text, "what needs approval") for text in texts]
+    assert ranks == [Rank.PREFIX, Rank.PREFIX, Rank.WORD_START, Rank.SUBSTRING, Rank.LETTERS, Rank.DESCRIPTION, None]
+    assert rank("base_url", "Base-URL") == Rank.EXACT
+    assert rank("base_url", "url base") == Rank.SUBSTRING
+    assert rank("mode", "me", letters=False) is None
 
 
 def test_every_command_says_what_it_does() -> None:

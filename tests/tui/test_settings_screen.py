@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,11 @@ def app_with(config: Path, **flags: object) -> tuple[TuiAgentApp, FakeSession]:
 def form(app: TuiAgentApp) -> SettingsForm:
     assert isinstance(app.screen, SettingsForm)
     return app.screen
+
+
+def selected(app: TuiAgentApp) -> str:
+    row = form(app).current
+    return row.name if row is not None else ""
 
 
 async def opened(app: TuiAgentApp, pilot: Pilot[int], *keys: str) -> None:
@@ -100,6 +106,89 @@ async def test_a_change_is_written_and_comments_stay(config: Path) -> None:
         await pilot.press("ctrl+o")
         await wait_until_rendered(pilot)
         assert screen_text(app) == detailed
+
+
+async def test_settings_are_found_by_name_first_and_listed_by_subject(config: Path) -> None:
+    app, _session = app_with(config)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(app, pilot)
+        assert "Models and their server" in screen_text(app)
+        for query, best in (
+            ("base_url", "base_url"),
+            ("base url", "base_url"),
+            ("model", "model"),
+            ("url", "base_url"),
+            ("mode", "mode"),
+            ("command", "timeouts.command"),
+            ("address of the", "base_url"),
+        ):
+            await pilot.press("ctrl+u", *query)
+            assert selected(app) == best, query
+        assert "Models and their server" not in screen_text(app)
+        await pilot.press("ctrl+u", *"base_url", "enter")
+        assert form(app).editing is form(app).current and selected(app) == "base_url"
+        await pilot.press("escape", "ctrl+u")
+        await wait_until_idle(pilot)
+        assert selected(app) == "base_url" and "Models and their server" in screen_text(app)
+
+
+class FakeModels:
+    """A server whose settings can be changed."""
+
+    endpoint = "http://old.example:1"
+
+    def __init__(self) -> None:
+        self.used: list[settings.Settings] = []
+        self.problem = ""
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def use_settings(self, chosen: settings.Settings, key: str = "") -> str:
+        self.used.append(chosen)
+        await self.answers.wait()
+        return self.problem
+
+
+async def test_the_next_request_uses_a_changed_address(config: Path) -> None:
+    app, session = app_with(config, base_url="http://from.flag:1")
+    models = session.models = FakeModels()  # type: ignore[attr-defined]  # as the engine's has
+    async with run_app(app) as pilot:
+        await opened(app, pilot, *"base_url", "enter", "ctrl+u", *"http://new:2", "enter")
+        await wait_for(pilot, lambda: "overrides it at the next start · in effect" in screen_text(app))
+        assert [used.base_url for used in models.used] == ["http://new:2"]
+        assert "base_url: http://new:2" in config.read_text() and "this session" in screen_text(app)
+        models.problem = "http://other:3 can't be reached."
+        models.answers.clear()
+        await pilot.press("enter", "ctrl+u", *"http://other:3", "enter")
+        await wait_for(pilot, lambda: "asking the server" in screen_text(app))
+        await pilot.press("ctrl+u", *"theme", "enter", "ctrl+u", *"lig")  # meanwhile another one is being edited
+        models.answers.set()
+        await wait_for(pilot, lambda: "saved; http://other:3 can't be reached." in screen_text(app))
+        assert form(app).field.value == "lig"
+        await pilot.press("escape", "escape")
+        await pilot.press(*"/settings model tiny", "enter")
+        await wait_for(pilot, lambda: len(models.used) == 3)
+        assert (models.used[-1].model, models.used[-1].base_url) == ("tiny", "http://other:3")
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("base_ulr http://x", "there is no setting base_ulr; did you mean `base_url`?"),
+        ("base_url nonsense", "must be an http:// or https:// address"),
+        ("temperature=0.5", "temperature: saved"),
+        ("api_key secret", "there is no setting api_key"),
+    ],
+)
+async def test_a_setting_is_changed_with_a_command(config: Path, typed: str, says: str) -> None:
+    app, session = app_with(config)
+    session.models = FakeModels()  # type: ignore[attr-defined]  # as the engine's has
+    async with run_app(app) as pilot:
+        await pilot.press(*f"/settings {typed}", "enter")
+        await wait_for(pilot, lambda: says in screen_text(app))
+        assert ("temperature: 0.5" in config.read_text()) is typed.startswith("temperature")
+        await pilot.press(*"/settings base_url", "enter")
+        await wait_for(pilot, lambda: isinstance(app.screen, SettingsForm) and selected(app) == "base_url")
 
 
 async def test_a_file_that_is_not_there_yet_is_made_and_settings_taken_back(config: Path) -> None:

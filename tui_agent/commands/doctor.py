@@ -21,9 +21,10 @@ from tui_agent.commands.probing import Attempt, ProbeSetup
 from tui_agent.commands.server_access import CommandConfig, ServerAccess, ServerUnavailable, probe_setup
 from tui_agent.common import speed
 from tui_agent.common.domain import Fault, ModelInfo
+from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
-from tui_agent.engine.models.roles import SMALL_WINDOW
+from tui_agent.engine.models.roles import MODEL_SIMILARITY, SMALL_WINDOW
 from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
 from tui_agent.models.selection import select_session_model
@@ -219,7 +220,8 @@ class ServerInspection:
         if served and not served_name(chosen.name, served) and self._model.provider != "scripted":
             available = ", ".join(served[:5]) + (" …" if len(served) > 5 else "")
             pull = f"`ollama pull {chosen.name}` gets it; " if ollama else ""
-            self._about.add("bad", "name", f"{chosen.name} is not on the server", f"{pull}available: {available}")
+            problem = f"{chosen.name} is not on the server{did_you_mean(chosen.name, served, MODEL_SIMILARITY)}"
+            self._about.add("bad", "name", problem, f"{pull}available: {available}")
             return ""
         count = f"one of {len(served)}" if len(served) > 1 else "the only one"
         text = f"{chosen.name}, {count} there" if served else chosen.name

@@ -13,7 +13,7 @@ from tui_agent.commands.probing import ProbeSetup
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.models.live_catalog import describe_models
-from tui_agent.engine.models.roles import no_model, window_for
+from tui_agent.engine.models.roles import missing_model, no_model, window_for
 from tui_agent.models import catalog as catalog_file
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Catalog, CatalogRead
@@ -136,6 +136,8 @@ async def describe_model(access: ServerAccess, name: str) -> ModelInfo:
     info = await access.model.describe(name)
     if not isinstance(info, Fault):
         return info
+    if info.status == 404 and not isinstance(served := await access.model.list_models(), Fault):
+        info = missing_model(access.model, name, served)
     if info.kind == "unreachable" or info.status == 404:
         raise unavailable(info, access)
     return ModelInfo(name=name)

@@ -8,14 +8,20 @@ SIMILARITY = 0.75
 """Similarity from which a name is suggested, from 0 to 1."""
 
 
-def closest_name(name: str, names: Iterable[str], similarity: float = SIMILARITY) -> str:
-    """Return the most similar of `names`, ignoring case and the kind of dashes; empty if none is similar enough."""
+def similar_names(name: str, names: Iterable[str], count: int = 3, similarity: float = SIMILARITY) -> list[str]:
+    """Return up to `count` of `names` that are similar enough, ignoring case, the most similar first."""
     import difflib  # takes some milliseconds, and only an error needs it
 
+    by_lower = {known.lower(): known for known in names}
+    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, count, similarity)]
+
+
+def closest_name(name: str, names: Iterable[str], similarity: float = SIMILARITY) -> str:
+    """Return the most similar of `names`, ignoring case and the kind of dashes; empty if none is similar enough."""
     by_form = {_form(known): known for known in names}
     if swapped := [known for form, known in by_form.items() if sorted(form) == sorted(_form(name))]:
         return swapped[0]
-    matches = difflib.get_close_matches(_form(name), by_form, n=1, cutoff=similarity)
+    matches = similar_names(_form(name), by_form, 1, similarity)
     return by_form[matches[0]] if matches else ""
 
 

@@ -25,16 +25,12 @@ from tui_agent.engine.host.environment import GrantStore, SessionBranch, ToolEnv
 from tui_agent.engine.host.snapshots import Snapshots
 from tui_agent.engine.loop.raw_replies import RawReplies
 from tui_agent.engine.models.roles import ModelRoles
+from tui_agent.engine.models.server import Server, ServerError, connect_server
 from tui_agent.engine.options import AS_ROOT, SessionOpenError, SessionOptions
 from tui_agent.engine.plan_doc.memory import PlanMemory
 from tui_agent.engine.session import Session
 from tui_agent.engine.undo import Checkpoints
 from tui_agent.events import Notice, SessionOpened
-from tui_agent.models.base import Model
-from tui_agent.models.connect import BadAddress, connect, resolve_provider
-from tui_agent.models.endpoint import endpoint
-from tui_agent.models.scenarios import ScenarioError
-from tui_agent.models.wire import WireLimits, default_limits
 from tui_agent.platform.debug_log import start_debug_log
 from tui_agent.platform.files import remove_leftovers
 from tui_agent.platform.locks import InUse
@@ -173,39 +169,11 @@ def _load_settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> set
     return settings.load_settings(paths.config_file(), path if path and path.exists() else None, None, flags)
 
 
-class _Server(msgspec.Struct):
-    """The model server, the reason for its choice, and a warning about the connection."""
-
-    model: Model
-    because: str
-    caution: str = ""
-
-
-def _connect(chosen: settings.Settings, scenarios: Path | None) -> _Server:
-    token, problem = settings.read_token(chosen)
-    if problem is not None and not problem.ignored:
-        raise SessionOpenError(str(problem))
+def _connect(chosen: settings.Settings, scenarios: Path | None) -> Server:
     try:
-        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
-        if choice.provider == "scripted":
-            return _Server(connect("scripted", "", scenarios=scenarios), choice.because)
-        target = endpoint(choice.base_url, token, os.environ)
-        limits = _wire_limits(chosen.timeouts, target.local)
-        model = connect(choice.provider, choice.base_url, token, limits=limits)
-        return _Server(model, choice.because, target.warning)
-    except (BadAddress, ScenarioError) as error:
+        return connect_server(chosen, scenarios)
+    except ServerError as error:
         raise SessionOpenError(str(error)) from error
-
-
-def _wire_limits(timeouts: Any, local: bool) -> WireLimits:
-    """Return the watchdog timeouts from the settings (M7)."""
-    return msgspec.structs.replace(
-        default_limits(local),
-        connect=timeouts.connect,
-        first_byte=timeouts.first_byte_local if local else timeouts.first_byte_remote,
-        no_bytes=timeouts.idle,
-        no_progress=timeouts.progress_local if local else timeouts.progress_remote,
-    )
 
 
 def _open_folder(target: _Target, chosen: settings.Settings) -> SessionFolder:
@@ -236,7 +204,7 @@ class _Opening(msgspec.Struct):
     target: _Target
     trusted: bool
     loaded: settings.LoadedSettings
-    server: _Server
+    server: Server
     folder: SessionFolder
     stream: SessionStream
     recovered: RecoveryReport

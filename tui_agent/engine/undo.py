@@ -54,6 +54,8 @@ class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
     """A file failed; `items` says which ones were restored."""
     text: str = ""
     """After a rewind of the conversation: the removed message, to be edited and sent again."""
+    id: str = ""
+    """Id of the undo that restored the files; empty if there was none."""
 
     @property
     def left(self) -> tuple[events.RestoredFile, ...]:
@@ -150,12 +152,17 @@ class Checkpoints:
     async def redo(self, *, choice: Choice | None = None) -> UndoReport:
         """Redo the last undo or rewind if there was no edit since. Raises CannotUndo and JournalBroken."""
         with self._exclusive():
-            rewound = self._stream.state.rewound
-            if not self.ledger.redos and rewound is None:
+            state, last = self._stream.state, self.ledger.redos[-1] if self.ledger.redos else None
+            rewound = state.rewound
+            if last is None and rewound is None:
                 raise CannotUndo("Nothing to redo: nothing was undone since the last edit.")
             report = UndoReport(kind="redo")
-            if self.ledger.redos:
-                last = self.ledger.redos[-1]
+            if last is not None and rewound is not None and last.id != state.rewound_with:
+                if last.id == state.rewound_after:  # only the conversation was rewound since
+                    last = None
+                else:
+                    rewound = None
+            if last is not None:
                 tasks = await asyncio.to_thread(self._undo.plan_redo, last.items)
                 report = await self._execute("redo", tasks, choice, last.runs)
             if rewound is not None:
@@ -175,7 +182,7 @@ class Checkpoints:
                 if tasks or what == "code" or any(self._left_by_commands(runs).values()):
                     report = await self._execute("rewind", tasks, choice, tuple(runs))
             if what != "code":
-                report = msgspec.structs.replace(report, text=await self._rewind_conversation(run))
+                report = msgspec.structs.replace(report, text=await self._rewind_conversation(run, report.id))
             return report
 
     def clear(self) -> None:
@@ -289,7 +296,7 @@ class Checkpoints:
         self._inform_model(kind, done)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
-        return UndoReport(kind=kind, items=done, stopped=stopped, text="", **left)
+        return UndoReport(kind=kind, items=done, stopped=stopped, text="", id=undo_id, **left)
 
     def _left_by_commands(self, runs: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return what is not reverted of the commands of these runs, as fields of event and report."""
@@ -320,10 +327,11 @@ class Checkpoints:
             text = f"The user has {what} your changes to: {listed}. Read a file again before you edit it."
             self._stream.emit(events.ProgramMessageAdded(kind="undo", text=text))
 
-    async def _rewind_conversation(self, run: str) -> str:
+    async def _rewind_conversation(self, run: str, undo: str) -> str:
         await self._stream.written()
         history, text = await asyncio.to_thread(self._history_before, run)
-        self._stream.emit(events.ConversationRewound(run=run, text=text, history=tuple(history.export())))
+        rewound = events.ConversationRewound(run=run, text=text, history=tuple(history.export()), undo=undo)
+        self._stream.emit(rewound)
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
         return text

@@ -535,3 +535,5 @@ class ConversationRewound(Event, frozen=True, kw_only=True):
     """The new history, as returned by `History.export`."""
     cleared: bool = False
     """The whole conversation was cleared (`/clear`, U5); plan, files and session are unchanged."""
+    undo: str = ""
+    """The undo that restored the files in the same rewind; empty if only the conversation was reset."""

@@ -96,7 +96,7 @@ class PlainText:
     def _line(self, event: e.Event) -> str | None:
         match event:
             case e.SessionOpened(id=session, model=model, provider=provider, resumed=resumed):
-                label = f" · {provider} {one_line(model, 100)}" if model else ""
+                label = f" · {' '.join(dict.fromkeys((provider, one_line(model, 100))))}" if model else ""
                 return f"tui-agent · session {session}{label}{' · resumed' if resumed else ''}"
             case e.ToolStarted(call=call, title=title, agent=agent):
                 recovered = " (recovered)" if call.recovered else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+from tui_agent.common.suggestions import did_you_mean
 
 _LABELS: Final = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "delete": "del"} | {
     f"f{number}": f"F{number}" for number in range(1, 21)
@@ -46,6 +47,10 @@ _SENT_AS = {
     "ctrl+slash": "ctrl+underscore",
 }
 """Keys that terminals can't distinguish from another one."""
+
+
+NAME_SIMILARITY = 0.65
+"""Similarity from which the name of a key, an action or a slash command is suggested."""
 
 
 class KeyProblem(NamedTuple):
@@ -91,8 +96,8 @@ def read_key(text: str) -> tuple[str, str]:
     parts = stripped.lower().replace(" ", "").replace("-", "+").split("+")
     *modifiers, base = [_ALIASES.get(part, part) for part in parts]
     if base not in _BASES or not set(modifiers) <= set(_MODIFIERS):
-        match = closest(base, _BASES) if len(base) > 1 else ""
-        return "", f"`{text}` is not a key" + (f"; did you mean `{match}`?" if match else "")
+        suggestion = did_you_mean(base, _BASES, NAME_SIMILARITY) if len(base) > 1 else ""
+        return "", f"`{text}` is not a key{suggestion}"
     key = "+".join([*sorted(set(modifiers)), base])
     if key in _SENT_AS:
         return "", f"terminals send `{key}` as `{_SENT_AS[key]}`; choose another key"
@@ -105,10 +110,3 @@ def read_untyped_key(text: str) -> tuple[str, str]:
     if not problem and is_typed(key):
         return "", f"`{text}` types a character; choose one with ctrl or alt, or a function key"
     return key, problem
-
-
-def closest(word: str, words: Iterable[str]) -> str:
-    """Return the most similar word, or "" if none is similar enough."""
-    import difflib  # imported only after a mistake
-
-    return next(iter(difflib.get_close_matches(word, words, n=1, cutoff=0.65)), "")

@@ -12,7 +12,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from tui_agent.keys.key_names import PLAIN_KEYS, KeyProblem, closest, is_typed, key_label, read_key
+from tui_agent.common.suggestions import did_you_mean
+from tui_agent.keys.key_names import NAME_SIMILARITY, PLAIN_KEYS, KeyProblem, is_typed, key_label, read_key
 
 
 class KeyAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,8 +81,28 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     description: str
+    group: str = ""
+    """Subject, one of `SUBJECTS`."""
     arguments: dict[str, str] = {}
     """Possible arguments → description; empty for placeholders."""
+
+
+SUBJECTS: Final = (
+    "Model and mode",
+    "Plan and progress",
+    "While it works",
+    "Undo",
+    "Session",
+    "Permissions",
+    "Writing",
+    "Editing text",
+    "Copy and share",
+    "View",
+    "Settings and help",
+)
+"""Subjects of commands and actions, in the order of the palette."""
+_SUBJECT_OF_GROUP: Final = {"Quit": "Session", "Commands": "Writing"}
+"""Heading of actions without a command in the help → their subject, if that differs."""
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -302,9 +323,9 @@ def assignment_problem(context: KeyContext, action: KeyAction, key: str) -> str:
 def _unknown_action_message(name: str) -> str:
     normalized = name.lower().replace("-", "_") if "." in name else name.lower().replace("_", "-")
     in_context = [action for action in CONTEXT_ACTIONS if action.startswith(f"{name.partition('.')[0]}.")]
-    if match := closest(normalized, in_context or (CONTEXT_ACTIONS if "." in name else SESSION_ACTIONS)):
-        return f"is not an action; did you mean `{match}`?"
-    return "is not an action; the palette and `docs/keys.md` list them all"
+    known = in_context or (CONTEXT_ACTIONS if "." in name else SESSION_ACTIONS)
+    suggestion = did_you_mean(normalized, known, NAME_SIMILARITY)
+    return f"is not an action{suggestion or '; the palette and `docs/keys.md` list them all'}"
 
 
 BUILT_IN: Final = Keymap()
@@ -320,6 +341,23 @@ def current() -> Keymap:
 def use(keymap: Keymap) -> None:
     """Replace the keymap of this process."""
     _current[0] = keymap
+
+
+def subject_of(name: str) -> str:
+    """Return the subject of a command or of an action of the session."""
+    command = next((command for command in COMMANDS if command.name == name), None)
+    if command is not None:
+        return command.group
+    group = SESSION_ACTIONS[name].group
+    return _SUBJECT_OF_GROUP.get(group, group)
+
+
+def commands_by_subject() -> dict[str, list[Command]]:
+    """Return the commands by subject, both in the order of the palette."""
+    groups: dict[str, list[Command]] = {subject: [] for subject in SUBJECTS}
+    for command in COMMANDS:
+        groups[command.group].append(command)
+    return {subject: commands for subject, commands in groups.items() if commands}
 
 
 def key_of(name: str) -> str:

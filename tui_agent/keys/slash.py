@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.keys.key_names import closest
+from tui_agent.common.suggestions import closest_name
+from tui_agent.keys.key_names import NAME_SIMILARITY
 from tui_agent.keys.keymap import COMMANDS
 
 COMMAND_NAMES: Final = (*(command.name for command in COMMANDS), "exit")
@@ -49,5 +50,5 @@ def _unknown(name: str, names: Collection[str]) -> str:
     if not name:
         return f"type the name of a command after the /; /help lists them. {LEADING_SPACE}"
     shown = name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}…"
-    match = closest(name.lower(), names)
+    match = closest_name(name, names, NAME_SIMILARITY)
     return f"unknown command /{shown}; {f'did you mean /{match}?' if match else '/help lists them.'} {LEADING_SPACE}"

@@ -3,7 +3,6 @@ version."""
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue, ModelInfo
+from tui_agent.common.suggestions import closest_name
 from tui_agent.platform.file_faults import FileChangedError
 from tui_agent.platform.files import replace_file
 from tui_agent.settings.tree import SettingsProblem, SettingsTree, parse_json_tree, printable, read_json_tree
@@ -220,9 +220,7 @@ class _Validator:
             if name in known or name.startswith(("_", "$", "//")):
                 continue
             suggestion = _table("elsewhere").get(name.lower(), "") if len(path) == 2 else ""
-            lowercase = {field.lower(): field for field in known}
-            close = difflib.get_close_matches(name.replace("_", "").lower(), lowercase, n=1, cutoff=0.6)
-            suggestion = suggestion or (lowercase[close[0]] if close else "")
+            suggestion = suggestion or closest_name(name, known, 0.6)
             hint = f'; did you mean "{suggestion}"?' if suggestion else ""
             self._add_problem((*path, name), f"is not a known field{hint}", ignored=True)
 

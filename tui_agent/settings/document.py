@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from tui_agent.settings.checking import check_settings, group_of, nest_values, setting_fields
-from tui_agent.settings.model import Settings
+from tui_agent.settings.model import HEADINGS, Settings
 from tui_agent.settings.screen import screen_problems
 from tui_agent.settings.source import parse_text
 from tui_agent.settings.tightening import rule_for
@@ -27,6 +27,8 @@ def example_config() -> str:
     """Return a config.yaml with every setting commented out and explained."""
     lines = [_HEADER]
     for name, field in Settings.model_fields.items():
+        if name in HEADINGS:
+            lines.append(f"\n# === {HEADINGS[name]}")
         lines.append(f"\n# {field.description}")
         group = group_of(field)
         if group is None:
@@ -46,11 +48,21 @@ def settings_table() -> str:
     rows = ["| Setting | Type | Default | What | Workspace |", "| --- | --- | --- | --- | --- |"]
     for key_path, field in setting_fields():
         name = ".".join(key_path)
+        if heading := heading_before(key_path):
+            rows.append(f"| **{heading}** |  |  |  |  |")
         workspace = "may tighten" if rule_for(name) else ""
         default = _format_default(field.get_default(call_default_factory=True))
         kind = describe_type(field).replace("|", "\\|")
         rows.append(f"| `{name}` | {kind} | `{default}` | {field.description} | {workspace} |")
     return "\n".join(rows) + "\n"
+
+
+def heading_before(key_path: KeyPath) -> str:
+    """Return the heading of the subject that a setting is the first one of; empty for the others."""
+    field = Settings.model_fields[key_path[0]]
+    group = group_of(field)
+    is_first = group is None or key_path[1] == next(iter(group.model_fields))
+    return HEADINGS.get(key_path[0], "") if is_first else ""
 
 
 def describe_type(field: FieldInfo) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -119,8 +119,22 @@ class Log(SettingsGroup):
     user_messages: int = Field(5, ge=1, le=100, description="User messages that stay in the history.")
 
 
+HEADINGS: Final = {
+    "provider": "Models and their server",
+    "mode": "What the agent may do",
+    "planning": "Planning",
+    "iterations": "Model calls for one message",
+    "timeouts": "Time limits",
+    "caps": "Size limits",
+    "log": "History that the model gets",
+    "language_servers_on": "Code intelligence, sub-agents, sessions",
+    "theme": "Screen",
+}
+"""First setting, or group of settings, of each subject → its heading."""
+
+
 class Settings(SettingsGroup):
-    """All settings."""
+    """All settings, by subject."""
 
     # --- model server
     provider: Literal["ollama", "openai", "scripted"] | None = Field(

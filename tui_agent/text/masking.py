@@ -119,7 +119,13 @@ class SecretMask:
     """Masks secrets: `values` maps displayed names to the secrets."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        self.passes: tuple[MaskPass, ...] = (_ValuePass(values), _pattern_pass())
+        self._values: dict[str, str] = {}
+        self.add(values)
+
+    def add(self, values: Mapping[str, str]) -> None:
+        """Mask these secrets too, from now on."""
+        self._values |= values
+        self.passes: tuple[MaskPass, ...] = (_ValuePass(self._values), _pattern_pass())
         self._prefixes = tuple({prefix for mask_pass in self.passes for prefix in mask_pass.prefixes})
 
     def mask(self, text: str, *, keep_lines: bool = False) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import json
@@ -14,6 +13,7 @@ import pydantic
 
 from tui_agent.common.domain import Mode, ToolCall, ToolResult, ToolSpec
 from tui_agent.common.naming import resolve_argument_name, resolve_name, snake_case
+from tui_agent.common.suggestions import similar_names
 from tui_agent.text import one_line
 from tui_agent.tools.base import Args, Tool
 from tui_agent.tools.wording import escape_surrogates
@@ -78,7 +78,7 @@ def _describe_error(tool: str, fields: dict[str, Any], detail: Any) -> str:
     if detail["type"] == "missing":
         return f"{tool} needs the argument {name}."
     if detail["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(name, fields, n=1, cutoff=0.5)
+        close = similar_names(name, fields, 1, 0.5)
         hint = f" Did you mean {close[0]}?" if close else ""
         return f"{tool} has no argument {name}.{hint}"
     field = fields.get(str(detail["loc"][0]) if detail["loc"] else "", {})
@@ -209,10 +209,10 @@ class Registry:
     def suggest(self, name: str) -> tuple[str, ...]:
         """Suggest up to three tools whose names are similar to `name` or share a word with it, best first."""
         normalized = snake_case(name)
-        misspelled = difflib.get_close_matches(normalized, self.known_names, n=1, cutoff=0.85)
+        misspelled = similar_names(normalized, self.known_names, 1, 0.85)
         if misspelled and (tool := self.find(misspelled[0])) is not None:
             return (tool.name,)
-        close = difflib.get_close_matches(normalized, self.known_names, n=3, cutoff=0.5)
+        close = similar_names(normalized, self.known_names, 3, 0.5)
         words = {word for word in normalized.split("_") if len(word) > 3}
         with_shared_word = [real for real in self._tools if words & set(real.split("_"))]
         tools = (self.find(candidate) for candidate in (*close, *with_shared_word))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import unicodedata
 from pathlib import Path
+
+from tui_agent.common.suggestions import similar_names
 
 MAX_RESULT_SIZE = 30_000
 """Characters of one result."""
@@ -47,20 +48,18 @@ def printable_name(name: str) -> str:
     return "".join(pieces)
 
 
-def similar_names(path: Path) -> list[str]:
+def similar_files(path: Path) -> list[str]:
     """Return up to three names similar to that of a missing `path` in its folder."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for _, entry in zip(range(5000), entries, strict=False)]
     except OSError:
         return []
-    by_lower_name = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(path.name.lower(), by_lower_name, n=3, cutoff=0.6)
-    return [printable_name(by_lower_name[name]) for name in close]
+    return [printable_name(name) for name in similar_names(path.name, names, 3, 0.6)]
 
 
 def missing_file_message(display: str, path: Path) -> str:
     """Return the message for a missing file."""
-    similar = similar_names(path)
+    similar = similar_files(path)
     hint = f" Did you mean {' or '.join(similar)}?" if similar else " Use list_files or search_workspace to find it."
     return f"{display} does not exist.{hint}"

@@ -160,20 +160,16 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     @on(FirstRun.Picked)
     def _on_first_run_choice(self, message: FirstRun.Picked) -> None:
-        """Start the demo, look for a model again, or just close the screen."""
+        """Start the demo, or just close the screen."""
         self.dialogs.close_first_run()
         if message.choice == "demo":
             self.exit(RESTART_AS_DEMO)
-        elif message.choice == "retry" and self.session is not None:
-            self.hints.show("looking for a model")
-            self.session.look_for_model()
 
     def action_help(self) -> None:
         """Show keys and commands."""
         if not isinstance(self.screen, HelpPanel):
-            slash_commands = [("/" + name, does) for name, does in commands.menu_entries()]
             keys = keymap.current()
-            self.push_screen(HelpPanel([*keys.groups(), *keys.context_groups(), ("Commands", slash_commands)]))
+            self.push_screen(HelpPanel([*keys.groups(), *commands.help_groups(), *keys.context_groups()]))
 
     def on_prompt_input_started(self) -> None:
         """Prepare what the first run needs as soon as the user starts typing."""

@@ -167,24 +167,26 @@ def stop_subagent(app: CommandApp, node: str) -> None:
 
 
 def palette_rows() -> list[PaletteRow]:
-    """List the commands, each followed by its arguments, then the actions that only have a key."""
+    """List by subject: the commands, each followed by its arguments, then the actions that only have a key."""
     from widgets.palette import PaletteRow
 
     keys = keymap.current()
     rows: dict[str, PaletteRow] = {}
     for command in keymap.COMMANDS:
         rows[command.name] = PaletteRow(
-            command.name, command.name, command.description.rstrip(":;"), keys.first_label(command.name)
+            command.name, command.name, command.description.rstrip(":;"), keys.first_label(command.name), command.group
         )
         for argument, description in command.arguments.items():
             if description:
                 name = f"{command.name} {argument}"
-                rows[name] = PaletteRow(name, name, description)
+                rows[name] = PaletteRow(name, name, description, group=command.group)
     for action in keymap.SESSION_ACTIONS.values():
         if action.name != "palette" and action.name not in rows:
             title = action.name.replace("-", " ")
-            rows[action.name] = PaletteRow(action.name, title, action.description, keys.first_label(action.name))
-    return list(rows.values())
+            rows[action.name] = PaletteRow(
+                action.name, title, action.description, keys.first_label(action.name), keymap.subject_of(action.name)
+            )
+    return sorted(rows.values(), key=lambda row: keymap.SUBJECTS.index(row.group))
 
 
 def _run_palette_row(app: CommandApp, name: str) -> None:
@@ -260,10 +262,19 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
 
 def menu_entries() -> list[tuple[str, str]]:
     """Return names and descriptions for the menu that `/` opens."""
+    return [(command.name, _with_arguments(command)) for command in keymap.COMMANDS]
+
+
+def help_groups() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the commands by subject, for the help."""
     return [
-        (command.name, f"{command.description}  {' · '.join(command.arguments)}".rstrip())
-        for command in keymap.COMMANDS
+        (f"Commands · {subject}", [(f"/{command.name}", _with_arguments(command)) for command in commands])
+        for subject, commands in keymap.commands_by_subject().items()
     ]
+
+
+def _with_arguments(command: keymap.Command) -> str:
+    return f"{command.description}  {' · '.join(command.arguments)}".rstrip()
 
 
 def execute_command(app: CommandApp, name: str, arguments: str) -> None:

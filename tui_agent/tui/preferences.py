@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import Lock
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.theme import Theme
 
@@ -26,6 +27,12 @@ class Preferences:
         self.app = app
         self.loaded: LoadedSettings | None = None
         """The settings and their sources; None before the session is open, or if it has none."""
+        self.session_values: dict[str, Any] = {}
+        """Settings that the user changed and the environment or the command line overrides at the next start."""
+        self.overridden: dict[str, str] = {}
+        """Name of each of them → what overrides it."""
+        self.write_lock = Lock()
+        """Held while the settings file is edited."""
         self.notifier = notifier
         self._theme_name = ""
         """Name of the theme that the user chose; empty in a test, which sets a theme itself."""

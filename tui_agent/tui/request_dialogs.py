@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.containers import Vertical
 
@@ -17,6 +17,9 @@ from widgets.first_run import FirstRun
 from widgets.panel import Sheet
 from widgets.request_view import RequestModal, RequestPanel
 from widgets.textual_private import is_being_removed
+
+if TYPE_CHECKING:
+    from tui_agent.tui.commands import CommandApp
 
 NO_SERVER = "server.missing"
 """Code of the notice that no model is available."""
@@ -183,7 +186,10 @@ class RequestDialogs:
             app.push_screen(modal)
         elif self._missing_server and not app.view.busy:
             text, self._missing_server = self._missing_server, ""
-            app.push_screen(FirstRun(text, clock=self._clock, quiet_seconds=self._quiet_seconds))
+            from tui_agent.tui.server_dialog import ServerDialog  # only at a start without a model
+
+            commands = cast("CommandApp", app)
+            app.push_screen(ServerDialog(commands, text, clock=self._clock, quiet_seconds=self._quiet_seconds))
 
     def answer(self, request: str, answer: Answer) -> None:
         """Give the answer of a dialog to the session; an approval keeps the dialog open until it is on disk.

@@ -141,5 +141,5 @@ def _report(app: BaseApp, report: UndoReport) -> None:
         stashed = app.prompt.move_to_history()
         app.prompt.append_text(report.text)
         app.hints.show("draft stashed · up restores it" if stashed else "edit and send it again · /redo goes back")
-    elif not report.items:
+    elif not report.items and report.kind != "redo":  # a conversation that is back shows it itself
         app.hints.show("nothing to do")

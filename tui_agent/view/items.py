@@ -413,6 +413,11 @@ class SessionView:
     changes: ViewChanges = field(default_factory=ViewChanges, compare=False)
 
     @property
+    def model_label(self) -> str:
+        """The session's model and its provider; empty before a model is known."""
+        return " · ".join(dict.fromkeys((self.model, self.provider))) if self.model else ""
+
+    @property
     def first_message(self) -> str:
         """The text of the first user message, or ""."""
         return next((item.text for item in self.items if isinstance(item, e.UserMessageAdded)), "")

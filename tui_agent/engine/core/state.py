@@ -305,6 +305,10 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
     """Edits that can be undone (K1)."""
     rewound: list[Any] | None = None
     """The conversation before a rewind, for `/redo`; dropped with the next message."""
+    rewound_with: str = ""
+    """The undo that restored the files in that rewind; empty if none did."""
+    rewound_after: str = ""
+    """The newest undo that could be redone at that rewind; empty if there was none."""
     queue: list[QueuedMessage] = []
     grants: list[Grant] = []
     seen: dict[str, str] = {}
@@ -348,6 +352,8 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
         """Apply an event, live or replayed, with the run of its record."""
         if isinstance(event, events.ConversationRewound):
             self.rewound, self.pending_mentions = (self.history.export() if event.run or event.cleared else None), []
+            self.rewound_with = event.undo
+            self.rewound_after = self.ledger.redos[-1].id if self.ledger.redos else ""
         self.history.fold(event)
         self.facts.fold(event)
         self.ledger.fold(event, run)

@@ -10,10 +10,12 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo, UserMessage
+from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
+from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -35,6 +37,8 @@ NO_SERVER = "server.missing"
 """Code of the notice about an unreachable server or missing model."""
 DEFAULT_WINDOW = 32_768
 """Context window to request, in tokens, if neither settings nor model specify one."""
+UNAUTHORIZED = 401
+"""HTTP status of a server that requires another token."""
 SESSION_ROLES = ("", "execution")
 """Roles of the session's model: replies, and steps of a plan."""
 SMALL_WINDOW = 16_384
@@ -87,6 +91,10 @@ class ModelRoles:
         self._served: tuple[str, ...] | None = None
         self._reported_missing: set[str] = set()
         self._settle_lock = asyncio.Lock()
+        self._replaced: list[Model] = []
+        """Clients of earlier servers: a run may still use one."""
+        self.fault: Fault | None = None
+        """Why there is no model; None if there is one, or nobody has asked yet."""
         self.chosen: dict[str, str] = {}
         """Role → model chosen by the user in this session; the first tier of M6 for `explorer`."""
         self.catalog = LiveCatalog(paths.models_file(), emit)
@@ -124,17 +132,10 @@ class ModelRoles:
 
     async def _settle(self, by: str = "") -> ModelConfig | RunEnded:
         if self._config is None:
-            if not self.catalog.opened:
-                await self.catalog.open(self.model, self._list)
-            if not self.name:
-                chosen = await self._choose()
-                if isinstance(chosen, Fault):
-                    return run_ended_by(chosen)
-                self.name = chosen
-            if (fault := await self._check_available()) is not None:
-                return run_ended_by(fault)
-            window = self._window or await self._settle_window()
+            self.fault = await self._settle_name() or await self._check_available()
+            window = self.fault or self._window or await self._settle_window()
             if isinstance(window, Fault):
+                self.fault = window
                 return run_ended_by(window)
             if self._info is None and not isinstance(info := await self.model.describe(self.name), Fault):
                 self._info = info
@@ -144,6 +145,38 @@ class ModelRoles:
         return msgspec.structs.replace(
             self._config, **msgspec.structs.asdict(self.sampling("execution", self._config.num_ctx))
         )
+
+    async def _settle_name(self) -> Fault | None:
+        """Open the catalog, and choose a model unless one is named; return why there is none."""
+        if not self.catalog.opened:
+            await self.catalog.open(self.model, self._list)
+        if not self.name:
+            chosen = await self._choose()
+            if isinstance(chosen, Fault):
+                return chosen
+            self.name = chosen
+        return None
+
+    async def use_server(self, server: Server, settings: Settings) -> None:
+        """Use another server, and the model that the settings or the server choose, from the next request on."""
+        async with self._settle_lock:
+            is_same = server.model.endpoint == self.model.endpoint
+            self._replaced.append(self.model)
+            self.model, self._because, self._settings = server.model, server.because, settings
+            self._served, self._others = None, {}
+            self.name = settings.model or (self.name if is_same else "")
+            self._window = self._info = self._config = None
+
+    def use_settings(self, settings: Settings) -> None:
+        """Use other settings of models from the next request on."""
+        if settings.context_window != self._settings.context_window:
+            self._window = self._config = None
+        self._settings = settings
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in effect."""
+        return self._settings
 
     async def choose(self, role: str, name: str) -> Fault | None:
         """Choose the model `name` for `role` in this session (M5, M6); an empty name revokes the choice.
@@ -158,7 +191,7 @@ class ModelRoles:
                 if isinstance(served, Fault) and served.kind == "unreachable":
                     return served
                 if not isinstance(served, Fault) and not (name := served_name(requested := name, served)):
-                    return Fault(kind="status", message=f"{self.model.endpoint} has no model {requested}.")
+                    return Fault(kind="status", message=unknown_model(self.model, requested, served))
             if role in SESSION_ROLES:
                 return await self._switch(name or self.name)
             self.chosen.pop(role, None)
@@ -267,7 +300,7 @@ class ModelRoles:
         """
         served = await self._list() if self.model.provider != "scripted" else ()
         if isinstance(served, Fault):
-            return served if served.kind == "unreachable" else None
+            return served if served.kind == "unreachable" or served.status == UNAUTHORIZED else None
         if not served or served_name(self.name, served):
             info = await self.model.describe(self.name)
             usable = isinstance(info, Fault) or can_answer(info)
@@ -306,9 +339,12 @@ class ModelRoles:
     async def aclose(self) -> None:
         """Close the model's connections and stop watching models.json."""
         await self.catalog.aclose()
-        await self.model.aclose()
+        for model in (*self._replaced, self.model):
+            await model.aclose()
 
 
+MODEL_SIMILARITY = 0.6
+"""Similarity from which a model of the server is suggested: names are long, and versions easily left out."""
 MAX_NAMED = 5
 """Models of the server named in a message."""
 PULL_ADVICE = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
@@ -332,7 +368,13 @@ def missing_model(model: Model, name: str, served: Collection[str]) -> Fault:
     """Return the fault of a model that the server does not have."""
     pull = f"Get it with `ollama pull {name}`, or choose" if model.provider == "ollama" else "Choose"
     advice = f"{pull} another one with `/model` or `--model`; available: {_listed(served)}."
-    return Fault(kind="status", status=404, message=f"{model.endpoint} has no model {name}.", advice=advice)
+    return Fault(kind="status", status=404, message=unknown_model(model, name, served), advice=advice)
+
+
+def unknown_model(model: Model, name: str, served: Collection[str]) -> str:
+    """Return that the server does not have a model, with the most similar name of those that it has."""
+    suggestion = did_you_mean(name, served, MODEL_SIMILARITY)
+    return f"{model.endpoint} has no model {name}{suggestion or '.'}"
 
 
 def _listed(names: Collection[str]) -> str:
@@ -377,6 +419,8 @@ class ModelChoice:
     def __init__(self, roles: ModelRoles, stream: SessionStream) -> None:
         self._roles = roles
         self._stream = stream
+        self._key = "", ""
+        """Address of a server, and the key that the user typed for it."""
         roles.chosen = dict(stream.state.roles)
 
     @property
@@ -388,6 +432,39 @@ class ModelChoice:
     def provider(self) -> str:
         """`ollama`, `openai` or `scripted`."""
         return self._roles.model.provider
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why the session has no model, as far as known."""
+        return self._roles.fault
+
+    async def use_settings(self, settings: Settings, key: str = "") -> str:
+        """Use the server and the models of other settings from the next request on; a run keeps its own.
+
+        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory.
+        Returns why there is no model now, or an empty string.
+        """
+        before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
+        if not key and roles.fault is None and connects_alike(before, settings):
+            roles.use_settings(settings)
+            is_other = settings.model and settings.model != before.model
+            return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
+        try:
+            server = await asyncio.to_thread(connect_server, settings, None, key)
+            if typed and not key and typed_for == server.model.endpoint:
+                server = await asyncio.to_thread(connect_server, settings, None, typed)
+        except ServerError as error:
+            return str(error)
+        if key:
+            self._key = server.model.endpoint, key
+            self._stream.mask.add({"API key": key})
+        await roles.use_server(server, settings)
+        config = await roles.config()
+        if isinstance(config, RunEnded):
+            return config.text
+        if server.caution:
+            self._stream.emit(Notice(level="warning", text=server.caution, code="session.opening"))
+        return ""
 
     async def listed(self) -> list[Candidate] | Fault:
         """List the server's models by name, not yet described."""

@@ -1,0 +1,65 @@
+"""The client of the model server that the settings name (G2)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from tui_agent import settings
+from tui_agent.models.base import Model
+from tui_agent.models.connect import BadAddress, connect, resolve_provider
+from tui_agent.models.endpoint import endpoint
+from tui_agent.models.scenarios import ScenarioError
+from tui_agent.models.wire import WireLimits, default_limits
+from tui_agent.settings.model import Timeouts
+
+
+class ServerError(Exception):
+    """No client can be made from the settings; `str()` is a sentence for the user."""
+
+
+class Server(msgspec.Struct):
+    """The model server, the reason for its choice, and a warning about the connection."""
+
+    model: Model
+    because: str
+    caution: str = ""
+
+
+def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key: str = "") -> Server:
+    """Make the client; nothing is sent yet. May read `token_file`. Raises ServerError.
+
+    `key` replaces the token of the settings. `scenarios` is the file of the scripted model.
+    """
+    token, problem = (key, None) if key else settings.read_token(chosen)
+    if problem is not None and not problem.ignored:
+        raise ServerError(str(problem))
+    try:
+        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
+        if choice.provider == "scripted":
+            return Server(connect("scripted", "", scenarios=scenarios), choice.because)
+        target = endpoint(choice.base_url, token, os.environ)
+        limits = wire_limits(chosen.timeouts, target.local)
+        model = connect(choice.provider, choice.base_url, token, limits=limits)
+        return Server(model, choice.because, target.warning)
+    except (BadAddress, ScenarioError) as error:
+        raise ServerError(str(error)) from error
+
+
+def wire_limits(timeouts: Timeouts, local: bool) -> WireLimits:
+    """Return the watchdog timeouts from the settings (M7)."""
+    return msgspec.structs.replace(
+        default_limits(local),
+        connect=timeouts.connect,
+        first_byte=timeouts.first_byte_local if local else timeouts.first_byte_remote,
+        no_bytes=timeouts.idle,
+        no_progress=timeouts.progress_local if local else timeouts.progress_remote,
+    )
+
+
+def connects_alike(first: settings.Settings, second: settings.Settings) -> bool:
+    """Return whether the same client serves for both settings."""
+    names = ("provider", "base_url", "token_env", "token_file", "timeouts")
+    return all(getattr(first, name) == getattr(second, name) for name in names)

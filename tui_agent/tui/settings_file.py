@@ -1,0 +1,149 @@
+"""Changes the user's settings file, and applies what changed to the session (U4, G1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tui_agent.common import paths
+from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.platform.files import read_file, replace_file
+from tui_agent.settings import LoadedSettings, document
+from tui_agent.settings.source import load_settings
+from tui_agent.settings.tree import MAX_FILE_SIZE
+from tui_agent.text import one_line
+
+if TYPE_CHECKING:
+    from tui_agent.engine.models.roles import ModelChoice
+    from tui_agent.tui.commands import CommandApp
+
+IMMEDIATE: Final = ("theme", "themes", "keys", "vim", "animation", "notifications", "notify_of")
+"""Settings of the screen, which take effect immediately."""
+OF_MODELS: Final = (
+    *("provider", "base_url", "token_env", "token_file", "model", "small_model", "explorer_model"),
+    *("context_window", "keep_alive", "temperature", "caps.reply_tokens", "timeouts.connect", "timeouts.idle"),
+    *("timeouts.first_byte_local", "timeouts.first_byte_remote"),
+    *("timeouts.progress_local", "timeouts.progress_remote"),
+)
+"""Settings of models and their server, which take effect with the next request, as do those of `roles`."""
+THIS_SESSION: Final = "this session"
+"""Source of a value that the environment or the command line overrides at the next start."""
+
+
+def is_of_models(name: str) -> bool:
+    """Return whether a setting is used from the next request on."""
+    return name in OF_MODELS or name.startswith("roles.")
+
+
+class SettingsFile:
+    """The user's settings file, and the settings in effect."""
+
+    def __init__(self, app: CommandApp, path: Path) -> None:
+        self._app = app
+        self.path = path
+
+    @property
+    def loaded(self) -> LoadedSettings:
+        """The settings in effect."""
+        loaded = self._app.preferences.loaded
+        assert loaded is not None  # commands that change settings need them
+        return loaded
+
+    async def change(self, values: Mapping[str, Any], report: Callable[[str], object], *, apply: bool = True) -> None:
+        """Write values by name, None to remove one, and use them. `report` is called with what came of it.
+
+        `apply` False: the session uses the values already.
+        """
+        preferences = self._app.preferences
+        async with preferences.write_lock:
+            try:
+                reloaded = await asyncio.to_thread(self._write, values)
+            except (FileFault, OSError, document.SettingsEditError, UnicodeError) as error:
+                report(one_line(f"nothing changed: {error}", 400))
+                return
+        if any(name in IMMEDIATE for name in values):
+            preferences.apply(reloaded)
+        else:
+            preferences.loaded = reloaded
+        name = next(iter(values))
+        models: ModelChoice | None = getattr(self._app.session, "models", None)
+        if problem := self._problem(name):
+            report(one_line(f"saved; {problem}", 300))
+        elif not apply or name in IMMEDIATE:
+            report(self._saved(name))
+        elif is_of_models(name) and models is not None:
+            report(f"saved · asking {models.endpoint} …" if name != "base_url" else "saved · asking the server …")
+            try:
+                problem = await models.use_settings(reloaded.settings)
+            except JournalBroken as error:
+                problem = str(error)
+            in_effect = "" if problem else " · in effect from the next message"
+            report(one_line(f"saved; {problem}" if problem else self._saved(name) + in_effect, 400))
+        else:
+            overridden = self._overridden_by(name)
+            report(self._saved(name) if overridden else "saved · takes effect in the next session")
+
+    def _problem(self, name: str) -> str:
+        problems = [problem for problem in self.loaded.problems if f"{problem.field}.".startswith(f"{name}.")]
+        return problems[0].message if problems else ""
+
+    def _overridden_by(self, name: str) -> str:
+        source = self.loaded.sources.get(name, "")
+        return source if source.startswith(("environment", "command line")) else ""
+
+    def _saved(self, name: str) -> str:
+        if source := self._overridden_by(name):
+            return one_line(f"saved, but {source} overrides it", 200)
+        if source := self._app.preferences.overridden.get(name, ""):
+            return one_line(f"saved; {source} overrides it at the next start", 200)
+        return "saved"
+
+    def _write(self, values: Mapping[str, Any]) -> LoadedSettings:
+        """Edit the file, unless somebody else changes it at the same time, and load all settings again."""
+        if not self.path.exists():
+            paths.ensure_private_dir(self.path.parent)
+            text, sha256 = "", None
+        else:
+            file = read_file(self.path, MAX_FILE_SIZE)
+            text, sha256 = file.data.decode("utf-8-sig"), file.sha256
+        new_text = text
+        for name, value in values.items():
+            where = tuple(name.split("."))
+            is_removed = value is None
+            new_text = (
+                document.without_setting(new_text, where)
+                if is_removed
+                else document.with_setting(new_text, where, value)
+            )
+        if new_text != text:
+            replace_file(self.path, new_text.encode(), sha256, follow=True, mode=0o600)
+        return self._reload(values)
+
+    def _reload(self, values: Mapping[str, Any]) -> LoadedSettings:
+        """Load all settings; what the user just changed holds in this session, whatever the environment says."""
+        preferences, view = self._app.preferences, self._app.view
+        workspace = Path(view.workspace) if view.workspace and view.trusted else None
+        workspace_file = paths.workspace_settings_file(workspace) if workspace else None
+        sources = self.loaded.sources
+        flags = {
+            name: reduce(getattr, name.split("."), self.loaded.settings)
+            for name, source in sources.items()
+            if source.startswith("command line")
+        }
+        own = preferences.session_values
+        for name, value in values.items():
+            own.pop(name, None)
+            preferences.overridden.pop(name, None)
+            source = load_settings(self.path, workspace_file, None, flags).sources.get(name, "")
+            if is_of_models(name) and value is not None and source.startswith(("environment", "command line")):
+                own[name], preferences.overridden[name] = value, source
+        loaded = load_settings(self.path, workspace_file, None, flags | own)
+        return LoadedSettings(
+            settings=loaded.settings,
+            problems=loaded.problems,
+            sources=loaded.sources | dict.fromkeys(own, THIS_SESSION),
+        )
