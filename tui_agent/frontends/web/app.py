@@ -22,12 +22,12 @@ from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
+from tui_agent.frontends.web.completion import find_files, typing_data
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.history import EventFrame
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
-from tui_agent.keys.keymap import COMMANDS
 from tui_agent.keys.slash import TypedCommand, message_of, read_command
 from tui_agent.text import clean, make_visible, reveal
 
@@ -113,6 +113,12 @@ class IdBody(RequestBody, frozen=True):
     id: str
 
 
+class MentionBody(RequestBody, frozen=True):
+    """Request files for the mention at the end of `before`, the part of a line before the cursor."""
+
+    before: Annotated[str, msgspec.Meta(max_length=4_000)]
+
+
 class HunkTextBody(IdBody, frozen=True):
     """Request the text of one hunk of a pending edit; with `exact` its secrets are included."""
 
@@ -163,6 +169,7 @@ class SessionPage(PageServer):
             ("/part/text", HunkTextBody, self._hunk_text, 409),
             ("/part/preview", PreviewBody, self._preview_hunks, 409),
             ("/withdraw", IdBody, self._withdraw, 400),
+            ("/mention", MentionBody, self._find_files, 409),
         ]
         for path, kind, run, error_status in commands:
             yield Route(path, _command(kind, run, error_status), methods=["POST"])
@@ -209,9 +216,11 @@ class SessionPage(PageServer):
         return Response(self.feed.history(number), media_type="application/json")
 
     async def _typing(self, _: Request) -> Response:
-        """What the composer needs: the commands for its menu, and the text that it starts with."""
-        commands = [msgspec.to_builtins(command) for command in COMMANDS]
-        return JSONResponse({"commands": commands, "draft": self._draft})
+        """What typing needs; see `typing_data`. `draft` is the text that the composer starts with."""
+        return JSONResponse({**typing_data(), "draft": self._draft})
+
+    async def _find_files(self, body: MentionBody) -> dict[str, Any]:
+        return await find_files(self._session, body.before)
 
     def _new_reader(self, after: int) -> Reader:
         if len(self.feed.readers) >= MAX_STREAMS:

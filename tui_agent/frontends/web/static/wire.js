@@ -62,10 +62,10 @@ export async function history(before = 0) {
   return response.json();
 }
 
-/** What the composer needs: `commands` with name, description and arguments, and the `draft` that it starts with. */
+/** What typing needs: `commands` with name, description and arguments, `keys` of requests, and the `draft` of the composer. */
 export async function typing() {
   const response = await fetch("typing");
-  return response.ok ? response.json() : { commands: [], draft: "" };
+  return response.ok ? response.json() : { commands: [], keys: {}, draft: "" };
 }
 
 /** Post a request. Returns the JSON of the response; throws an Error with a sentence for the user. */
