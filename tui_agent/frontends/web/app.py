@@ -22,8 +22,8 @@ from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
-from tui_agent.frontends.web.completion import find_files, typing_data
-from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
+from tui_agent.frontends.web.completion import PAGE_COMMANDS, find_files, typing_data
+from tui_agent.frontends.web.edits import AnswerEdit, answer_data, bounded_text, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.history import EventFrame
@@ -133,6 +133,8 @@ class PreviewBody(IdBody, frozen=True):
     exact: bool = False
 
 
+COMMAND_NAMES = (*(command.name for command in PAGE_COMMANDS), "exit")
+"""Names that can be typed after the `/`."""
 T = TypeVar("T")
 CommandResult = dict[str, Any] | bool | None
 """Data; False: already settled elsewhere; True or None: done."""
@@ -235,7 +237,7 @@ class SessionPage(PageServer):
         body = await read_body(request, ChatBody)
         if not body.message.strip():
             raise PageRefused(400, "the message is empty")
-        if (command := read_command(body.message)) is not None:
+        if (command := read_command(body.message, COMMAND_NAMES)) is not None:
             return await self._run_command(command)
         message_id = f"m-{secrets.token_hex(6)}"
         reader = None
@@ -270,8 +272,8 @@ class SessionPage(PageServer):
         reply = await asyncio.shield(self._in_background(job))
         if reply is None:
             raise PageRefused(500, f"/{name} failed; the debug log says why")
-        text = make_visible(self._session.mask.mask(clean(reply.text)), lookalikes=False)
-        return JSONResponse({"command": name, "text": text, "draft": reply.draft})
+        text = bounded_text(make_visible(self._session.mask.mask(clean(reply.text)), lookalikes=False))
+        return JSONResponse({"command": name, "text": text, "draft": reply.draft, "is_diff": reply.is_diff})
 
     async def _shell(self, request: Request) -> Response:
         """Run a shell command in the background; its output is on the stream."""

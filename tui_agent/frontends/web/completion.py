@@ -14,6 +14,8 @@ from tui_agent.text import make_visible
 
 KEY_CONTEXTS = ("approval", "review", "conflict")
 """Requests that have keys on the page, too."""
+PAGE_COMMANDS = (*keymap.COMMANDS, keymap.Command("status", "session, model, use of the context window"))
+"""What can be typed after a `/`: as on the screen, which shows the status all the time."""
 LISTING_SECONDS = 2.0
 """Seconds that a completion waits for the list of files."""
 MENTIONS_SHOWN = 30
@@ -25,7 +27,7 @@ def typing_data() -> dict[str, Any]:
 
     `runs_here` of a command says whether the server carries it out; the page knows those that only change itself.
     """
-    commands = [{**to_builtins(each), "runs_here": each.name in SESSION_COMMANDS} for each in keymap.COMMANDS]
+    commands = [{**to_builtins(each), "runs_here": each.name in SESSION_COMMANDS} for each in PAGE_COMMANDS]
     return {"commands": commands, "keys": {name: _characters(name) for name in KEY_CONTEXTS}}
 
 

@@ -68,7 +68,7 @@ export class Composer {
       else {
         const reply = await post("/chat", { message: text });
         if (reply.draft) this.setDraft(reply.draft);
-        if (reply.text) this.onReply(reply.text);
+        if (reply.text) this.onReply(reply.text, reply.is_diff);
       }
       this.lastMessage = text;
     } catch (error) {

@@ -32,7 +32,7 @@ const PAGE_COMMANDS = {
   help: () => showHelp(),
   commands: () => showHelp(),
 };
-const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text) => { transcript.commandReply(text); viewport.followEnd(); });
+const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
 let commands = [];  // name, description and arguments of each command
 
 let message = "";
