@@ -7,6 +7,7 @@ import { RENDERED, render } from "./rendering.js";
 import { Transcript, planView } from "./transcript.js";
 import { Viewport } from "./viewport.js";
 import { follow, post, typing } from "./wire.js";
+import { chooseModel, chooseSession } from "./choices.js";
 import { Composer } from "./composer.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
@@ -28,6 +29,9 @@ const PAGE_COMMANDS = {
   theme: (look) => setLook(look),
   top: () => viewport.toTop(),
   end: () => viewport.followEnd(),
+  model: () => chooseModel(report),
+  sessions: () => chooseSession(report),
+  resume: () => chooseSession(report),
   web: () => $("new-link").click(),
   help: () => showHelp(),
   commands: () => showHelp(),
@@ -66,8 +70,9 @@ function setActivity(text) {
 }
 
 function showWorkspace() {
-  $("workspace").textContent = [state.workspace.replace(/^.*\/(?=[^/]+$)/, ""), state.model].filter(Boolean).join(" · ");
+  $("workspace").textContent = state.workspace.replace(/^.*\/(?=[^/]+$)/, "");
   $("workspace").title = state.workspace;
+  $("model-name").textContent = state.model || "Model";
 }
 
 function showModes(data) {
@@ -199,6 +204,8 @@ $("mode").addEventListener("change", (event) => post("/modes", { mode: event.tar
 $("approvals").addEventListener("change", (event) => post("/modes", { approval_mode: event.target.value }).catch(reportError));
 $("stop").addEventListener("click", () => post("/interrupt").catch(reportError));
 $("clear").addEventListener("click", () => composer.clear($("clear")));
+$("model").addEventListener("click", () => chooseModel(report).catch(reportError));
+$("sessions").addEventListener("click", () => chooseSession(report).catch(reportError));
 $("new-link").addEventListener("click", async () => {
   try {
     const { link } = await post("/link");
