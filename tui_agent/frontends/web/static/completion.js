@@ -17,7 +17,7 @@ export class Completion {
     this.isAsking = false;
     this.heldKey = "";  // Enter or Tab, pressed while the list is not the one for the text
     this.timer = 0;
-    this.list = el("ul", { id: "completion", role: "listbox", "aria-label": "Completions", hidden: true });
+    this.list = el("ul", { id: "completion", role: "listbox", tabindex: "0", "aria-label": "Completions", hidden: true });
     $("composer").before(this.list);
     field.setAttribute("aria-autocomplete", "list");
     field.setAttribute("aria-haspopup", "listbox");

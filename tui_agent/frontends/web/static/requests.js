@@ -27,6 +27,7 @@ export class Dock {
     this.shownId = "";
     this.keys = {};  // kind of a request → action → its keys
     this.lastTypedAt = -Infinity;
+    this.messageTypedAt = -Infinity;
     actOnLoneKeys(this.place);
     this.takeKeys();
   }
@@ -47,6 +48,7 @@ export class Dock {
       const typed = event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey && !event.altKey;
       const sinceTyped = performance.now() - this.lastTypedAt;
       if (typed) this.lastTypedAt = performance.now();
+      if (typed && isField(event.target)) this.messageTypedAt = performance.now();
       if (!typed || event.isComposing || isField(event.target) || !this.shown) return;
       const target = event.repeat || held ? null : this.buttonOf(event.key);
       const isArmed = performance.now() - Number(this.shown.card.dataset.since) >= SETTLE_MS && sinceTyped >= LONE_MS;
@@ -142,7 +144,7 @@ export class Dock {
     const [id, first] = this.requests.entries().next().value ?? ["", null];
     if (id !== this.shownId) {
       const hadFocus = this.place.contains(document.activeElement);
-      const isTyping = performance.now() - this.lastTypedAt < TYPING_MS;
+      const isTyping = performance.now() - this.messageTypedAt < TYPING_MS;
       this.shownId = id;
       if (first) {
         if (!first.card) this.createCard(id, first);
