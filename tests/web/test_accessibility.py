@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.doubles.mock import scenario, serve, step
 from tests.doubles.page_session import FakePageSession
 from tests.scenes import load, names
-from tests.web.kit import serve_fake_session
+from tests.web.kit import serve_fake_session, serve_session
 from tests.web.windows import BROWSER_MARKS, BrowserPages, open_link, screenshot, wait_for
 from tui_agent import events as e
 
@@ -65,7 +67,18 @@ async def check(page: Any, found: dict[str, list[str]], state: str) -> None:
             found[f"{state} {look}"] = problems
 
 
-OFTEN = ("markdown", "edit_asked", "command_asked", "summary_waits", "plan_waits", "question", "tests_failed", "queued")
+OFTEN = (
+    "markdown",
+    "edit_asked",
+    "plan_conflict",
+    "no_server",
+    "command_asked",
+    "summary_waits",
+    "plan_waits",
+    "question",
+    "tests_failed",
+    "queued",
+)
 """States that are checked every time; the others nightly."""
 
 
@@ -99,6 +112,47 @@ async def test_axe_finds_nothing_in_any_state(scenes: tuple[str, ...], pages: Br
                 await page.click("#show-plan")
                 await check(page, found, "plan on a phone")
             await page.goto("about:blank")
+    assert found == {}, "\n".join(f"{state}: {problem}" for state, problems in found.items() for problem in problems)
+
+
+async def test_axe_finds_nothing_in_dialogs_lists_and_while_it_runs_or_is_disconnected(
+    tmp_path: Path, pages: BrowserPages
+) -> None:
+    axe_source()
+    found: dict[str, list[str]] = {}
+    slow = scenario("slowly", step("first words " + "and more " * 40, pace=0.5))
+    (tmp_path / "notes.md").write_text("x\n", encoding="utf-8")
+    async with serve(slow) as server:
+        async with serve_session(server, tmp_path) as client:
+            page = await pages.open(client.page_server.link())
+            await wait_for(page, "document.getElementById('mode').value !== ''")
+            await check(page, found, "empty")
+            for opener, state in (("#model", "models"), ("#sessions", "sessions")):
+                await page.click(opener)
+                await page.wait_for_selector("dialog")
+                await check(page, found, state)
+                await page.keyboard.press("Escape")
+            for typed in ("/", "@"):
+                await page.fill("#message", "")
+                await page.type("#message", typed)
+                await page.wait_for_selector("#completion li")
+                await check(page, found, f"completion {typed}")
+            await page.fill("#message", "/status")
+            await page.press("#message", "Enter")
+            await page.wait_for_selector(".command-reply")
+            await page.fill("#message", "slowly")
+            await page.press("#message", "Enter")
+            await page.wait_for_selector(".reply >> text=first words")
+            await check(page, found, "running")
+            await page.fill("#message", "/no-such-command")
+            await page.press("#message", "Enter")
+            await page.wait_for_selector("#activity.message")
+            await check(page, found, "error")
+            await client.session.interrupt(at_once=True)
+            await client.session.wait()
+        await page.wait_for_selector("#connection >> text=/closed|lost/")
+        await check(page, found, "disconnected")
+    pages.messages[:] = [each for each in pages.messages if "400" not in each and "ERR_" not in each]
     assert found == {}, "\n".join(f"{state}: {problem}" for state, problems in found.items() for problem in problems)
 
 

@@ -52,8 +52,42 @@ async def test_undo_redo_modes_and_rewind_by_command(tmp_path: Path) -> None:
         async with page.events() as events:
             await page.post("/chat", message="/mode plan")
             await events.until("mode.changed", mode="plan")
+        diff = (await page.post("/chat", message="/diff")).json()
+        assert diff["is_diff"] and "+    return a + b" in diff["text"] and "adder.py  +1 −1" in diff["text"]
+        assert "no call" not in (await page.post("/chat", message="/output")).json()["text"]
+        status = (await page.post("/chat", message="/status")).json()["text"]
+        assert page.session.id in status and "mock-model" in status and "tokens" in status
+        assert (await page.post("/chat", message="/grants")).json()["text"] == "no saved permissions"
+        export = (await page.post("/chat", message="/export html")).json()["text"]
+        assert export.startswith("Written to ") and TASK in Path(export[11:-1]).read_text(encoding="utf-8")
+        assert "already exists" in (await page.post("/chat", message="/export html")).json()["text"]
         assert "no proposal" in (await page.post("/chat", message="/plan accept")).json()["text"]
         assert "mock-model" in (await page.post("/chat", message="/model")).json()["text"]
+
+
+@browser_test
+async def test_a_run_with_file_changes_is_undone_and_redone_with_its_button(
+    tmp_path: Path, pages: BrowserPages
+) -> None:
+    make_workspace(tmp_path)
+    async with serve(job_scenario()) as server, serve_session(server, tmp_path) as client:
+        await client.enter()
+        page = await pages.open(client.page_server.link())
+        answering = asyncio.create_task(answer_all(client, client.session))
+        await send_message(page, TASK)
+        await page.wait_for_selector(".run-end button:text-is('Undo')")
+        answering.cancel()
+        file = tmp_path / "adder.py"
+        for label, content, then in (("Undo", BROKEN, "Redo"), ("Redo", FIXED, "Undo"), ("Undo", BROKEN, "Redo")):
+            await page.click(f".run-end button:text-is('{label}')")
+            await page.wait_for_selector(f".run-end button:text-is('{then}')")
+            assert file.read_text(encoding="utf-8") == content
+        await page.reload()
+        await page.click(".run-end button:text-is('Redo')")
+        await page.wait_for_selector(".run-end button:text-is('Undo')")
+        assert file.read_text(encoding="utf-8") == FIXED
+        await send_message(page, "/diff")
+        await page.wait_for_selector(".diff-reply .plus >> text=return a + b")
 
 
 @browser_test

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
 from tests.doubles.page_session import OPENED, FakePageSession
 from tests.web.kit import serve_fake_session
-from tests.web.test_running import start
+from tests.web.test_running import printed_link, start
 from tests.web.windows import BROWSER_MARKS, TIMEOUT, BrowserPages, wait_for, wait_until_answerable
 from tui_agent import events as e
 
@@ -97,15 +96,7 @@ async def test_the_demonstration_ends_with_its_answer_in_view(tmp_path: Path, pa
     async with asyncio.timeout(2 * TIMEOUT / 1000):
         program = await start(tmp_path / "home", "web", "--port", "0", "--demo")
         try:
-            assert program.stdout is not None
-            output = ""
-            while "Ctrl+C" not in output:
-                line = await program.stdout.readline()
-                assert line, await program.communicate()
-                output += line.decode()
-            link = re.search(r"http://\S+/#\S+", output)
-            assert link is not None
-            page = await pages.open(link[0], size=(1280, 720))
+            page = await pages.open(await printed_link(program), size=(1280, 720))
             await wait_for(page, "document.getElementById('message').value.length > 10")
             await page.press("#message", "Enter")
             while await page.locator(".outcome").count() == 0:

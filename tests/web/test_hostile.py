@@ -36,6 +36,10 @@ POSTS = {
     "/part/text": {"id": "a-1", "index": 0, "exact": True},
     "/part/preview": {"id": "a-1", "edits": {}},
     "/withdraw": {"id": "m-1"},
+    "/mention": {"before": "@"},
+    "/models": {},
+    "/sessions": {},
+    "/open": {"id": ""},
     "/link": {},
 }
 GETS = ("/events", "/history", "/typing", "/main.js", "/page.css", "/page.html", "/nothing", "/door.html")
@@ -457,3 +461,41 @@ async def test_secrets_are_masked_and_shown_only_when_asked_for(
             await late.until("done")
     assert find_leaks(json.dumps([e.data for e in stream.received], ensure_ascii=False)) == []
     assert find_leaks(json.dumps([e.data for e in late.received], ensure_ascii=False)) == []
+
+
+async def test_two_hundred_hostile_requests_change_nothing_for_a_session_that_runs(tmp_path: Path) -> None:
+    slow = scenario("long", step("word " * 100 + "end", pace=0.02))
+    async with serve(slow) as server, serve_session(server, tmp_path) as page:
+        await page.enter()
+        port = page.page_server.port
+        inside = f"/{page.page_server.tickets.path.strip('/')}"
+        heads = [
+            f"{method} {path} HTTP/1.1\nHost: {host}{more}"
+            for path in (*POSTS, f"{inside}/chat", f"{inside}/shell", *GETS, "/../../etc/passwd")
+            for method, host, more in (
+                ("POST", f"127.0.0.1:{port}", "\nContent-Type: application/json\nContent-Length: 2"),
+                ("POST", f"127.0.0.1:{port}", f"\nOrigin: http://evil.example\nCookie: {cookie(page)}"),
+                ("POST", f"evil.example:{port}", f"\nCookie: {cookie(page)}"),
+                ("GET", f"127.0.0.1:{port}", "\nCookie: tui_agent=x\nLast-Event-ID: -1"),
+                ("DELETE", f"127.0.0.1:{port}", ""),
+                ("NONSENSE", "\x00\xff", "\nX: " + "y" * 500),
+                ("POST", f"127.0.0.1:{port}", "\nTransfer-Encoding: chunked\nContent-Length: 5"),
+            )
+        ]
+        assert len(heads) >= 200
+        async with page.chat("long") as stream:
+            await stream.until("text")
+            slots = asyncio.Semaphore(16)
+
+            async def send(head: str) -> None:
+                async with slots:
+                    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                        answer = await raw(page, head, b"{}")
+                        assert status(answer) >= 400 or head.startswith(("GET", "HEAD")), (head, answer)
+
+            await asyncio.gather(*(send(head) for head in heads))
+            events = await stream.rest()
+        assert [event.name for event in events].count("run.started") == 1
+        assert [event.data["data"]["outcome"] for event in events if event.name == "run.ended"] == ["done"]
+        assert not [event for event in events if event.name in ("mode.changed", "shell.ran", "conversation.rewound")]
+        assert not (tmp_path / "pwned").exists()

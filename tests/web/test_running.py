@@ -25,6 +25,19 @@ async def start(home: Path, *args: str, stdin: int = asyncio.subprocess.DEVNULL)
     )  # fmt: skip
 
 
+async def printed_link(program: asyncio.subprocess.Process) -> str:
+    """Wait for the link to the page that `tui-agent web` prints."""
+    assert program.stdout is not None
+    output = ""
+    while "Ctrl+C" not in output:
+        line = await program.stdout.readline()
+        assert line, await program.communicate()
+        output += line.decode()
+    link = re.search(r"http://\S+/#\S+", output)
+    assert link is not None
+    return link[0]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl+c", "term"])
 async def test_it_shows_a_link_serves_and_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
     home = tmp_path / "home"

@@ -4,19 +4,33 @@ it found or why it did nothing. What it changes is on the stream.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tui_agent import events as e
 from tui_agent.common.domain import ApprovalMode, Fault, Mode
 from tui_agent.engine.undo import CannotUndo, RewindScope
 from tui_agent.events.narration import trust_state
+from tui_agent.frontends.plain_diffs import diff_lines, grant_text
 from tui_agent.text import clean, make_visible, one_line
 
 if TYPE_CHECKING:
     from tui_agent.engine.session import Session
+    from tui_agent.export.session import Format
 
 SESSION_ROLE: Final = "execution"
 """The role of the session's model."""
+DIFFS_MAX = 100
+"""Files of a run that `/diff` shows."""
+RECENT_RECORDS = 500
+"""Records that are searched before all of them are."""
+SEARCH_SECONDS = 5.0
+"""Time limit of a search for a record."""
+
+E = TypeVar("E", bound=e.Event)
 
 
 class CommandReply(NamedTuple):
@@ -26,6 +40,8 @@ class CommandReply(NamedTuple):
     """Not yet masked; empty if the stream tells everything."""
     draft: str = ""
     """The text of a message that was rewound, to be edited and sent again."""
+    is_diff: bool = False
+    """The text is a diff: its lines begin with +, -, @ or a blank, and those that name a file with a letter."""
 
 
 CommandFunction = Callable[["Session", str], Awaitable[CommandReply]]
@@ -115,6 +131,94 @@ async def _checkpoints(session: Session, _: str) -> CommandReply:
     return CommandReply("\n".join(rows) or "no file changes")
 
 
+async def _diff(session: Session, run: str) -> CommandReply:
+    matching = [each for each in session.checkpoints.listed() if run in ("", each.run, each.run.removeprefix("run-"))]
+    if not matching:
+        return CommandReply("no file changes")
+    checkpoint, lines = matching[-1], []
+    for file in checkpoint.files[:DIFFS_MAX]:
+        try:
+            diff = await session.checkpoints.diff(checkpoint.run, file.path)
+        except CannotUndo as error:
+            lines.append(str(error))
+            continue
+        lines.append(f"{make_visible(diff.path)}  +{diff.added} −{diff.removed}")
+        lines += [text for text, _style in diff_lines(diff)]
+    if more := len(checkpoint.files) - DIFFS_MAX:
+        lines += [f"{more} more files are not shown"] if more > 0 else []
+    return CommandReply("\n".join(lines), is_diff=True)
+
+
+async def _grants(session: Session, number: str) -> CommandReply:
+    grants = session.grants.listed()
+    if number.isdecimal() and len(number) < 7 and 0 < int(number) <= len(grants):
+        await session.grants.revoke(grants[int(number) - 1])
+        return CommandReply("revoked: it needs approval again")
+    if not grants:
+        return CommandReply("no saved permissions")
+    rows = [f"  {index} {grant.scope.value}: {grant_text(grant)}" for index, grant in enumerate(grants, 1)]
+    return CommandReply("\n".join([*rows, "/grants N revokes one"]))
+
+
+async def _export(session: Session, name: str) -> CommandReply:
+    from tui_agent.export.session import ExportError, export_format, export_target, write_export
+
+    first, _, rest = name.partition(" ")
+    chosen = {"html": "html", "markdown": "markdown", "md": "markdown"}.get(first)
+    name = rest.strip() if chosen else name
+    workspace = Path((await session.trust.states())[0].folder)
+
+    def write() -> Path:
+        form: Format = "html" if (chosen or export_format(name)) == "html" else "markdown"
+        path = export_target(name, workspace, session.id, form)
+        write_export(session.folder, form, session.mask, path)
+        return path
+
+    try:
+        return CommandReply(f"Written to {await asyncio.to_thread(write)}.")
+    except (ExportError, OSError, ValueError, RuntimeError) as error:  # an invalid file name, an unknown home
+        return CommandReply(f"Not written: {one_line(str(error), 300)}")
+
+
+async def _newest(session: Session, kind: type[E]) -> E | None:
+    """Return the newest event of a kind."""
+    last = session.last
+    for after in dict.fromkeys((max(0, last - RECENT_RECORDS), 0)):
+        newest: E | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEARCH_SECONDS), contextlib.aclosing(session.follow(after)) as records:
+                async for record in records:
+                    newest = record.event if isinstance(record.event, kind) else newest
+                    if record.seq >= last:
+                        break
+        if newest is not None:
+            return newest
+    return None
+
+
+async def _output(session: Session, _: str) -> CommandReply:
+    finished = await _newest(session, e.ToolFinished)
+    return CommandReply((finished.text if finished else "").rstrip("\n") or "no call has printed anything yet")
+
+
+async def _status(session: Session, _: str) -> CommandReply:
+    model = (await session.models.current()).get(SESSION_ROLE, ("", False))[0]
+    window = await session.models.window() if model else None
+    return CommandReply(
+        f"session {session.id}  {one_line(session.title, 80)}\n"
+        f"model {one_line(model, 100) or 'not known yet'} · {session.models.endpoint}\n"
+        f"context {_context_usage(await _newest(session, e.ContextMeasured), window)}"
+    )
+
+
+def _context_usage(measured: e.ContextMeasured | None, window: int | None) -> str:
+    """How full the context window is, in words."""
+    used, limit = (measured.used, measured.limit or window) if measured else (None, window)
+    if used is None:
+        return f"empty, of {limit:,} tokens" if limit else "empty"
+    return f"{used:,} of {limit:,} tokens ({used / limit:.0%})" if limit else f"{used:,} tokens"
+
+
 async def _compact(session: Session, _: str) -> CommandReply:
     session.compact()
     return CommandReply()
@@ -158,6 +262,11 @@ SESSION_COMMANDS: Final[dict[str, CommandFunction]] = {
     "redo": _redo,
     "rewind": _rewind,
     "checkpoints": _checkpoints,
+    "diff": _diff,
+    "grants": _grants,
+    "export": _export,
+    "output": _output,
+    "status": _status,
     "compact": _compact,
     "stop": _stop,
     "trust": _trust,

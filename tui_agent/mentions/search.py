@@ -435,6 +435,8 @@ class Mentions:
         self._note = ""
         self._listing: Listing | None = None
         self._jobs: set[asyncio.Task[None]] = set()
+        self._indexed = asyncio.Event()
+        """There is a complete index."""
         self._query: tuple[str, OnMatches] | None = None
         self._stop_search = threading.Event()
         self._stop = threading.Event()
@@ -449,6 +451,20 @@ class Mentions:
         self._query = (query, on_matches)
         self._refresh()
         self._search()
+
+    async def search(self, query: str, wait_seconds: float) -> MentionMatches:
+        """Search for `query` besides that of `find`. Waits `wait_seconds` at most for the list of files."""
+        if not self._closed:
+            self._refresh()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await self._indexed.wait()
+        names: Sequence[str] = ()
+        if self._index is not None:
+            with contextlib.suppress(SearchStopped):
+                names = await asyncio.to_thread(self._index.search, query, self._recent_names(), self._stop)
+        listing = not self._completed_at
+        return MentionMatches(query=query, names=tuple(names), complete=not listing, listing=listing, note=self._note)
 
     def cancel(self) -> None:
         """Cancel the query."""
@@ -523,6 +539,7 @@ class Mentions:
         if index is not None and not self._closed:
             self._completed_at, self._duration = time.monotonic(), time.monotonic() - started
             self._set_index(index)
+            self._indexed.set()
 
     def _set_index(self, index: Index) -> None:
         if not self._closed:
@@ -567,6 +584,7 @@ class Mentions:
         """End all searches, and wait for the end of the listing's process."""
         self._closed = True
         self._stop.set()
+        self._indexed.set()
         self.cancel()
         if self._listing is not None:
             self._listing.stop()

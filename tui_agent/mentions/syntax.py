@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +13,13 @@ MAX_MENTIONS = 20
 MAX_PUNCTUATION = 8
 """Maximum characters at the end of a mention that may be punctuation of the sentence."""
 
+MAX_TYPED = 1_000
+"""Characters before the cursor that are searched for a mention."""
+
+_TYPED = re.compile(
+    r"""(?<![A-Za-z0-9._%+\-@/\\"'`=&\#])@(?:"(?P<quoted>(?:[^"\\\n]|\\["\\])*)|(?P<plain>(?:[^\s"<>|`@][^\s"<>|`]*)?))\Z"""
+)
+_TYPED_LINES = re.compile(r"[^:]:(?:L?\d*(?:-L?\d*)?)?\Z")
 _MENTION = re.compile(
     r"""(?<![A-Za-z0-9._%+\-@/\\"'`=&\#])@(?:"(?P<quoted>(?:[^"\\\n]|\\["\\])+)"(?P<lines>:L\d{1,9}(?:-L?\d{1,9})?)?"""
     r"""|(?P<plain>[^\s"<>|`@][^\s"<>|`]{0,1023}))"""
@@ -49,6 +57,23 @@ class Mention(msgspec.Struct, frozen=True):
     npm scope, and is a mention only if the file exists."""
 
 
+class TypedMention(NamedTuple):
+    """A mention that is being typed."""
+
+    start: int
+    """Index of the `@` in the text."""
+    query: str
+    """What was typed of the name."""
+
+
+def typed_mention(text: str) -> TypedMention | None:
+    """Return the mention at the end of `text`, the part of a line before the cursor; None once line numbers follow."""
+    match = _TYPED.search(text, max(0, len(text) - MAX_TYPED))
+    if match is None or (match["plain"] and _TYPED_LINES.search(match["plain"])):
+        return None
+    return TypedMention(match.start(), match["plain"] or _unescaped(match["quoted"] or ""))
+
+
 def mentions(text: str) -> tuple[Mention, ...]:
     """Return the first MAX_MENTIONS mentions of a message, ignoring fenced code."""
     result: list[Mention] = []
@@ -76,8 +101,12 @@ def format_mention(path: str, first: int | None = None, last: int | None = None)
     return f'@"{escaped}"{lines}'
 
 
+def _unescaped(quoted: str) -> str:
+    return re.sub(r'\\(["\\])', r"\1", quoted)
+
+
 def _quoted(match: re.Match[str]) -> Mention:
-    path = re.sub(r'\\(["\\])', r"\1", match["quoted"])
+    path = _unescaped(match["quoted"])
     return Mention(match.start(), (MentionTarget(path, *_numbers(match["lines"] or ""), match[0]),), True)
 
 

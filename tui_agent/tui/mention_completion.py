@@ -7,11 +7,11 @@ keys queue behind it, and no key is lost or misread.
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 
+from tui_agent.mentions.syntax import format_mention, typed_mention
 from tui_agent.tui.base_app import BaseApp
 from widgets.completion import MentionPicker
 
@@ -25,16 +25,9 @@ EDIT_KEYS = ("backspace", "delete", "ctrl+w", "ctrl+h")
 """Keys that edit a mention without typing a character."""
 MAX_WAIT = 2.0
 """Seconds that a key waits for results before it is dropped."""
-MAX_SCANNED = 1_000
-"""Characters before the cursor that are searched for a mention."""
-
-_MENTION = re.compile(
-    r"""(?<![A-Za-z0-9._%+\-@/\\"'`=&\#])@(?:"(?P<quoted>(?:[^"\\\n]|\\["\\])*)|(?P<plain>(?:[^\s"<>|`@][^\s"<>|`]*)?))\Z"""
-)
-_LINE_NUMBERS = re.compile(r"[^:]:(?:L?\d*(?:-L?\d*)?)?\Z")
 
 
-class TypedMention(NamedTuple):
+class MentionAtCursor(NamedTuple):
     """The mention in front of the cursor."""
 
     row: int
@@ -51,7 +44,7 @@ class MentionCompletion:
         self.app = app
         self.prompt = prompt
         self.picker = MentionPicker(self._on_click, id="mentions")
-        self._mention: TypedMention | None = None
+        self._mention: MentionAtCursor | None = None
         """The mention that is completed; None while the list is closed."""
         self._dismissed: tuple[int, int] | None = None
         """Position of the mention whose list the user closed."""
@@ -84,7 +77,7 @@ class MentionCompletion:
             self._dismissed = None
             self._query(mention)
 
-    def _mention_at_cursor(self) -> TypedMention | None:
+    def _mention_at_cursor(self) -> MentionAtCursor | None:
         prompt = self.prompt
         if (
             not prompt.selection.is_empty
@@ -93,14 +86,11 @@ class MentionCompletion:
         ):
             return None
         row, column = prompt.cursor_location
-        line = prompt.document.get_line(row)[max(0, column - MAX_SCANNED) : column]
-        match = _MENTION.search(line)
-        if match is None or (match["plain"] and _LINE_NUMBERS.search(match["plain"])):
+        if (mention := typed_mention(prompt.document.get_line(row)[:column])) is None:
             return None
-        query = match["plain"] or re.sub(r'\\(["\\])', r"\1", match["quoted"] or "")
-        return TypedMention(row, column - len(line) + match.start(), column, query)
+        return MentionAtCursor(row, mention.start, column, mention.query)
 
-    def _query(self, mention: TypedMention) -> None:
+    def _query(self, mention: MentionAtCursor) -> None:
         if self._mention is None or mention.query != self._mention.query:
             self._results_complete.clear()
         self._mention = mention
@@ -166,8 +156,6 @@ class MentionCompletion:
 
     def _insert(self, name: str, key: str) -> None:
         """Replace the typed mention by the name. Tab on a folder keeps the list open for its content."""
-        from tui_agent.mentions.syntax import format_mention
-
         mention, prompt = self._mention, self.prompt
         if mention is None:
             return

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tui_agent import events as e
@@ -26,13 +25,14 @@ from tui_agent.engine.session import Session
 from tui_agent.engine.undo import CannotUndo
 from tui_agent.events import Record
 from tui_agent.events.refusals import Refusals
-from tui_agent.frontends.line_mode.requests import RequestPrompt, diff_lines, grant_text, parse_choice
+from tui_agent.frontends.line_mode.requests import RequestPrompt
 from tui_agent.frontends.line_mode.terminal import Hangup, InputEnded, LineSignals, LineTerminal
 from tui_agent.frontends.plain import EXIT_CODES, PlainText, exit_code, needs_answer, report_saving, unattended_answer
-from tui_agent.frontends.session_commands import SESSION_ROLE, run_session_command
+from tui_agent.frontends.plain_diffs import LINE_STYLES
+from tui_agent.frontends.session_commands import run_session_command
 from tui_agent.keys.slash import TypedCommand, message_of, read_command
 from tui_agent.platform.pipes import detach_stdout, print_error
-from tui_agent.text import clean, displayable, one_line
+from tui_agent.text import clean, displayable
 
 T = TypeVar("T")
 PROMPT, CONTINUATION = "You: ", "   … "
@@ -125,7 +125,6 @@ class Repl:
         self.engine = engine
         self.session = engine.session
         self.terminal = terminal
-        self.last_output = ""
         terminal.set_completions([f"/{name} " for name in COMMANDS_BY_NAME])
         self._prompt = RequestPrompt(terminal, self.session.mask)
         hidden = (e.ApprovalRequested, e.QuestionAsked, e.PlanDocConflict, e.UserShellCommand)
@@ -139,8 +138,6 @@ class Repl:
         self._refusals = Refusals()
         self._sent_id = ""
         """Id of the last message sent from here."""
-        self._context: tuple[int | None, int | None] = (None, None)
-        """Used and available tokens."""
         self._interrupted_once = False
         """Ctrl+C was pressed at an empty prompt."""
 
@@ -243,10 +240,6 @@ class Repl:
         match record.event:
             case e.UserMessageAdded(id=id, text=text) if id != self._sent_id:  # queued earlier, or sent elsewhere
                 self.print(f"{PROMPT}{text}")
-            case e.ToolFinished(text=text):
-                self.last_output = text
-            case e.ContextMeasured(used=used, limit=limit):
-                self._context = used, limit
             case e.RunEnded(outcome=outcome):
                 self._exit_code = exit_code(outcome, self._refusals)
             case e.SessionOpened(resumed=True) if self.session.title:
@@ -258,13 +251,6 @@ class Repl:
         """Print displayable text with secrets masked."""
         self._lines.end_line()
         self.terminal.print(displayable(self.session.mask.mask(clean(text))), style)
-
-    def context_usage(self, window: int | None) -> str:
-        """How full the context window is, in words."""
-        used, limit = self._context[0], self._context[1] or window
-        if used is None:
-            return f"empty, of {limit:,} tokens" if limit else "empty"
-        return f"{used:,} of {limit:,} tokens ({used / limit:.0%})" if limit else f"{used:,} tokens"
 
     # --- Ctrl+C ---
 
@@ -393,67 +379,15 @@ def _session_command(name: str) -> Callable[[Repl, str], None]:
 
     def run(repl: Repl, argument: str) -> None:
         reply = repl.wait_for(run_session_command(repl.session, name, argument))
-        if reply is not None and reply.text:
+        if reply is not None and reply.is_diff:
+            for line in repl.session.mask.mask(clean(reply.text)).split("\n"):
+                repl.print(line, LINE_STYLES.get(line[:1], "strong"))
+        elif reply is not None and reply.text:
             repl.print(reply.text)
         if reply is not None and reply.draft:
             repl.terminal.prefill(reply.draft)
 
     return run
-
-
-def _diff(repl: Repl, run: str) -> None:
-    checkpoints = repl.engine.call(repl.session.checkpoints.listed)
-    matching = [each for each in checkpoints if run in ("", each.run, each.run[4:])]
-    if not matching:
-        repl.print("no file changes")
-        return
-    for file in matching[-1].files:
-        diff = repl.wait_for(repl.session.checkpoints.diff(matching[-1].run, file.path))
-        if diff is not None:
-            repl.print(f"{diff.path}  +{diff.added} −{diff.removed}", "strong")
-            for text, style in diff_lines(diff):
-                repl.print(text, style)
-
-
-def _grants(repl: Repl, number: str) -> None:
-    grants = repl.engine.call(repl.session.grants.listed)
-    if (index := parse_choice(number, len(grants))) is not None:
-        repl.wait_for(repl.session.grants.revoke(grants[index]))
-        repl.print("revoked: it needs approval again")
-    elif grants:
-        rows = [f"  {number} {grant.scope.value}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
-        repl.print("\n".join([*rows, "/grants N revokes one"]))
-    else:
-        repl.print("no saved permissions")
-
-
-def _export(repl: Repl, name: str) -> None:
-    from tui_agent.export.session import ExportError, export_format, export_target, write_export
-
-    session: Session = repl.session
-    repl.wait_for(session.wait())
-    form = export_format(name) or "markdown"
-    try:
-        path = export_target(name, Path(), session.id, form)
-        write_export(session.folder, form, session.mask, path)
-    except ExportError as error:
-        repl.print(str(error))
-    else:
-        repl.print(f"Written to {path}.")
-
-
-def _output(repl: Repl, _: str) -> None:
-    repl.print(repl.last_output.rstrip("\n") or "no call has printed anything yet")
-
-
-def _status(repl: Repl, _: str) -> None:
-    session = repl.session
-    current = repl.wait_for(session.models.current())
-    model = current.get(SESSION_ROLE, ("", False))[0] if current else ""
-    window = repl.wait_for(session.models.window()) if model else None
-    repl.print(f"session {session.id}  {one_line(session.title, 80)}")
-    repl.print(f"model {one_line(model, 100) or 'not known yet'} · {session.models.endpoint}")
-    repl.print(f"context {repl.context_usage(window)}")
 
 
 def _quit(repl: Repl, _: str) -> None:
@@ -467,15 +401,15 @@ COMMANDS = (
     SlashCommand("approvals", "NAME", "what needs approval", _session_command("approvals")),
     SlashCommand("model", "[NAME]", "list the server's models, or choose one", _session_command("model")),
     SlashCommand("plan", "[accept|discard]", "show the plan; accept or discard a proposal", _session_command("plan")),
-    SlashCommand("status", "", "session, model, use of the context window", _status),
-    SlashCommand("output", "", "full output of the last call", _output),
-    SlashCommand("diff", "[RUN]", "file changes of the last run, or of run N", _diff),
+    SlashCommand("status", "", "session, model, use of the context window", _session_command("status")),
+    SlashCommand("output", "", "full output of the last call", _session_command("output")),
+    SlashCommand("diff", "[RUN]", "file changes of the last run, or of run N", _session_command("diff")),
     SlashCommand("checkpoints", "", "all runs with their file changes", _session_command("checkpoints")),
     SlashCommand("undo", "[RUN|FILE]", "undo the file changes of the last run", _session_command("undo")),
     SlashCommand("redo", "", "redo what was undone, rewound or cleared", _session_command("redo")),
     SlashCommand("rewind", "RUN [WHAT]", "restore files and conversation to before a run", _session_command("rewind")),
     SlashCommand("compact", "", "make room in the model's context", _session_command("compact")),
-    SlashCommand("grants", "[N]", "list and revoke saved permissions", _grants),
+    SlashCommand("grants", "[N]", "list and revoke saved permissions", _session_command("grants")),
     SlashCommand(
         "trust",
         "[add|revoke] [N]",
@@ -483,7 +417,7 @@ COMMANDS = (
         _session_command("trust"),
     ),
     SlashCommand("rename", "TITLE", "give this session a title", _session_command("rename")),
-    SlashCommand("export", "[FILE]", "write the session to a file, markdown or .html", _export),
+    SlashCommand("export", "[FILE]", "write the session to a file, markdown or .html", _session_command("export")),
     SlashCommand("quit", "", "quit; the session can be resumed", _quit),
 )
 COMMANDS_BY_NAME = {command.name: command for command in COMMANDS}

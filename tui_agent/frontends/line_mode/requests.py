@@ -19,9 +19,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import (
     Action,
     Answer,
-    Diff,
     EditAction,
-    Grant,
     Harm,
     ReadAction,
     RunAction,
@@ -34,18 +32,16 @@ from tui_agent.common.workplan import InstructionPlan
 from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
+from tui_agent.frontends.plain_diffs import Styled, diff_lines, grant_text
 from tui_agent.platform.programs import editor_command
 from tui_agent.platform.temporary import TemporaryFolder
 from tui_agent.text import SecretMask, make_visible
 
-Styled = tuple[str, str]
-"""A line and its style."""
 EDITOR_TEXT_MAX = 4 << 20
 """Bytes accepted from an editor."""
 _NUMBERED = re.compile(r"([ed])\s*(\d{1,6})")
 """`e 2` or `d 2`: edit or drop a step, edit a hunk."""
 _SELECTED_HUNKS = re.compile(r"p\s+([\d\s,]+)")
-_LINE_STYLES = {"+": "added", "-": "removed", "@": "dim"}
 _SCOPES = {"s": (Scope.SESSION, "for this session"), "A": (Scope.ALWAYS, "always")}
 """Key → scope of the approval, and its description."""
 
@@ -387,24 +383,6 @@ def action_lines(action: Action, why: str) -> list[Styled]:
             lines += [(f"  ! {make_visible(risk)}", "strong") for risk in risks]
             lines += [(f"  {intro}", ""), *((f"  • {make_visible(name)}", "") for name in found)]
             return [*lines, (f"  {foot}", "dim")]
-
-
-def diff_lines(diff: Diff) -> list[Styled]:
-    """A complete diff with numbered hunks and visible control characters."""
-    lines: list[Styled] = []
-    for number, hunk in enumerate(diff.hunks, 1):
-        header = f"@@ -{hunk.old_start},{hunk.old_count} +{hunk.new_start},{hunk.new_count} @@"
-        lines.append((f"{header} hunk {number} of {len(diff.hunks)}", "dim"))
-        for text in hunk.lines:
-            lines.append((make_visible(text, lookalikes=False), _LINE_STYLES.get(text[:1], "")))
-    return [*lines, *([(f"({make_visible(diff.note)})", "dim")] if diff.note else [])]
-
-
-def grant_text(grant: Grant) -> str:
-    """A grant in words."""
-    where = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
-    env = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{grant.kind} {make_visible(grant.pattern)}{where}{env}"
 
 
 def _command_lines(action: RunAction) -> list[Styled]:

@@ -22,12 +22,13 @@ from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
-from tui_agent.frontends.web.edits import AnswerEdit, answer_data, diff_with_edits, hunk_text
+from tui_agent.frontends.web.choices import model_choices, session_choices
+from tui_agent.frontends.web.completion import PAGE_COMMANDS, find_files, typing_data
+from tui_agent.frontends.web.edits import AnswerEdit, answer_data, bounded_text, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.history import EventFrame
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
-from tui_agent.keys.keymap import COMMANDS
 from tui_agent.keys.slash import TypedCommand, message_of, read_command
 from tui_agent.text import clean, make_visible, reveal
 
@@ -113,6 +114,12 @@ class IdBody(RequestBody, frozen=True):
     id: str
 
 
+class MentionBody(RequestBody, frozen=True):
+    """Request files for the mention at the end of `before`, the part of a line before the cursor."""
+
+    before: Annotated[str, msgspec.Meta(max_length=4_000)]
+
+
 class HunkTextBody(IdBody, frozen=True):
     """Request the text of one hunk of a pending edit; with `exact` its secrets are included."""
 
@@ -127,6 +134,14 @@ class PreviewBody(IdBody, frozen=True):
     exact: bool = False
 
 
+COMMAND_NAMES = (*(command.name for command in PAGE_COMMANDS), "exit")
+"""Names that can be typed after the `/`."""
+SESSION_HEADER = "x-tui-agent-session"
+"""Header with the id of the session whose history this is."""
+REPLACED = "session.replaced"
+"""Name of the frame that tells a browser that another session is shown now."""
+SessionOpener = Callable[[str], Awaitable[SessionApi]]
+"""Opens the session with an id, or a new one if that is empty. Raises ValueError with a sentence for the user."""
 T = TypeVar("T")
 CommandResult = dict[str, Any] | bool | None
 """Data; False: already settled elsewhere; True or None: done."""
@@ -139,9 +154,16 @@ class SessionPage(PageServer):
     for the user if they can't be carried out.
     """
 
-    def __init__(self, session: SessionApi, listener: socket.socket, *, draft: str = "") -> None:
-        """`listener` comes from `addresses.listen` and is closed by `stop`. A new session starts with `draft` typed."""
+    def __init__(
+        self, session: SessionApi, listener: socket.socket, *, draft: str = "", opener: SessionOpener | None = None
+    ) -> None:
+        """`listener` comes from `addresses.listen` and is closed by `stop`. A new session starts with `draft` typed.
+
+        With an `opener` the page can change to another session; it closes the one before.
+        """
         self._session = session
+        self._opener = opener
+        self._opening = asyncio.Lock()
         self._draft = draft
         self.feed = Feed(session)
         self._following: asyncio.Task[None] | None = None
@@ -163,6 +185,10 @@ class SessionPage(PageServer):
             ("/part/text", HunkTextBody, self._hunk_text, 409),
             ("/part/preview", PreviewBody, self._preview_hunks, 409),
             ("/withdraw", IdBody, self._withdraw, 400),
+            ("/mention", MentionBody, self._find_files, 409),
+            ("/models", EmptyBody, self._models, 409),
+            ("/sessions", EmptyBody, self._sessions, 409),
+            ("/open", IdBody, self._open, 409),
         ]
         for path, kind, run, error_status in commands:
             yield Route(path, _command(kind, run, error_status), methods=["POST"])
@@ -179,8 +205,10 @@ class SessionPage(PageServer):
 
     async def ended(self) -> None:
         """Wait until the session is closed."""
-        if self._following is not None:
-            await asyncio.wait([self._following])
+        following = None
+        while following is not self._following and self._following is not None:  # else another session was opened
+            following = self._following
+            await asyncio.wait([following])
 
     async def stop(self) -> None:
         """Close port and connections; streams and background work end at once."""
@@ -199,6 +227,8 @@ class SessionPage(PageServer):
 
     async def _events(self, request: Request) -> Response:
         after = request.headers.get("last-event-id", "") or request.query_params.get("after", "0")
+        if request.query_params.get("session", self._session.id) != self._session.id:
+            return _stream_response(_one_frame(EventFrame(REPLACED, "{}")))
         return _stream_response(self._new_reader(_record_number(after, "Last-Event-ID")).frames())
 
     async def _history(self, request: Request) -> Response:
@@ -206,12 +236,16 @@ class SessionPage(PageServer):
         before = request.query_params.get("before")
         await self.feed.caught_up.wait()
         number = None if before is None else _record_number(before, "before")
-        return Response(self.feed.history(number), media_type="application/json")
+        return Response(
+            self.feed.history(number), media_type="application/json", headers={SESSION_HEADER: self._session.id}
+        )
 
     async def _typing(self, _: Request) -> Response:
-        """What the composer needs: the commands for its menu, and the text that it starts with."""
-        commands = [msgspec.to_builtins(command) for command in COMMANDS]
-        return JSONResponse({"commands": commands, "draft": self._draft})
+        """What typing needs; see `typing_data`. `draft` is the text that the composer starts with."""
+        return JSONResponse({**typing_data(), "draft": self._draft})
+
+    async def _find_files(self, body: MentionBody) -> dict[str, Any]:
+        return await find_files(self._session, body.before)
 
     def _new_reader(self, after: int) -> Reader:
         if len(self.feed.readers) >= MAX_STREAMS:
@@ -226,7 +260,7 @@ class SessionPage(PageServer):
         body = await read_body(request, ChatBody)
         if not body.message.strip():
             raise PageRefused(400, "the message is empty")
-        if (command := read_command(body.message)) is not None:
+        if (command := read_command(body.message, COMMAND_NAMES)) is not None:
             return await self._run_command(command)
         message_id = f"m-{secrets.token_hex(6)}"
         reader = None
@@ -261,8 +295,8 @@ class SessionPage(PageServer):
         reply = await asyncio.shield(self._in_background(job))
         if reply is None:
             raise PageRefused(500, f"/{name} failed; the debug log says why")
-        text = make_visible(self._session.mask.mask(clean(reply.text)), lookalikes=False)
-        return JSONResponse({"command": name, "text": text, "draft": reply.draft})
+        text = bounded_text(make_visible(self._session.mask.mask(clean(reply.text)), lookalikes=False))
+        return JSONResponse({"command": name, "text": text, "draft": reply.draft, "is_diff": reply.is_diff})
 
     async def _shell(self, request: Request) -> Response:
         """Run a shell command in the background; its output is on the stream."""
@@ -271,6 +305,42 @@ class SessionPage(PageServer):
             raise PageRefused(400, "the command is empty")
         self._in_background(self._session.run_shell(body.command))
         return JSONResponse({"status": "ok"}, 202)
+
+    # --- other sessions and models ---
+
+    async def _models(self, _: EmptyBody) -> dict[str, Any]:
+        return await model_choices(cast("Session", self._session))
+
+    async def _sessions(self, _: EmptyBody) -> dict[str, Any]:
+        return await session_choices(cast("Session", self._session), self._opener is not None)
+
+    async def _open(self, body: IdBody) -> None:
+        """Change to the session with an id, or to a new one if that is empty."""
+        if self._opener is None:
+            raise ValueError(f"tui-agent --resume {body.id} opens it, in a terminal")
+        problem = await asyncio.shield(self._in_background(self._change_session(self._opener, body.id)))
+        if problem is None:
+            raise ValueError("the session could not be opened; the debug log says why")
+        if problem:
+            raise ValueError(problem)
+
+    async def _change_session(self, opener: SessionOpener, id: str) -> str:
+        """Show another session and close the one before; return why not, or ""."""
+        async with self._opening:
+            old, old_feed = self._session, self.feed
+            if id == old.id:
+                return ""
+            if old.busy or old.queue.order():
+                return "the run has to end first; stop it, or wait"
+            try:
+                self._session = await opener(id)
+            except ValueError as error:
+                return str(error)
+            self.feed, self._draft = Feed(self._session), ""
+            self._following = asyncio.create_task(self.feed.run())
+            old_feed.end()
+            await cast("Session", old).close("another session was opened")
+            return ""
 
     # --- commands ---
 
@@ -458,6 +528,10 @@ def _stream_response(frames: AsyncIterator[EventFrame]) -> Response:
             yield ServerSentEvent(frame.data, event=frame.name, id=id, sep="\n")
 
     return EventSourceResponse(events(), ping=PING_SECONDS, sep="\n", send_timeout=SEND_SECONDS)
+
+
+async def _one_frame(frame: EventFrame) -> AsyncIterator[EventFrame]:
+    yield frame
 
 
 async def _until_done(frames: AsyncIterator[EventFrame], message_id: str) -> AsyncIterator[EventFrame]:

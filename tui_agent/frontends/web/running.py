@@ -12,13 +12,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tui_agent.frontends.plain import StopSignals, report_saving
 from tui_agent.frontends.web.addresses import PORT, CannotServe, listen, open_browser
 from tui_agent.platform.pipes import print_error
 from tui_agent.text import SecretMask, clean
 
 if TYPE_CHECKING:
+    from tui_agent.engine.api import SessionApi
     from tui_agent.engine.options import SessionOptions
+    from tui_agent.engine.session import Session
     from tui_agent.frontends.web.app import SessionPage
     from tui_agent.frontends.web.serving import PageServer
 
@@ -83,13 +87,24 @@ async def _serve_session(options: SessionOptions, show: ShowPage, listener: sock
     from tui_agent.engine.options import SessionOpenError
     from tui_agent.frontends.web.app import SessionPage
 
+    session: Session
+
+    async def open_other(id: str) -> SessionApi:
+        nonlocal session
+        try:
+            session = await open_session(msgspec.structs.replace(options, resume=id or None, fork=False))
+        except SessionOpenError as error:
+            raise ValueError(str(error)) from error
+        session.watch_saving(report_saving)
+        return session
+
     try:
         session = await open_session(options)
     except SessionOpenError as error:
         listener.close()
         return _failed(error, error.code)
     session.watch_saving(report_saving)
-    page = SessionPage(session, listener, draft=draft)
+    page = SessionPage(session, listener, draft=draft, opener=None if options.temporary else open_other)
     signals = StopSignals()
     failure: BaseException | None = None
     try:

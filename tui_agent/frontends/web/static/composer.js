@@ -1,6 +1,7 @@
 // The message field: Enter sends, `!` runs a shell command, the up arrow recalls the last message.
 
 import { $, flash } from "./dom.js";
+import { Completion } from "./completion.js";
 import { post } from "./wire.js";
 
 const DRAFT_KEY = "tui-agent-draft";
@@ -22,6 +23,7 @@ export class Composer {
     this.field.addEventListener("keydown", (event) => this.keyDown(event));
     $("composer").addEventListener("submit", (event) => { event.preventDefault(); this.send(); });
     addEventListener("resize", () => this.changed());
+    this.completion = new Completion(this.field, (text) => { this.setText(text); this.send(); });
     this.changed();
   }
 
@@ -33,7 +35,7 @@ export class Composer {
   }
 
   keyDown(event) {
-    if (event.isComposing || this.isComposing) return;
+    if (event.isComposing || this.isComposing || this.completion.keyDown(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
       event.preventDefault();
       this.send();
@@ -50,6 +52,7 @@ export class Composer {
 
   setText(text) {
     this.field.value = text;
+    this.completion.close();
     this.changed();
   }
 
@@ -58,13 +61,14 @@ export class Composer {
     if (!text.trim()) return;
     this.setText("");
     try {
-      const command = this.commands[/^\/([a-z-]+)$/.exec(text)?.[1]];
-      if (command) await command();
+      const [, name, argument = ""] = /^\/([a-z-]+)(?:\s+(.*))?$/s.exec(text) ?? [];
+      const command = this.commands[name];
+      if (command && (!argument || command.length)) await command(argument);
       else if (text.startsWith("!")) await post("/shell", { command: text.slice(1).trim() });
       else {
         const reply = await post("/chat", { message: text });
         if (reply.draft) this.setDraft(reply.draft);
-        if (reply.text) this.onReply(reply.text);
+        if (reply.text) this.onReply(reply.text, reply.is_diff);
       }
       this.lastMessage = text;
     } catch (error) {

@@ -7,10 +7,12 @@ import { RENDERED, render } from "./rendering.js";
 import { Transcript, planView } from "./transcript.js";
 import { Viewport } from "./viewport.js";
 import { follow, post, typing } from "./wire.js";
+import { chooseModel, chooseSession } from "./choices.js";
 import { Composer } from "./composer.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
 const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits allowed"], ["auto", "all but risky"], ["read-only", "read-only"]];
+const LOOKS = ["dark", "light"];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
 const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
 
@@ -24,14 +26,17 @@ const queue = new Map();
 /** Commands that only change what the page shows. */
 const PAGE_COMMANDS = {
   plan: () => showPlan(true),
-  theme: () => $("theme").click(),
+  theme: (look) => setLook(look),
   top: () => viewport.toTop(),
   end: () => viewport.followEnd(),
+  model: () => chooseModel(report),
+  sessions: () => chooseSession(report),
+  resume: () => chooseSession(report),
   web: () => $("new-link").click(),
   help: () => showHelp(),
   commands: () => showHelp(),
 };
-const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text) => { transcript.commandReply(text); viewport.followEnd(); });
+const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
 let commands = [];  // name, description and arguments of each command
 
 let message = "";
@@ -65,8 +70,9 @@ function setActivity(text) {
 }
 
 function showWorkspace() {
-  $("workspace").textContent = [state.workspace.replace(/^.*\/(?=[^/]+$)/, ""), state.model].filter(Boolean).join(" · ");
+  $("workspace").textContent = state.workspace.replace(/^.*\/(?=[^/]+$)/, "");
   $("workspace").title = state.workspace;
+  $("model-name").textContent = state.model || "Model";
 }
 
 function showModes(data) {
@@ -181,7 +187,16 @@ function showHelp() {
   viewport.followEnd();
 }
 
-typing().then((answer) => { commands = answer.commands; composer.setDraft(answer.draft); }).catch(() => {});  // shown again as lost by the stream
+typing().then((answer) => {
+  commands = answer.commands.filter(({ name, runs_here: runsHere }) => runsHere || name in PAGE_COMMANDS);
+  for (const command of commands) {
+    const values = Object.entries(command.arguments);
+    if (!command.runs_here) command.arguments = Object.fromEntries(command.name === "theme" ? values.filter(([value]) => LOOKS.includes(value)) : []);
+  }
+  composer.completion.commands = commands;
+  dock.setKeys(answer.keys);
+  composer.setDraft(answer.draft);
+}).catch(() => {});  // shown again as lost by the stream
 
 for (const mode of MODES) $("mode").append(el("option", { value: mode, text: mode }));
 for (const [value, text] of APPROVALS) $("approvals").append(el("option", { value, text }));
@@ -189,6 +204,8 @@ $("mode").addEventListener("change", (event) => post("/modes", { mode: event.tar
 $("approvals").addEventListener("change", (event) => post("/modes", { approval_mode: event.target.value }).catch(reportError));
 $("stop").addEventListener("click", () => post("/interrupt").catch(reportError));
 $("clear").addEventListener("click", () => composer.clear($("clear")));
+$("model").addEventListener("click", () => chooseModel(report).catch(reportError));
+$("sessions").addEventListener("click", () => chooseSession(report).catch(reportError));
 $("new-link").addEventListener("click", async () => {
   try {
     const { link } = await post("/link");
@@ -207,9 +224,12 @@ isWide.addEventListener("change", () => showPlan(isWide.matches || planPanel.edi
 showPlan(isWide.matches || planPanel.editor !== null);
 planPanel.show();
 
-$("theme").addEventListener("click", () => {
+/** Show the page `light` or `dark`; "" for the other one. */
+function setLook(look) {
   const root = document.documentElement;
+  if (look && !LOOKS.includes(look)) throw new Error(`/theme takes ${LOOKS.join(" or ")} here`);
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  root.dataset.theme = look || (dark ? "light" : "dark");
   try { localStorage.setItem("tui-agent-look", root.dataset.theme); } catch { flash($("theme"), "Not saved"); }
-});
+}
+$("theme").addEventListener("click", () => setLook(""));

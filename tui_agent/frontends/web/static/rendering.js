@@ -1,6 +1,7 @@
 // What each event adds to a transcript, whether it comes from the stream or from the history.
 
 import { plural } from "./dom.js";
+import { noteChange, noteUndo } from "./run_actions.js";
 
 const UNDONE = { undo: "Undone", redo: "Redone", rewind: "Rewound" };
 
@@ -13,7 +14,7 @@ const RENDERERS = {
   "shell.ran": (to, { data }) => to.shellCommand(data),
   "context.attached": (to, { data }) => to.notice("info", `Attached: ${data.items.map((item) => item.display).join(", ")}`),
   "context.compacted": (to, { data }) => { if (data.before) to.divider(`Earlier messages were summarized for the model: ${data.before.toLocaleString("en")} → ${data.after.toLocaleString("en")} tokens`); },
-  "run.ended": (to, { data }) => to.endRun(data),
+  "run.ended": (to, { run, data }) => to.endRun(data, run),
   "reply.started": (to, { node, data }) => to.startReply(node, data.role),
   "text": (to, { node, content }) => to.reply(node).addText(content),
   "reply.thought": (to, { node, data }) => to.reply(node).addReasoning(data.text),
@@ -21,7 +22,7 @@ const RENDERERS = {
   "tool": (to, { node, ...call }) => to.startTool(node, call),
   "tool.output": (to, { node, data }) => to.card(node)?.addOutput(data.text),
   "tool.finished": (to, { node, data }) => to.card(node)?.finish(data),
-  "file.changed": (to, { node, data }) => to.fileChange(node, data.diff),
+  "file.changed": (to, { node, run, data }) => { noteChange(run); to.fileChange(node, data.diff); },
   "file.diagnosed": (to, { node, data }) => { if (data.found.length) to.card(node)?.addDiagnostics(data.found); },
   "command.changed": (to, { data }) => to.notice("info", `This command changed files; undo can't revert that: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
   "approval.answered": (to, { node, data }) => to.card(node)?.showAnswer(data.answer),
@@ -36,7 +37,10 @@ const RENDERERS = {
   "step.started": (to, { node, data }) => { to.stepNumbers.set(node, data.step.number); to.updateStep(data.step.number, "running"); },
   "step.finished": (to, { node, data }) => to.updateStep(to.stepNumbers.get(node), data.outcome, data.text),
   "summary.settled": (to, { data }) => { if (data.outcome === "accepted" || data.outcome === "edited") to.notice("info", `Added to the plan: ${data.summary.action}`); },
-  "undo.done": (to, { data }) => to.notice("info", `${UNDONE[data.kind]}: ${plural(data.items.length, "file")}`),
+  "undo.done": (to, { seq, data }) => {
+    noteUndo(data.runs, data.kind, seq);
+    to.notice("info", `${UNDONE[data.kind]}: ${plural(data.items.length, "file")}`);
+  },
   "conversation.rewound": (to, { data }) => {
     if (data.cleared) {
       to.clear();

@@ -10,6 +10,7 @@ import { post } from "./wire.js";
 
 const SETTLE_MS = 400;  // a click within this time is ignored, since it was meant for what was there before
 const LONE_MS = 250;  // a key on a button acts if no other one is pressed within this time
+const TYPING_MS = 1000;  // who typed within this time goes on typing
 const UNREAD = "unread";  // typed to approve what was not read
 const MAX_UNSEEN = 500;  // lines not seen from which that is possible
 const DECIDED_ELSEWHERE = "This was decided elsewhere.";
@@ -24,10 +25,73 @@ export class Dock {
     this.onChange = onChange;
     this.requests = new Map();
     this.shownId = "";
+    this.keys = {};  // kind of a request → action → its keys
+    this.lastTypedAt = -Infinity;
+    this.messageTypedAt = -Infinity;
     actOnLoneKeys(this.place);
+    this.takeKeys();
   }
 
   get size() { return this.requests.size; }
+
+  get shown() { return this.requests.get(this.shownId); }
+
+  /** Keys of the request that is shown act while no field has the focus; other text goes on in the message field. */
+  takeKeys() {
+    let held = null;  // a key of an action that acts unless another one follows at once
+    const type = (text) => {
+      $("message").focus();
+      $("message").setRangeText(text, $("message").selectionStart, $("message").selectionEnd, "end");
+      $("message").dispatchEvent(new Event("input"));
+    };
+    addEventListener("keydown", (event) => {
+      const typed = event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey && !event.altKey;
+      const sinceTyped = performance.now() - this.lastTypedAt;
+      if (typed) this.lastTypedAt = performance.now();
+      if (typed && isField(event.target)) this.messageTypedAt = performance.now();
+      if (!typed || event.isComposing || isField(event.target) || !this.shown) return;
+      const target = event.repeat || held ? null : this.buttonOf(event.key);
+      const isArmed = performance.now() - Number(this.shown.card.dataset.since) >= SETTLE_MS && sinceTyped >= LONE_MS;
+      event.preventDefault();
+      if (target && isArmed) {
+        const timer = setTimeout(() => { held = null; this.press(target); }, LONE_MS);
+        held = { timer, key: event.key };
+      } else if (!event.repeat) {
+        if (held) clearTimeout(held.timer);
+        type((held?.key ?? "") + event.key);
+        held = null;
+      }
+    });
+  }
+
+  /** The control that a key is for, even if it can't be used now. */
+  buttonOf(key) {
+    const { keys: kind } = this.shown.card.dataset;
+    const action = Object.entries(this.keys[kind] ?? {}).find(([, keys]) => keys.includes(key))?.[0];
+    return action ? [...this.shown.card.querySelectorAll(`[data-action="${action}"]`)].find((each) => each.checkVisibility()) ?? null : null;
+  }
+
+  /** Use a control; approving what is not in view yet scrolls to it. */
+  press(target) {
+    if (!target.isConnected) return;
+    if (!target.disabled) { target.focus(); target.click(); return; }
+    const unseen = this.shown?.unseenLine?.();
+    if (unseen) unseen.scrollIntoView({ block: "start" });
+  }
+
+  /** Set the keys of requests; those that are open already get them. */
+  setKeys(keys) {
+    this.keys = keys;
+    for (const { card } of this.requests.values()) if (card) this.labelKeys(card);
+  }
+
+  /** Show the keys of a card on its controls. */
+  labelKeys(card) {
+    for (const each of card.querySelectorAll("[data-action]")) {
+      const key = this.keys[card.dataset.keys]?.[each.dataset.action]?.[0];
+      if (key) { each.dataset.key = key; each.setAttribute("aria-keyshortcuts", key); }
+    }
+  }
 
   /** Add a request; `createCard(answer, draft)` returns its content and whether it is an editor. */
   add(id, createCard) {
@@ -59,8 +123,10 @@ export class Dock {
   }
 
   createCard(id, request) {
-    const { node, isEditor = false, isCritical = false } = request.createCard((body) => this.answer(id, body), request.draft);
-    request.card = el("section", { class: `request${isEditor ? " editor" : ""}${isCritical ? " critical" : ""}`, role: "group", tabindex: "-1", "aria-label": "A decision is needed" }, node);
+    const { node, isEditor = false, isCritical = false, keys = "", unseenLine = null } = request.createCard((body) => this.answer(id, body), request.draft);
+    request.unseenLine = unseenLine;
+    request.card = el("section", { class: `request${isEditor ? " editor" : ""}${isCritical ? " critical" : ""}`, role: "group", tabindex: "-1", "aria-label": "A decision is needed", "data-keys": keys }, node);
+    this.labelKeys(request.card);
   }
 
   /** Disable the approval of a request that has become invalid. */
@@ -68,7 +134,9 @@ export class Dock {
     const card = this.requests.get(id)?.card;
     if (!card) return;
     card.dataset.invalid = "yes";
-    card.prepend(el("p", { class: "warning", text: `This can no longer be approved: ${reason}` }));
+    card.prepend(el("div", { class: "choices" }, el("p", { class: "warning", text: `This can no longer be approved: ${reason}` }),
+      button("Check again and continue", () => this.answer(id, { verdict: "withdrawn" }), { "data-action": "again" })));
+    this.labelKeys(card);
     for (const each of card.querySelectorAll("button.approve")) each.disabled = true;
   }
 
@@ -76,14 +144,22 @@ export class Dock {
     const [id, first] = this.requests.entries().next().value ?? ["", null];
     if (id !== this.shownId) {
       const hadFocus = this.place.contains(document.activeElement);
+      const isTyping = performance.now() - this.messageTypedAt < TYPING_MS;
       this.shownId = id;
       if (first) {
         if (!first.card) this.createCard(id, first);
         first.card.dataset.since = String(performance.now());
         this.place.replaceChildren(first.card);
       } else this.place.replaceChildren();
-      if (hadFocus && matchMedia("(hover: hover)").matches) $("message").focus();  // keys meant for the previous request decide nothing
+      if (!matchMedia("(hover: hover)").matches) return this.showCount();
+      const isIdle = document.activeElement === $("message") && !$("message").value && !isTyping;
+      if (first && (hadFocus || isIdle)) first.card.focus({ preventScroll: true });
+      else if (hadFocus) $("message").focus();
     }
+    this.showCount();
+  }
+
+  showCount() {
     this.place.querySelector(".waiting")?.remove();
     if (this.size > 1) this.place.firstChild?.append(el("p", { class: "waiting", text: `${this.size - 1} more to decide` }));
     this.onChange();
@@ -113,6 +189,9 @@ export class Dock {
   }
 }
 
+/** Whether keys pressed in an element are text or choose a value. */
+const isField = (element) => element.matches?.("textarea, select, input:not([type=checkbox]), [contenteditable]") ?? false;
+
 /** An action that needs approval. */
 export function approval(request, report) {
   return (answer, draft) => {
@@ -125,12 +204,12 @@ export function approval(request, report) {
       if (edit) await edit.reveal(exact);
       else { body.replaceChildren(...describe(exact).filter(Boolean)); watchLines(); }
       revealButton.remove();
-    }, { class: "quiet small" }) : null;
+    }, { class: "quiet small", "data-action": "secrets" }) : null;
     const isCritical = action.severity === "critical";
     const sight = edit ? null : new SeenLines(() => update());
     const watchLines = () => { sight.reset(); sight.add(body.querySelectorAll(".seen-line")); };
     const unseen = () => edit?.unseen ?? sight.unseen.size;
-    const approveButton = (label, data, kind = "") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${kind} approve` });
+    const approveButton = (label, data, kind = "", scope = "once") => button(label, () => answer({ verdict: "approve", ...data() }), { class: `${kind} approve`, "data-action": `approve_${scope}` });
     const isRisky = Boolean(action.risks?.length);
     const label = { trust: isRisky ? "Trust it all the same" : "Trust it" }[action.kind] ?? "Approve";
     const once = approveButton(label, () => edit?.data() ?? {}, isRisky ? "" : "primary");
@@ -138,8 +217,8 @@ export function approval(request, report) {
     const wordForm = confirmForm(word, () => answer({ verdict: "approve", ...(isCritical ? { word } : edit?.data() ?? {}) }));
     const notSeen = el("p", { class: "warning", role: "status" });
     const standing = isCritical ? [] : [["session", "For this session"], ["always", "Always"]].filter(([scope]) => grants.some((grant) => grant.scope === scope))
-      .map(([scope, label]) => approveButton(label, () => ({ scope })));
-    const reject = action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }), { class: isRisky ? "primary" : "" })
+      .map(([scope, label]) => approveButton(label, () => ({ scope }), "", scope));
+    const reject = action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }), { class: isRisky ? "primary" : "", "data-action": "reject" })
       : rejectWithReason("Why not? The model reads your reason.", answer, draft);
     const order = isCritical ? [reject, wordForm.node] : isRisky ? [reject, once] : [once, standing, reject, wordForm.node];
     const choices = el("div", { class: "choices" }, order.flat());
@@ -164,7 +243,8 @@ export function approval(request, report) {
     if (!edit) watchLines();
     update();
     edit?.restore();
-    return { node, isCritical };
+    const unseenLine = () => [...(edit?.sight ?? sight).unseen.keys()].find((each) => each.isConnected);
+    return { node, isCritical, keys: "approval", unseenLine };
   };
 }
 
@@ -194,7 +274,7 @@ function visibleLines(text) {
 /** A form that approves once the word was typed. A paste does not count. */
 function confirmForm(word, onSubmit) {
   const field = el("input", { type: "text", class: "confirm-word", autocomplete: "off", spellcheck: "false", "aria-label": `Type ${word} to approve`,
-    placeholder: `Type ${word} to approve`, on: { paste: (event) => event.preventDefault(), drop: (event) => event.preventDefault() } });
+    placeholder: `Type ${word} to approve`, on: { paste: (event) => event.preventDefault(), drop: (event) => event.preventDefault() }, "data-action": word === UNREAD ? null : "approve_once" });
   const submit = el("button", { type: "submit", class: "danger", disabled: true }, word === UNREAD ? "Approve without reading" : "Run it");
   let isAllowed = false;
   const update = () => { submit.disabled = !isAllowed || field.value !== word; };
@@ -246,7 +326,7 @@ function rejectWithReason(hint, answer, draft) {
   const field = messageField(hint, draft);
   const form = messageForm(field, "Reject", "danger", (text) => answer({ verdict: "reject", text }));
   form.hidden = !field.value;
-  const openButton = button("Reject", () => { openButton.hidden = true; form.hidden = false; field.focus(); }, { class: "danger", hidden: Boolean(field.value) });
+  const openButton = button("Reject", () => { openButton.hidden = true; form.hidden = false; field.focus(); }, { class: "danger", hidden: Boolean(field.value), "data-action": "reject" });
   field.addEventListener("keydown", (event) => { if (event.key === "Escape") { form.hidden = true; openButton.hidden = false; openButton.focus(); } });
   return [openButton, form];
 }
@@ -287,8 +367,8 @@ export function plan(request, view, report) {
       if (error) report(error);
       else answer({ verdict: "approve", ...(isEdited ? { data: { plan: editor.values() } } : {}) });
     };
-    const approveButton = button("Approve", approve, { class: "primary" });
-    const editButton = button("Edit steps", () => { edit(); editor.list.querySelector("textarea")?.focus(); });
+    const approveButton = button("Approve", approve, { class: "primary", "data-action": "approve" });
+    const editButton = button("Edit steps", () => { edit(); editor.list.querySelector("textarea")?.focus(); }, { "data-action": "edit" });
     const resetButton = confirmButton("Reset", "Discard your changes?", () => { editor.reset(); show(view); editButton.focus(); });
     const alternatives = el("div", { class: "choices column" }, (request.plan.alternatives ?? []).map((each, alternative) =>
       button(`Alternative: ${each.approach}`, () => answer({ verdict: "approve", data: { alternative } }), {}, alternativeRank(each))));
@@ -315,7 +395,7 @@ export function plan(request, view, report) {
       el("div", { class: "choices foot" }, approveButton, editButton, resetButton, rejectWithReason("What should be different?", answer, draft)));
     if (draft.value) edit();
     else show(view);
-    return { node, isEditor: true };
+    return { node, isEditor: true, keys: "review" };
   };
 }
 
@@ -349,7 +429,7 @@ export function conflict(request) {
   const side = (name, text) => el("div", { class: "side" }, el("h3", { text: name }), el("pre", { class: "output", tabindex: "0", text }),
     cutCount(text) ? el("p", { class: "warning", text: `${cutCount(text)} characters are not shown.` }) : null);
   const choices = { ours: "Use agent's text", theirs: "Keep your text", both: "Keep both" };
-  return (answer) => ({ node: el("div", {}, heading(`Conflicting edits of the plan: ${request.where}`),
+  return (answer) => ({ keys: "conflict", node: el("div", {}, heading(`Conflicting edits of the plan: ${request.where}`),
     el("div", { class: "sides" }, side("Agent's text", request.ours), side("Your text", request.theirs)),
-    el("div", { class: "choices" }, Object.entries(choices).map(([take, label]) => button(label, () => answer({ verdict: "approve", data: { take } }))))) });
+    el("div", { class: "choices" }, Object.entries(choices).map(([take, label]) => button(label, () => answer({ verdict: "approve", data: { take } }), { "data-action": take })))) });
 }

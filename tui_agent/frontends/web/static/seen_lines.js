@@ -1,5 +1,6 @@
 // Notes which lines were in sight: what was never shown can't be approved.
 
+const ROUNDING = 1;  // pixels that a line may be out of sight, since browsers scroll by whole pixels
 const ENOUGH = 0.99;  // part of a line that must have been in sight
 
 /** Tracks elements in nested scroll areas; a line higher than its area counts once all its parts were shown. */
@@ -73,7 +74,9 @@ function visibleRange(element, box) {
     top = Math.max(top, clip.top);
     bottom = Math.min(bottom, clip.bottom);
   }
-  return [Math.max(top, 0), Math.min(bottom, innerHeight)];
+  top = Math.max(top, 0);
+  bottom = Math.min(bottom, innerHeight);
+  return [top - box.top < ROUNDING ? box.top : top, box.bottom - bottom < ROUNDING ? box.bottom : bottom];
 }
 
 /** The length that the parts cover together; merges them. */

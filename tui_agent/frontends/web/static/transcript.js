@@ -4,6 +4,7 @@ import { el, icon, plural, formatDuration } from "./dom.js";
 import { Markdown } from "./markdown.js";
 import { ToolCard } from "./tools.js";
 import { diff } from "./diff.js";
+import { undoButton } from "./run_actions.js";
 
 const LOW_CONFIDENCE = 0.6;  // a lower confidence is marked (W5)
 const OUTCOMES = { done: "Done", failed: "Failed", interrupted: "Stopped", limit: "Stopped at a limit", refused: "Refused", unreachable: "The model can't be reached" };
@@ -42,8 +43,9 @@ export class Transcript {
   }
 
   /** What a command says; it is not part of the session. */
-  commandReply(text) {
-    this.add(el("pre", { class: "command-reply", tabindex: "0", text }));
+  commandReply(text, isDiff = false) {
+    const lines = isDiff ? text.split("\n").map((line) => el("span", { class: { "+": "plus", "-": "minus", "@": "hunk-head", " ": "" }[line[0]] ?? "file", text: `${line}\n` })) : [text];
+    this.add(el("pre", { class: `command-reply${isDiff ? " diff-reply" : ""}`, tabindex: "0" }, lines));
   }
 
   divider(text) {
@@ -109,10 +111,11 @@ export class Transcript {
     sign.className = `state ${state}`;
   }
 
-  endRun({ outcome, text, tool_calls, ms }) {
+  endRun({ outcome, text, tool_calls, ms }, run) {
     const facts = [OUTCOMES[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", formatDuration(ms)].filter(Boolean).join(" · ");
     if (outcome !== "done" && outcome !== "interrupted" && text) this.add(el("p", { class: "notice error", text }));
-    this.add(el("p", { class: `outcome ${outcome}`, text: facts }));
+    this.add(el("div", { class: "run-end" }, el("p", { class: `outcome ${outcome}`, text: facts }),
+      run ? undoButton(run, (reply) => this.commandReply(reply)) : null));
     this.endCalls();
   }
 
@@ -170,10 +173,11 @@ class ReplyView {
 
 /** A read-only plan. Its rows are added to `rows` by step number. */
 export function planView(plan, { rows = new Map(), showAlternatives = false } = {}) {
+  const isMixed = plan.steps.some((step) => !step.critical);  // where all are critical, saying so tells nothing
   const list = el("ol", { class: "steps" }, plan.steps.map((step) => {
     const row = el("li", { class: "step" }, el("span", { class: "state" }), el("div", {}, el("span", { text: step.description }),
       step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null,
-      step.critical ? el("span", { class: "confidence", text: "critical" }) : null,
+      step.critical && isMixed ? el("span", { class: "confidence", text: "critical" }) : null,
       step.confidence < LOW_CONFIDENCE ? el("span", { class: "confidence low", text: `unsure ${percent(step.confidence)}` }) : null,
       step.expected ? el("p", { class: "expected", text: step.expected }) : null,
       step.fallback ? el("p", { class: "expected", text: `If it fails: ${step.fallback}` }) : null));

@@ -7,6 +7,7 @@
 export function follow(names, onHistory, onEvent, onState) {
   let source = null;
   let lastId = 0;
+  let session = "";
   let isClosed = false;
   let retryDelay = 500;
 
@@ -14,13 +15,15 @@ export function follow(names, onHistory, onEvent, onState) {
     try {
       const newest = await history();
       lastId = newest.last;
+      session = newest.session;
       onHistory(newest);
       open();
     } catch { await retry(start); }
   }
 
   function open() {
-    source = new EventSource(`events?after=${lastId}`);
+    source = new EventSource(`events?after=${lastId}&session=${encodeURIComponent(session)}`);
+    source.addEventListener("session.replaced", () => { isClosed = true; source.close(); location.reload(); });
     source.onopen = () => { retryDelay = 500; onState("open"); };
     source.onerror = () => {
       if (isClosed) return;
@@ -54,18 +57,19 @@ export function follow(names, onHistory, onEvent, onState) {
 
 /**
  * A part of the session: the newest, or the one before the record with the number `before`. Returns `state` (only of the
- * newest: events before the part that still matter), `events` as [name, event], `before` (0: nothing is older), `last`.
+ * newest: events before the part that still matter), `events` as [name, event], `before` (0: nothing is older), `last`, and
+ * the id of the `session`.
  */
 export async function history(before = 0) {
   const response = await fetch(before ? `history?before=${before}` : "history");
   if (!response.ok) throw new Error("the earlier messages can't be read");
-  return response.json();
+  return { ...(await response.json()), session: response.headers.get("x-tui-agent-session") };
 }
 
-/** What the composer needs: `commands` with name, description and arguments, and the `draft` that it starts with. */
+/** What typing needs: `commands` with name, description and arguments, `keys` of requests, and the `draft` of the composer. */
 export async function typing() {
   const response = await fetch("typing");
-  return response.ok ? response.json() : { commands: [], draft: "" };
+  return response.ok ? response.json() : { commands: [], keys: {}, draft: "" };
 }
 
 /** Post a request. Returns the JSON of the response; throws an Error with a sentence for the user. */
