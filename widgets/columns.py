@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from tui_agent.view.items import Item, PlanView
 from widgets.line_view import ListView
 from widgets.plan_panel import PlanPanel
+from widgets.plan_run import plan_run
 from widgets.prompt_input import PromptInput
 from widgets.textual_private import forward_key
 from widgets.tool_tree import ToolTree
@@ -91,16 +92,17 @@ class Columns(Horizontal):
         self._was_wide = is_wide
         if was_wide and not is_wide and not self.overlay_part:  # the focused part stays visible
             self.overlay_part = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
+        self.progress.display = (
+            (self.side_enabled and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
+        )
         if self._plan_view.changed_by and (self.side_enabled if is_wide else self.overlay_part == "plan"):
-            self.plan.show(self._plan_view)
+            run = plan_run(self.progress.view, with_steps=not self.progress.display)
+            self.plan.show(self._plan_view, run)
         content = self.plan.content
         has_plan = content is not None and (self._asked_for_plan or not content.empty or bool(content.change_count))
         self.side.set_class(not is_wide, "-over")
         self.plan.display = (
             (self.side_enabled and has_plan) if is_wide else self.overlay_part == "plan" and content is not None
-        )
-        self.progress.display = (
-            (self.side_enabled and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
         )
         self.side.display = self.plan.display or self.progress.display
         self.side.set_class(self.has_three_columns, "-split")

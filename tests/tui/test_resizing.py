@@ -150,7 +150,9 @@ async def test_plan_and_progress_have_a_quarter_to_three_tenths_of_the_width(wid
             assert plan.bottom <= progress.y and plan.x == progress.x
         assert all(width // 4 - 1 <= part <= width * 3 // 10 for part in parts)
         assert all(part >= 29 for part in parts)
-        title = "a title that is as long as half of the screen, and that nothing cuts beside empty columns"[: width // 4 - 12]
+        title = "a title that is as long as half of the screen, and that nothing cuts beside empty columns"[
+            : width // 4 - 12
+        ]
         session.push(e.UserMessageAdded(id="m9", text=title))
         session.push(e.RunStarted(message_id="m9", mode="direct", model="m"), run="run9")
         await wait_until_rendered(pilot)
