@@ -1,4 +1,4 @@
-"""Layout of transcript, plan and progress: in two columns if there is room, otherwise on top of each other."""
+"""Layout of transcript, plan and progress: in two or three columns if there is room, otherwise on top of each other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from tui_agent.view.items import Item, PlanView
 from widgets.line_view import ListView
 from widgets.plan_panel import PlanPanel
+from widgets.plan_run import plan_run
 from widgets.prompt_input import PromptInput
 from widgets.textual_private import forward_key
 from widgets.tool_tree import ToolTree
@@ -17,6 +18,10 @@ from widgets.transcript import Transcript
 
 WIDE = 100
 """Screen width from which plan and progress are shown beside the transcript."""
+VERY_WIDE = 160
+"""Screen width from which plan and progress have a column each."""
+SIDE_SHARE, SPLIT_SHARE = 0.3, 0.5
+"""Share of the screen that one column beside the transcript takes, and that two of them take."""
 SHARE = 0.55
 """Share of the column's height that the plan may always use."""
 
@@ -48,6 +53,16 @@ class Columns(Horizontal):
         """Whether there is room for two columns."""
         return self.app.size.width >= WIDE
 
+    @property
+    def has_three_columns(self) -> bool:
+        """Whether plan and progress stand side by side."""
+        return self.app.size.width >= VERY_WIDE and self.plan.display and self.progress.display
+
+    @property
+    def _side_width(self) -> int:
+        """Width in cells of what is beside the transcript."""
+        return int(self.app.size.width * (SPLIT_SHARE if self.has_three_columns else SIDE_SHARE))
+
     # --- what is shown ---
 
     def load_older(self, items: list[Item], older: int, *, complete: bool = True) -> None:
@@ -77,30 +92,36 @@ class Columns(Horizontal):
         self._was_wide = is_wide
         if was_wide and not is_wide and not self.overlay_part:  # the focused part stays visible
             self.overlay_part = "plan" if self.plan.has_keys else "progress" if self.progress.has_focus else ""
+        self.progress.display = (
+            (self.side_enabled and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
+        )
         if self._plan_view.changed_by and (self.side_enabled if is_wide else self.overlay_part == "plan"):
-            self.plan.show(self._plan_view)
+            run = plan_run(self.progress.view, with_steps=not self.progress.display)
+            self.plan.show(self._plan_view, run)
         content = self.plan.content
         has_plan = content is not None and (self._asked_for_plan or not content.empty or bool(content.change_count))
         self.side.set_class(not is_wide, "-over")
         self.plan.display = (
             (self.side_enabled and has_plan) if is_wide else self.overlay_part == "plan" and content is not None
         )
-        self.progress.display = (
-            (self.side_enabled and bool(self.progress.rows)) if is_wide else self.overlay_part == "progress"
-        )
         self.side.display = self.plan.display or self.progress.display
+        self.side.set_class(self.has_three_columns, "-split")
+        self.side.styles.width = self._side_width if is_wide else None
         if self.plan.display:
             self._share_out()
 
     def _share_out(self) -> None:
         """Set the height of the plan."""
+        if self.has_three_columns:
+            self.plan.styles.height = "100%"
+            return
         room = self.size.height
-        inner = self.plan.content_size.width or min(44, max(36, self.size.width * 34 // 100)) - 3
+        inner = self.plan.content_size.width or self._side_width - 3
         preferred = self.plan.preferred_height(max(1, inner - 1)) + 1
         below = len(self.progress.rows) + 2 if self.progress.display else 0
         limit = max(room - below, int(room * SHARE))
         height = max(1, min(preferred, limit))
-        if self.plan.styles.height is None or self.plan.styles.height.value != height:
+        if self.plan.styles.height is None or self.plan.styles.height.cells != height:
             self.plan.styles.height = height
 
     def on_resize(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -446,6 +446,16 @@ class ListView(LineView, Generic[RowT]):
         """Paint all visible rows again."""
         self._painted.clear()
         super().repaint()
+
+    def repaint_rows(self, numbers: Collection[int]) -> None:
+        """Paint some rows again, and nothing else."""
+        width, scrolled = self.size.width, int(self.scroll_offset.y)
+        for number in numbers:
+            self._painted.pop(number, None)
+            if number < len(self.rows):
+                top, bottom = self._heights.top(number) - scrolled, self._heights.top(number + 1) - scrolled
+                if bottom > 0 and top < self.size.height:
+                    self.refresh(Region(0, top, width, bottom - top).translate(self.gutter.top_left))
 
     def line_at(self, y: int) -> Line | None:
         """Return the line at `y`, from a row or from the text for an empty list."""

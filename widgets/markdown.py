@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -275,6 +275,25 @@ def render_markdown(source: str, width: int, styles: TextStyles, locate: Locate 
         return wrap([(source, styles.text)], width)
     tree = SyntaxTreeNode(_parser().parse(source))
     return _Renderer(styles, locate).blocks(tree.children, max(1, width), tight=False, depth=0)
+
+
+@lru_cache(500)
+def plain_title(source: str, limit: int = 200) -> str:
+    """Return the first words of a text as one line of at most `limit` characters, without Markdown; code blocks,
+    tables and rules have none."""
+    from tui_agent.text import one_line
+
+    if TOO_DEEP.search(source):
+        return one_line(source, limit)
+    in_table = False
+    for token in _parser().parse(source):
+        if token.type in ("table_open", "table_close"):
+            in_table = token.type == "table_open"
+        elif token.type == "inline" and not in_table:
+            parts = (" " if child.type.endswith("break") else child.content for child in token.children or ())
+            if title := one_line("".join(parts).strip(), limit):
+                return title
+    return ""
 
 
 def code_lines(code: str, language: str, width: int, styles: TextStyles) -> list[Line]:

@@ -14,10 +14,13 @@ from textual import events
 from tui_agent.keys.key_names import caret_label
 from tui_agent.keys.keymap import key_of
 from tui_agent.text import one_line
+from widgets.blocks.base import SHORT, format_duration
 from widgets.dialog_keys import Keys
 from widgets.line_view import ListView
 from widgets.lone_keys import TakesLetters
+from widgets.markdown import plain_title
 from widgets.plan_document import CustomSection, ListedValue, ListName, Mark, PlanContent, value_name
+from widgets.plan_run import PlanRun, RunStep, time_label
 from widgets.styled_text import (
     Line,
     Span,
@@ -33,7 +36,7 @@ from widgets.styled_text import (
 from widgets.words import WORDS
 
 Kind: TypeAlias = Literal[
-    "gap", "heading", "message", "goal", "done", "criterion", "decision", "entry", "older", "old", "custom"
+    "gap", "heading", "message", "goal", "step", "done", "criterion", "decision", "entry", "older", "old", "custom"
 ]
 """`done` is the group of met criteria, `older` that of `old` log entries. Drafts on disk contain these names."""
 GROUPS: tuple[Kind, ...] = ("done", "older")
@@ -70,6 +73,9 @@ class PlanRow:
     """Time of the newest log entry; entries of that day are shown without a date."""
     goal_mark: Mark = ""
     """The proposed change of the goal."""
+    step: RunStep | None = None
+    placeholder: str = ""
+    """Shown instead of an empty goal."""
 
     @property
     def value(self) -> Any:
@@ -93,10 +99,19 @@ class PlanRow:
 
 
 def plan_rows(
-    content: PlanContent, *, expanded: Collection[Kind] = (), keep_visible: Collection[str] = ()
+    content: PlanContent,
+    *,
+    run: PlanRun | None = None,
+    expanded: Collection[Kind] = (),
+    keep_visible: Collection[str] = (),
 ) -> list[PlanRow]:
-    """Return all rows, with the `expanded` groups open. Criteria named in `keep_visible` are never collapsed."""
-    rows = list(_goal_rows(content))
+    """Return all rows, with the steps of the newest `run` and with the `expanded` groups open. Criteria named in
+    `keep_visible` are never collapsed."""
+    run = run or PlanRun()
+    rows = list(_goal_rows(content, run))
+    if run.steps:
+        rows += [PlanRow("gap"), PlanRow("heading", "Steps")]
+        rows += [PlanRow("step", step.title, step=step) for step in run.steps]
     if criteria := content.lists["acceptance_criteria"]:
         rows += [PlanRow("gap"), *_criterion_rows(criteria, "done" in expanded, keep_visible)]
     decisions: tuple[ListName, ...] = ("decisions_made", "decisions_rejected")
@@ -109,14 +124,18 @@ def plan_rows(
     return rows
 
 
-def _goal_rows(content: PlanContent) -> Iterator[PlanRow]:
+def _goal_rows(content: PlanContent, run: PlanRun) -> Iterator[PlanRow]:
     if content.problem:
         yield PlanRow("message", f"plan_doc.md can't be read as a plan: {content.problem}")
         yield PlanRow("gap")
     saved, proposed = content.saved.goal, content.plan.goal
-    if saved == proposed and content.empty:
+    if saved == proposed and content.empty and not run.steps:
         yield PlanRow("message", "No plan yet.")
-    yield PlanRow("goal", proposed, goal_mark="" if saved == proposed else "changed" if saved else "added")
+    placeholder = one_line(run.request, 200) or "no goal yet"
+    if content.lists["execution_log"] and not run.request:
+        placeholder = f"no goal set · {KEYS.label('edit')} sets one"
+    mark: Mark = "" if saved == proposed else "changed" if saved else "added"
+    yield PlanRow("goal", proposed, goal_mark=mark, placeholder=placeholder)
 
 
 def _criterion_rows(
@@ -177,6 +196,8 @@ def plan_row_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
             return [line((fit(row.text, width), styles.muted))]
         case "goal":
             return _goal_lines(row, width, styles)
+        case "step":
+            return _step_lines(row, width, styles)
         case "criterion":
             return _criterion_lines(row, width, styles)
         case "decision":
@@ -215,8 +236,20 @@ def _text_style(row: PlanRow, styles: TextStyles, unmarked: Style) -> Style:
 
 def _goal_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
     style = styles.warn + styles.strong.without_color if row.mark else styles.strong if row.text else styles.muted
-    text = row.text[:MAX_VALUE_CHARACTERS] or "no goal yet"
+    text = row.text[:MAX_VALUE_CHARACTERS] or row.placeholder
     return _marked_lines(row, ("", styles.text), [(text, style)], width, styles)
+
+
+def _step_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
+    assert row.step is not None
+    step = row.step
+    symbol, role = WORDS.call_symbols[step.status]
+    number = f"{step.number} " if step.number else ""
+    spans: list[Span] = [(plain_title(row.text) or "step", styles.text if step.status == "running" else styles.muted)]
+    if step.ms >= SHORT:
+        spans.append((f"  {format_duration(step.ms)}", styles.muted))
+    head: Span = (f"{symbol} ", getattr(styles, role))
+    return _marked_lines(row, head, [(number, styles.muted), *spans], width, styles)
 
 
 def _criterion_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
@@ -244,7 +277,7 @@ def _entry_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
     action, result = row.value.action, row.value.result
     sign = next((prefix for prefix in RESULTS if result.startswith(prefix)), "")
     symbol, role = RESULTS.get(sign, ("·", "muted"))
-    time = _time_label(row.value.when, row.newest)
+    time = time_label(row.value.when, row.newest) if row.value.when is not None else ""
     head: list[Span] = [(MARKS[row.mark], styles.warn), (symbol + " ", getattr(styles, role))]
     inset = width_of(head)
     text = fit(one_line(action, MAX_VALUE_CHARACTERS), max(4, width - inset - len(time) - 1))
@@ -258,27 +291,21 @@ def _entry_lines(row: PlanRow, width: int, styles: TextStyles) -> list[Line]:
     return lines
 
 
-def _time_label(when: datetime | None, newest: datetime | None) -> str:
-    if when is None:
-        return ""
-    if newest is not None and when.date() == newest.date():
-        return f"{when:%H:%M}"
-    return f"{when:%d %b}".lstrip("0")
-
-
 def progress_bar(done: int, total: int, width: int, styles: TextStyles) -> Line:
     """Paint the share of met criteria; at least one cell is filled if one is met."""
     full = max(width * done // total, 1) if done else 0
     return line(("━" * full, styles.ok if done == total else styles.accent), ("━" * (width - full), styles.faint))
 
 
-def plan_head_lines(content: PlanContent, width: int, styles: TextStyles, *, focused: bool = False) -> list[Line]:
-    """Paint status, progress and the number of proposed changes.
+def plan_head_lines(
+    content: PlanContent, state: tuple[str, str, str], width: int, styles: TextStyles, *, focused: bool = False
+) -> list[Line]:
+    """Paint the `state` of the work, progress and the number of proposed changes.
 
     `focused` shows the keys that decide on the proposal, otherwise the key that leads to the panel.
     """
     plan = content.plan
-    symbol, role, words = WORDS.plan_states.get(str(plan.status), WORDS.plan_states["planning"])
+    symbol, role, words = state
     right = f"{plan.completed}/{len(plan.acceptance_criteria)}" if plan.acceptance_criteria else ""
     left: list[Span] = [("Plan  ", styles.heading), (f"{symbol} {words}", getattr(styles, role))]
     lines = [justified_line(left, [(right, styles.text)], width, styles)]
@@ -311,9 +338,11 @@ class PlanList(TakesLetters, ListView[PlanRow]):
         self._keep_visible: set[str] = set()
         """Criteria that were visible when they were ticked: they are collapsed when the user leaves."""
         self._content: PlanContent | None = None
+        self._run = PlanRun()
 
-    def show(self, content: PlanContent) -> None:
-        """Show new content; the cursor stays on its row."""
+    def show(self, content: PlanContent, run: PlanRun) -> None:
+        """Show new content and the newest run; the cursor stays on its row."""
+        self._run = run
         if self.follows_cursor:
             self._keep_visible |= {row.name[2] for row in self.rows if row.kind == "criterion"}
         self._content = content
@@ -324,7 +353,7 @@ class PlanList(TakesLetters, ListView[PlanRow]):
             return
         current, near = self.current, self.cursor
         keep_visible = () if "done" in self.expanded else self._keep_visible
-        rows = plan_rows(self._content, expanded=self.expanded, keep_visible=keep_visible)
+        rows = plan_rows(self._content, run=self._run, expanded=self.expanded, keep_visible=keep_visible)
         same = [index for index, row in enumerate(rows) if current is not None and row.name == current.name]
         stops = same or [index for index, row in enumerate(rows) if row.selectable]
         self.set_rows(rows, min(stops, key=lambda index: abs(index - near), default=0))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import time
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -29,6 +31,7 @@ from widgets.plan_document import (
     value_name,
 )
 from widgets.plan_list import GROUPS, KEYS, PlanList, PlanRow, plan_head_lines
+from widgets.plan_run import PlanRun, plan_state
 from widgets.request_view import SAVE_DELAY, call_later_once
 from widgets.styled_text import Line, TextStyles, line
 
@@ -56,8 +59,10 @@ class PlanPanel(Vertical):
     class HeightChanged(Message):
         """The preferred height may have changed."""
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, now: Callable[[], float] = time, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._now = now
+        self._run = PlanRun()
         self.content: PlanContent | None = None
         self.draft: EditDraft | None = None
         self._restored_draft: EditDraft | None = None
@@ -89,10 +94,14 @@ class PlanPanel(Vertical):
 
     # --- what is shown ---
 
-    def show(self, view: PlanView, *, force: bool = False) -> None:
-        """Show the document and the proposal if they changed; with `force`, always."""
+    def show(self, view: PlanView, run: PlanRun | None = None, *, force: bool = False) -> None:
+        """Show the document, the proposal and the newest run if they changed; with `force`, always."""
         source = (view.text, view.proposal, view.proposal_base)
+        is_new_run = run is not None and run != self._run
+        self._run = run or self._run
         if source == self._source and not force:
+            if is_new_run and self.content is not None:
+                self._show_content(self.content)
             return
         self._source = source
         if len(view.text) + len(view.proposal or "") <= MAX_SYNC_CHARACTERS:
@@ -105,7 +114,7 @@ class PlanPanel(Vertical):
 
     def _show_content(self, content: PlanContent) -> None:
         self.content = content
-        self._list.show(content)
+        self._list.show(content, self._run)
         self._select_restored_row()
         self._head.relayout()
         self._repaint_keys()
@@ -123,7 +132,8 @@ class PlanPanel(Vertical):
     def _paint_head(self, width: int, styles: TextStyles) -> list[Line]:
         if self.content is None:
             return [line()]
-        return plan_head_lines(self.content, width, styles, focused=self._list.has_focus)
+        state = plan_state(self.content.plan, self._run, self._now())
+        return plan_head_lines(self.content, state, width, styles, focused=self._list.has_focus)
 
     def _paint_label(self, width: int, styles: TextStyles) -> list[Line]:
         if self.draft is None:

@@ -1,4 +1,8 @@
-"""The progress tree: runs, replies, batches of tool calls, and sub-agents (U3)."""
+"""The progress tree: runs, steps of the plan, batches of tool calls, and sub-agents (U3).
+
+A step takes one line, with its replies and calls below it when it is expanded. Stages take a line while they tell
+something new; without a plan, each group of calls takes one.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,14 @@ from widgets.blocks.base import SHORT, format_duration
 from widgets.dialog_keys import Keys
 from widgets.line_view import ListView
 from widgets.lone_keys import TakesLetters
+from widgets.markdown import plain_title
 from widgets.styled_text import Line, Span, TextStyles, fitted_spans, highlighted_line, line, width_of
 from widgets.words import WORDS
 
+MIN_TITLE = 24
+"""Width that a title needs at least; with less, a step does not show how it was recovered."""
+PREPARING_STAGES = ("planning", "subtask", "recovery")
+"""Stages that have a line until they succeed: the steps tell the rest."""
 SUBAGENT = "run_subagent"
 """The tool whose calls start a sub-agent."""
 
@@ -93,23 +102,39 @@ class ToolTree(TakesLetters, ListView[int]):
         """Node index of each line; -1 stands for omitted runs or nodes."""
         self.user_choices: dict[str, bool] = {}
         """Id of a node → whether the user collapsed (or expanded) it."""
+        self._depths: dict[int, int] = {}
+        """Node index → depth of its line."""
+        self._lines: dict[int, int] = {}
+        """Node index → number of its line."""
         self._node_count = 0
 
     # --- what the router calls ---
 
     def show(self, changed: Iterable[int]) -> None:
-        """Update added or changed nodes."""
+        """Update added or changed nodes; nothing but their lines is painted if no line comes or goes."""
         nodes, following = self.view.tree.nodes, self.scroll_offset.y >= self.max_scroll_y
         if len(nodes) > self._node_count or any(nodes[index].status != "running" for index in changed):
             self._node_count = len(nodes)
             self._lay_out()
+        self._repaint_nodes(changed)
         if not self.has_focus and following:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
-        self.repaint()
+
+    def _repaint_nodes(self, indexes: Iterable[int]) -> None:
+        """Paint the lines of nodes, and of those they belong to."""
+        nodes, stale = self.view.tree.nodes, set[int]()
+        for changed in indexes:
+            index = changed
+            while 0 <= index < len(nodes):
+                if (number := self._lines.get(index)) is not None:
+                    stale.add(number)
+                index = nodes[index].parent
+        self.repaint_rows(stale)
 
     def reset(self) -> None:
         """Clear the tree before all nodes are replaced."""
         self._node_count = 0
+        self._depths, self._lines = {}, {}
         self.set_rows([])
 
     def _item(self, index: int) -> Item | None:
@@ -148,35 +173,90 @@ class ToolTree(TakesLetters, ListView[int]):
 
     def tick(self) -> None:
         """Update running times, once a second."""
-        if self.display and self.view.tree.running:
-            self.repaint()
+        if self.display:
+            self._repaint_nodes(self.view.tree.running)
 
     # --- rows ---
 
     def _lay_out(self) -> None:
         current, roots = self._current_index, self.view.tree.roots
-        rows = [-1] if len(roots) > MAX_RUNS or self.view.older else []
+        placed = [(-1, 0)] if len(roots) > MAX_RUNS or self.view.older else []
         for root in roots[-MAX_RUNS:]:
-            rows.extend(self._visible_nodes(root))
-        self.set_rows(rows, rows.index(current) if current in rows else len(rows) - 1)
+            placed.extend(self._visible_nodes(root, 0, nested=False))
+        rows, depths = [index for index, _depth in placed], dict(placed)
+        if rows == self.rows and depths == self._depths:
+            return
+        self._depths, self._lines = depths, {index: number for number, index in enumerate(rows)}
+        self.set_rows(rows, self._lines[current] if current in self._lines else len(rows) - 1)
 
-    def _visible_nodes(self, index: int) -> Iterator[int]:
-        yield index
-        if not self.collapsed(index):
-            children = self.view.tree.nodes[index].children
-            if len(children) > MAX_CHILDREN:
-                yield -1
-            for child in children[-MAX_CHILDREN:]:
-                yield from self._visible_nodes(child)
+    def _visible_nodes(self, index: int, depth: int, *, nested: bool) -> Iterator[tuple[int, int]]:
+        """Yield nodes that have a line, with its depth; `nested` tells that a line above, such as a step's, was
+        expanded to see them."""
+        node = self.view.tree.nodes[index]
+        if self._has_line(node, nested):
+            yield index, depth
+            if node.kind == "reply" and not self._is_group(node):
+                pass  # what it calls stands below it, as its continuation
+            elif self.collapsed(index):
+                yield from self._going_on(node, depth + 1)
+                return
+            else:
+                depth += 1
+                nested = nested or node.kind in ("step", "stage") or self._is_subagent(index)
+        children = node.children
+        if len(children) > MAX_CHILDREN:
+            yield -1, depth
+        for child in children[-MAX_CHILDREN:]:
+            yield from self._visible_nodes(child, depth, nested=nested)
+
+    def _has_line(self, node: ProgressNode, nested: bool) -> bool:
+        """Return whether a node has a line; the children of one without stand in its place."""
+        if node.kind == "stage":
+            return node.stage not in (*PREPARING_STAGES, "execution") or (
+                node.stage != "execution" and node.status != "ok"
+            )
+        if node.kind == "reply" and not self._is_group(node):
+            return nested and bool(self._reply_text(node))
+        return True
+
+    def _going_on(self, node: ProgressNode, depth: int) -> Iterator[tuple[int, int]]:
+        """Yield what is shown of a collapsed step all the same: sub-agents and new plans that are being made."""
+        nodes = self.view.tree.nodes
+        if node.kind != "step" or not node.children:
+            return
+        for index in self.view.tree.running:
+            if nodes[index].kind != "stage" and not self._is_subagent(index):
+                continue
+            if self._step_of(nodes[index]) is node:
+                yield from self._visible_nodes(index, depth, nested=True)
+
+    def _is_group(self, node: ProgressNode) -> bool:
+        """Return whether a node is a reply that has a line as the title of its calls."""
+        return node.kind == "reply" and len(node.children) > 1 and bool(work_title(self._calls(node)))
 
     def collapsed(self, index: int) -> bool:
-        """Return whether the children of a node are hidden: by default for earlier runs, batches and finished
-        sub-agents."""
+        """Return whether the children of a node are hidden: by default for all but the newest run, groups of
+        sub-agents, and running sub-agents outside of steps."""
         tree = self.view.tree
         node = tree.nodes[index]
-        default = node.kind == "batch" or (node.parent < 0 and index != tree.roots[-1])
-        default = default or (node.status != "running" and self._is_subagent(index))
+        if self._is_subagent(index):
+            default = node.status != "running" or self._step_of(node) is not None
+        elif node.kind == "reply":
+            default = not any(self._is_subagent(child) for child in node.children)
+        else:
+            default = node.kind not in ("run", "call") or (node.kind == "run" and index != tree.roots[-1])
         return self.user_choices.get(node.id, default)
+
+    def _step_of(self, node: ProgressNode) -> ProgressNode | None:
+        """Return the step that a node belongs to."""
+        nodes = self.view.tree.nodes
+        while node.parent >= 0 and node.kind != "step":
+            node = nodes[node.parent]
+        return node if node.kind == "step" else None
+
+    def _is_expandable(self, node: ProgressNode) -> bool:
+        """Return whether lines can be shown below a node."""
+        return bool(node.children) and (node.kind != "reply" or self._is_group(node))
 
     # --- painting ---
 
@@ -189,18 +269,25 @@ class ToolTree(TakesLetters, ListView[int]):
         symbol, role = ("?", "warn") if node.pending_requests else WORDS.call_symbols[node.status]
         if node.kind == "reply" and node.status == "ok":
             symbol, role = "·", "muted"
-        head: list[Span] = [("  " * min(node.depth, 6), styles.text), (symbol + " ", getattr(styles, role))]
-        right = self._measure(node, styles)
-        if highlighted and self.stoppable == node.id:
-            right += [(f"  {key}", styles.text) for key in [KEYS.label("stop_subagent")] if key]
-            right += [(" stops it", styles.muted)] if KEYS.label("stop_subagent") else []
-        if node.children and self.collapsed(index):
-            right.append((" ▸", styles.muted))
-        room = max(0, width - width_of(head) - width_of(right) - 1)
-        label = fitted_spans(self._label(node, styles), room)
+        indent = "  " * min(self._depths.get(index, node.depth), 6)
+        head: list[Span] = [(indent, styles.text), (symbol + " ", getattr(styles, role))]
+        right = self._right(index, highlighted, styles)
+        if width - width_of(head) - width_of(right) < MIN_TITLE:
+            right = self._right(index, highlighted, styles, recoveries=False)
+        label = fitted_spans(self._label(node, styles), max(0, width - width_of(head) - width_of(right) - 1))
         gap = max(1, width - width_of(head) - width_of(label) - width_of(right))
         spans = [*head, *label, (" " * gap, styles.text), *right]
         return [highlighted_line(spans, styles) if highlighted else line(*spans)]
+
+    def _right(self, index: int, highlighted: bool, styles: TextStyles, *, recoveries: bool = True) -> list[Span]:
+        """Paint what stands at the right end: changes, time, the key that stops it, whether it can be expanded."""
+        node = self.view.tree.nodes[index]
+        right = self._measure(node, styles, recoveries=recoveries)
+        if highlighted and self.stoppable == node.id and (key := KEYS.label("stop_subagent")):
+            right += [(f"  {key}", styles.text), (" stops it", styles.muted)]
+        if self._is_expandable(node) and self.collapsed(index):
+            right.append((" ▸", styles.muted))
+        return right
 
     def _label(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
@@ -209,46 +296,49 @@ class ToolTree(TakesLetters, ListView[int]):
         if isinstance(item, ToolItem):
             return call_title(item, styles)
         if isinstance(item, ReplyItem):
-            text: list[Span] = [(self._reply_text(item, node), styles.muted)]
+            text: list[Span] = [(self._reply_text(node), styles.muted)]
             return [*text, (" · not usable", styles.warn)] if item.rejected else text
-        if isinstance(item, StepItem):
-            return self._step_label(item, styles)
+        if node.kind == "step":
+            number: list[Span] = [(f"{node.number} ", styles.muted)] if node.number else []
+            style = styles.text if node.item >= 0 else styles.muted
+            return [*number, (plain_title(node.title[:2000]) or "step", style)]
         return [(one_line(node.title, 200) or node.kind, styles.strong if node.parent < 0 else styles.text)]
 
-    @staticmethod
-    def _step_label(item: StepItem, styles: TextStyles) -> list[Span]:
-        number: list[Span] = [(f"{item.step.number} ", styles.muted)] if item.step.number else []
-        return [*number, (one_line(item.step.description, 200), styles.text)]
-
-    def _reply_text(self, reply: ReplyItem, node: ProgressNode) -> str:
+    def _reply_text(self, node: ProgressNode) -> str:
+        """Return the purpose of a reply, what it is doing, or its first words; empty if it only makes calls."""
+        reply = self.view.items[node.item]
+        if not isinstance(reply, ReplyItem):
+            return ""
         if reply.role and not reply.agent:
             return reply.purpose
-        for text in reply.text.text[:2000].split("\n"):
-            if text.strip():
-                return one_line(text.strip().lstrip("#>*- "), 200)
+        if title := work_title(self._calls(node)):
+            return title
+        if text := plain_title(reply.text.text[:2000]):
+            return text
         if reply is self.view.reply:
             return self.view.reply_phase[0] or "working"
-        title = work_title(self._calls(node))
-        return title or ("thought" if reply.reasoning.size else "next step" if reply.call_count else "no answer")
+        return "thought" if reply.reasoning.size else "" if reply.call_count else "no answer"
 
     def _calls(self, node: ProgressNode) -> list[ToolItem]:
         nodes, items = self.view.tree.nodes, self.view.items
         children = [items[nodes[child].item] for child in node.children if nodes[child].item >= 0]
         return [child for child in children if isinstance(child, ToolItem)]
 
-    def _measure(self, node: ProgressNode, styles: TextStyles) -> list[Span]:
+    def _measure(self, node: ProgressNode, styles: TextStyles, *, recoveries: bool) -> list[Span]:
         item = self.view.items[node.item] if node.item >= 0 else None
         spans: list[Span] = []
         if isinstance(item, ToolItem) and item.changes:
             added, removed = sum(c.added for c in item.changes), sum(c.removed for c in item.changes)
             spans = [(f"+{added} ", styles.ok), (f"−{removed}", styles.bad)]
-        elif isinstance(item, StepItem) and item.recoveries:
+        elif isinstance(item, StepItem) and item.recoveries and recoveries:
             methods = dict.fromkeys(
                 "fallback" if recovery.by == "fallback" else "new plan" for _after, recovery in item.recoveries
             )
             spans = [(", ".join(methods), styles.warn)]
         if node.pending_requests:
             return [*spans, (" waits" if spans else "waits", styles.warn)]
+        if node.kind == "step" and node.item < 0:
+            return [("not executed", styles.muted)] if node.status == "skipped" else []
         ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.started_at)) * 1000
         if node.status in ("refused", "interrupted") and ms < SHORT:
             return [*spans, (" " + node.status if spans else node.status, styles.muted)]
@@ -292,7 +382,7 @@ class ToolTree(TakesLetters, ListView[int]):
         elif action in ("collapse", "expand", "toggle"):
             self._set_collapsed(None if action == "toggle" else action == "collapse")
         elif action == "show":
-            self._show_in_transcript()
+            self._expand_or_show()
         elif action == "stop_subagent":
             self._stop(self.stoppable)
         elif event.character and event.is_printable:
@@ -307,12 +397,17 @@ class ToolTree(TakesLetters, ListView[int]):
         index = self._current_index
         if index < 0:
             return
-        node = self.view.tree.nodes[index]
-        if node.children and collapse is not self.collapsed(index):
+        nodes = self.view.tree.nodes
+        node = nodes[index]
+        above = node.parent
+        while above >= 0 and above not in self._lines:
+            above = nodes[above].parent
+        if self._is_expandable(node) and collapse is not self.collapsed(index):
             self.user_choices[node.id] = not self.collapsed(index)
             self._lay_out()
-        elif collapse and node.parent in self.rows:
-            self.move_to(self.rows.index(node.parent))
+            self.repaint()
+        elif collapse and above >= 0:
+            self.move_to(self._lines[above])
         elif collapse is None:
             self._show_in_transcript()
 
@@ -324,11 +419,20 @@ class ToolTree(TakesLetters, ListView[int]):
         if index >= 0 and tree.nodes[index].item >= 0:
             self.post_message(self.Chosen(tree.nodes[index].item))
 
+    def _expand_or_show(self) -> None:
+        """Expand or collapse a step; show anything else in the transcript."""
+        index = self._current_index
+        is_step = index >= 0 and self.view.tree.nodes[index].kind in ("step", "stage")
+        if is_step and self._is_expandable(self.view.tree.nodes[index]):
+            self._set_collapsed(None)
+        else:
+            self._show_in_transcript()
+
     def on_list_view_clicked(self, message: ListView.Clicked) -> None:
         """Toggle a node with children, show a leaf in the transcript."""
         message.stop()
         self.move_to(message.index)
-        if self._current_index >= 0 and self.view.tree.nodes[self._current_index].children:
+        if self._current_index >= 0 and self._is_expandable(self.view.tree.nodes[self._current_index]):
             self._set_collapsed(None)
         else:
             self._show_in_transcript()

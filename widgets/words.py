@@ -36,6 +36,7 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary_states: dict[str, tuple[str, str, str]]
     """Outcome of a summary → symbol, role of its color, text."""
     plan_states: dict[str, tuple[str, str, str]]
+    work_results: dict[str, tuple[str, str, str]]
     """Status of the plan document → symbol, role of its color, text."""
 
 

@@ -136,7 +136,7 @@ async def test_it_survives_a_resize_and_a_dialog_and_a_crash_after_them() -> Non
     app, session = app_for("plan")
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: HINT in screen_text(app))
-        assert "flag one" in screen_text(app)
+        assert "accepts the flag" in screen_text(app)
 
 
 @pytest.mark.parametrize(

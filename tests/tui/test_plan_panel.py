@@ -60,10 +60,50 @@ async def test_it_stands_above_the_progress_and_shows_the_plan() -> None:
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: "2/4" in screen_text(app))
         text = screen_text(app)
-        for part in ("● in progress", "Add --json to the export command", "✓ the parser accepts", "Log"):
+        for part in ("○ 2 to do", "Add --json to the export command", "✓ the parser accepts", "Log"):
             assert part in text
         assert panel(app).region.bottom <= app.screen.query_one("#tree").region.y
         assert app.prompt.has_focus
+
+
+WORKED = SKELETON.replace("planning", "in_progress").replace(
+    "[No actions taken yet]", "### 2026-01-05 09:34 - Fixed the counter\n**Tools:** edit_file\n**Result:** {} as told"
+)
+"""The plan document after work that had neither a goal nor criteria."""
+
+
+@pytest.mark.parametrize(("result", "state"), [("✓", "✓ done"), ("❌", "✗ failed"), ("🔄", "◐ unfinished")])
+async def test_after_the_work_it_tells_how_and_when_it_ended(result: str, state: str) -> None:
+    assert "Fixed" in WORKED
+    scene = build.Scene().opened().ask("fix the counter")
+    app, session = app_for(build._planned(scene, WORKED.replace("{}", result)).records)
+    async with run_app(app) as pilot:
+        assert "● in progress" in screen_text(app)
+        session.push(e.RunEnded(outcome="done", text="."), run="run1")
+        await wait_until_rendered(pilot)
+        text = screen_text(app)
+        assert f"{state} 09:34" in text
+        assert "in progress" not in text and "no goal yet" not in text
+        assert "no goal set" in text
+        session.push(e.UserMessageAdded(id="m2", text="and now the tests"))
+        session.push(e.RunStarted(message_id="m2", mode="direct", model="m"), run="run2")
+        await wait_until_rendered(pilot)
+        assert "● in progress" in screen_text(app)
+
+
+async def test_the_steps_of_the_running_plan_are_in_it_where_the_progress_is_not_beside_it() -> None:
+    app, session = app_for("steps_running")
+    session.push(e.PlanDocChanged(text=SKELETON, by="template"))
+    async with run_app(app, (80, 24)) as pilot:
+        await visit(pilot)
+        rows = [" ".join(line.split()) for line in screen_text(app).split("\n")]
+        assert "No plan yet" not in screen_text(app)
+        assert "✓ 1 Read the exporter and who calls it 2.4 s" in rows
+        assert "○ 3 Add the --json flag to the command line" in rows
+        done = e.StepFinished(outcome="done", iterations=1, ms=9_000)
+        session.push(done, node="run1.s2", run="run1")
+        await wait_until_rendered(pilot)
+        assert "✓ 2 Let export() write JSON" in screen_text(app)
 
 
 async def test_a_change_is_there_at_the_next_frame() -> None:

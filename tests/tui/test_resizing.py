@@ -136,6 +136,30 @@ async def test_what_comes_and_goes_below_the_transcript_does_not_end_following(
         assert "the very end" in plain(app)
 
 
+@pytest.mark.parametrize("width", [100, 120, 159, 160, 200, 300])
+async def test_plan_and_progress_have_a_quarter_to_three_tenths_of_the_width(width: int) -> None:
+    app, session = app_for("plan")
+    async with run_app(app, (width, 40)) as pilot:
+        columns = app.columns
+        plan, progress, chat = columns.plan.region, columns.progress.region, columns.transcript.region
+        parts = [progress.width, plan.width]
+        if width >= 160:
+            assert chat.right <= plan.x and plan.right <= progress.x  # side by side, over the whole height
+            assert plan.height == progress.height == chat.height
+        else:
+            assert plan.bottom <= progress.y and plan.x == progress.x
+        assert all(width // 4 - 1 <= part <= width * 3 // 10 for part in parts)
+        assert all(part >= 29 for part in parts)
+        title = "a title that is as long as half of the screen, and that nothing cuts beside empty columns"[
+            : width // 4 - 12
+        ]
+        session.push(e.UserMessageAdded(id="m9", text=title))
+        session.push(e.RunStarted(message_id="m9", mode="direct", model="m"), run="run9")
+        await wait_until_rendered(pilot)
+        lines = [columns.progress.line_at(y) for y in range(len(columns.progress.rows))]
+        assert any(title in line.text for line in lines if line)
+
+
 def top_line(app: TuiAgentApp) -> str:
     transcript = app.transcript
     rows = [transcript.line_at(transcript.scroll_offset.y + number) for number in range(3)]

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from textual import events
 from textual.pilot import Pilot
 
 from tests.nightly import screen_formats
-from tests.scenes import build
+from tests.scenes import build, load
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import ToolResult
@@ -29,27 +31,97 @@ async def test_it_shows_what_a_run_is_made_of() -> None:
     app, _session = app_for("tests_ok")
     async with run_app(app):
         assert listed(app) == [
-            "✓ add a --json flag to the exp… 18 s",
-            "· I'll read the exporter fi… 2.4 s",
+            "✓ add a --json flag to the… 18 s",
             "✓ read 1 file, ran 1 search ▸",
-            "· next step 2.4 s",
             "✓ edit src/export.py +5 −2",
-            "· Now the tests. 2.4 s",
-            "✓ run python -m pytest -q… 1.2 s",
-            "· `--json` works: three tes… 2.4 s",
+            "✓ run python -m pytest … 1.2 s",
         ]
 
 
-async def test_stages_nest_and_a_batch_of_reads_is_one_line() -> None:
+async def test_each_step_of_the_plan_has_a_line_from_its_approval_on() -> None:
+    app, session = app_for("plan_waits")
+    records = load("steps_running")
+    async with run_app(app) as pilot:
+        assert listed(app)[1:] == ["? Planning waits ▸"]
+        later = records[len(session.records) :]
+        while later and not isinstance(later[0].event, e.StepVerified):
+            session.records.append(later.pop(0))
+        session.wake()
+        await wait_until_rendered(pilot)
+        assert [row[:18] for row in listed(app)[1:]] == [
+            "● 1 Read the expor",
+            "○ 2 Let export() w",
+            "○ 3 Add the --json",
+            "○ 4 Test both form",
+        ]
+        session.records += later
+        session.wake()
+        await wait_until_rendered(pilot)
+        assert [row[:3] for row in listed(app)[1:]] == ["✓ 1", "● 2", "○ 3", "○ 4"]
+        session.push(e.RunEnded(outcome="interrupted", text="Interrupted by the user."), run="run1")
+        await wait_until_rendered(pilot)
+        assert [row[:3] for row in listed(app)[1:]] == ["✓ 1", "■ 2", "⊘ 3", "⊘ 4"]
+        assert listed(app)[-1].endswith("not executed")
+
+
+async def test_a_step_opens_and_closes_with_its_replies_and_calls() -> None:
+    app, _session = app_for("steps_recovered")
+    async with run_app(app, (160, 40)) as pilot:
+        closed = listed(app)
+        assert [row[:4] for row in closed[1:]] == ["✓ 1 ", "✓ 2 ", "✓ 3 ", "✗ 4 ", "✓ 5 ", "✓ Ch"]
+        await pilot.press("f4")
+        await wait_for(pilot, lambda: tree(app).has_focus)
+        await pilot.press("home", "down", "down", "enter")
+        await wait_until_idle(pilot)
+        assert [row.split("  ")[0] for row in listed(app)[3:6]] == [
+            "✗ edit src/export.py",
+            "· I'll write a module of its own. 2.4 s",
+            "✓ write src/json_export.py +5 −2",
+        ]
+        await pilot.press("enter")
+        await wait_until_idle(pilot)
+        assert listed(app) == closed
+        await pilot.click(ToolTree, offset=(8, 3))
+        await wait_until_idle(pilot)
+        assert "✗ edit src/export.py" in listed(app)
+
+
+async def test_no_line_is_a_piece_of_a_reply_or_says_that_another_step_follows() -> None:
+    scene = build.Scene().opened(mode="agent").ask("explain it")
+    scene.enter("planning", "Planning").leave("planning", 300).enter("execution", "Execution").reply()
+    call = scene.call("read_file", path="a.py")
+    scene.end("", call).start(call, "a.py", reads_only=True).finish(call, ToolResult(success=True, data="x"), 40)
+    scene.reply().end("```python\nprint(1)\n```\n\n## **Done**")
+    app, _session = app_for(scene.records)
+    async with run_app(app):
+        assert [row[2:] for row in listed(app)[1:]] == ["read a.py"]
+
+
+async def test_only_the_line_that_changed_is_painted() -> None:
+    app, session = app_for("steps_running")
+    async with run_app(app) as pilot:
+        listed(app)
+        painted: list[int] = []
+        paint = tree(app)._paint
+
+        def count(index: int, *rest: Any) -> Any:
+            painted.append(index)
+            return paint(index, *rest)
+
+        tree(app)._paint = count
+        session.push(
+            e.StepVerified(met=True, expected="", actual="written", by="facts", ms=3), node="run1.s2", run="run1"
+        )
+        await wait_until_rendered(pilot)
+        listed(app)
+        nodes = app.view.tree.nodes
+        assert {nodes[index].id for index in painted} == {"run1", "run1.s2"}
+
+
+async def test_without_a_plan_a_batch_of_reads_is_one_line() -> None:
     app, _session = app_for("stages")
     async with run_app(app):
-        assert listed(app)[1:] == [
-            "✓ Planning 1.2 s",
-            "· Two steps are enough. 2.4 s",
-            "● Execution 2 s",
-            "· I'll read the three mod… 2.4 s",
-            "● reading 3 files 2 s ▸",
-        ]
+        assert listed(app)[1:] == ["● reading 3 files 2 s ▸"]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +129,11 @@ async def test_stages_nest_and_a_batch_of_reads_is_one_line() -> None:
     [
         ("edit_asked", "? edit src/export.py waits"),
         ("rejected", "⊘ edit src/export.py refused"),
-        ("tests_failed", "✗ run python -m pytest"),
+        ("tests_failed", "✗ run python -m pyt"),
         ("interrupted", "■ what does the exporter do?"),
         ("failed", "✗ add JSON output"),
-        ("thinking", "● thinking"),
+        ("plan_planning", "● Planning"),
+        ("summary_waits", "? Summary"),
     ],
 )
 async def test_every_state_has_a_symbol(scene: str, shown: str) -> None:
@@ -88,7 +161,7 @@ async def test_enter_shows_the_thing_in_the_transcript() -> None:
     async with run_app(app, (120, 24)) as pilot:
         await pilot.press("f4")
         await wait_for(pilot, lambda: tree(app).has_focus)
-        await pilot.press("home", "down", "down", "space", "down", "enter")
+        await pilot.press("home", "down", "space", "down", "enter")
         await wait_for(pilot, lambda: app.prompt.has_focus)
         await wait_until_idle(pilot)
         assert "return TABLE[fmt](rows)" in screen_text(app)

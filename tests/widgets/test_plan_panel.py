@@ -24,7 +24,9 @@ from widgets.plan_list import (
     plan_row_lines,
     plan_rows,
 )
+from widgets.plan_run import PlanRun, plan_state
 from widgets.styled_text import width_of
+from widgets.words import WORDS
 
 START = datetime(2026, 1, 5, 9, 0)
 
@@ -72,14 +74,16 @@ def test_everything_in_it_is_shown() -> None:
     ("status", "words"),
     [
         ("planning", "○ planning"),
-        ("in_progress", "● in progress"),
+        ("in_progress", "○ 2 to do"),
         ("blocked", "■ blocked"),
-        ("completed", "✓ completed"),
+        ("completed", "✓ completed 09:34"),
         ("failed", "✗ failed"),
     ],
 )
 def test_every_status_has_a_symbol_and_a_word(status: str, words: str) -> None:
-    lines = [line.text for line in plan_head_lines(read_plan(PLAN.replace("in_progress", status)), 40, INK)]
+    content = read_plan(PLAN.replace("in_progress", status))
+    state = plan_state(content.plan, PlanRun(), datetime(2026, 1, 5, 12).timestamp())
+    lines = [line.text for line in plan_head_lines(content, state, 40, INK)]
     assert words in lines[0]
     assert lines[0].endswith("2/4")
     assert lines[1] == "━" * 40
@@ -104,7 +108,7 @@ def test_what_is_proposed_stands_beside_what_is_there() -> None:
     assert lines.index("− ○ the README mentions it") < lines.index("+ ○ a man page")
     content = read_plan(PLAN, wanted, PLAN)
     assert content.change_count == 3
-    assert "3 proposed" in plan_head_lines(content, 60, INK)[2].text
+    assert "3 proposed" in plan_head_lines(content, WORDS.plan_states["planning"], 60, INK)[2].text
 
 
 def test_a_proposed_goal_is_marked() -> None:

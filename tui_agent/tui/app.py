@@ -85,7 +85,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.activity = ActivityLine(self.view, self.transcript, now=now, id="activity")
         self.hints = TransientHints(self, self.activity, clock=clock)
         tree = ToolTree(self.view, now=now, stop=partial(commands.stop_subagent, self), id="tree")
-        self.columns = Columns(self.transcript, PlanPanel(id="plan"), tree, id="columns")
+        self.columns = Columns(self.transcript, PlanPanel(now=now, id="plan"), tree, id="columns")
         self._menu = CommandMenu(commands.menu_entries(), id="menu")
         self.columns.home = self.prompt = PromptInput(self._menu, id="prompt")
         self.dialogs = RequestDialogs(self, clock=clock, quiet_seconds=quiet_seconds)

@@ -15,14 +15,16 @@ from tui_agent.view.change import Steps, add_item, item_changed, update_status
 from tui_agent.view.items import TAIL, EndItem, NoticeItem, ReplyItem, SessionView, ToolItem, ViewPart
 from tui_agent.view.redactor import Redactor
 from tui_agent.view.tree import (
+    EXECUTION,
     OUTCOMES,
     abandon_nodes,
-    begin_node,
     begin_run,
+    begin_stage,
     drop_nodes,
     end_node,
     end_run_node,
     node_changed,
+    skip_planned,
 )
 
 
@@ -65,6 +67,7 @@ def _end_activity(view: SessionView, at: str) -> None:
     view.subagent_replies.clear()
     view.reply = None
     _interrupt_step(view)
+    skip_planned(view)
     abandon_nodes(view, tuple(view.tree.running))
     update_status(view, at)
 
@@ -192,6 +195,7 @@ def _user_shell_command(view: SessionView, event: e.UserShellCommand, record: e.
 
 def _run_started(view: SessionView, event: e.RunStarted, record: e.Record) -> None:
     view.run = record.run or event.message_id or "run"
+    view.plan_steps = ()
     if view.truncated:
         view.truncated = 0
         view.changes.parts |= ViewPart.STATUS
@@ -236,7 +240,7 @@ def _stage_id(record: e.Record, stage: str) -> str:
 
 def _stage_started(view: SessionView, event: e.StageStarted, record: e.Record) -> None:
     view.stage = event.title or event.stage
-    begin_node(view, record, "stage", _stage_id(record, event.stage), view.stage)
+    begin_stage(view, record, _stage_id(record, event.stage), event.stage, view.stage)
     view.changes.parts |= ViewPart.STATUS
 
 
@@ -246,6 +250,8 @@ def _stage_ended(view: SessionView, event: e.StageEnded, record: e.Record) -> No
     while index >= 0 and nodes[index].kind != "stage":
         index = nodes[index].parent
     view.stage = nodes[index].title if index >= 0 else ""
+    if event.stage == EXECUTION:
+        skip_planned(view)
     end_node(view, _stage_id(record, event.stage), OUTCOMES.get(event.outcome, "failed"), event.ms)
     view.changes.parts |= ViewPart.STATUS
 

@@ -89,7 +89,8 @@ class OutputTail:
 
 
 NodeKind: TypeAlias = Literal["run", "stage", "step", "reply", "call", "batch"]
-NodeStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted", "skipped"]
+NodeStatus: TypeAlias = Literal["planned", "running", "ok", "failed", "refused", "interrupted", "skipped"]
+"""`planned` is a step of the approved plan that has not started."""
 
 
 @dataclass(slots=True)
@@ -108,6 +109,10 @@ class ProgressNode:
     ms: int = 0
     item: int = -1
     """Index of its item in `SessionView.items`, or -1."""
+    stage: str = ""
+    """Name of a stage, such as `execution`."""
+    number: int = 0
+    """Number of a planned step."""
     pending_requests: int = 0
     """Number of pending requests at or below this node."""
     children: list[int] = field(default_factory=list)
@@ -123,6 +128,10 @@ class ProgressTree:
     """Id of a run, stage, step, reply or call → index in `nodes`."""
     running: dict[int, None] = field(default_factory=dict)
     """Indexes of the running nodes, in order."""
+    planned: list[int] = field(default_factory=list)
+    """Indexes of the planned steps, in order: the last children of the node `execution`."""
+    execution: int = -1
+    """Index of the running execution stage, or -1."""
 
 
 @dataclass(slots=True)
@@ -406,6 +415,8 @@ class SessionView:
     requests: dict[str, RequestItem] = field(default_factory=dict)
     step: StepItem | None = None
     """The newest step of the plan."""
+    plan_steps: tuple[PlanStep, ...] = ()
+    """Steps of the approved plan, until its execution starts."""
     tree: ProgressTree = field(default_factory=ProgressTree)
     plan: PlanView = field(default_factory=PlanView)
     indexes: dict[str, int] = field(default_factory=dict)

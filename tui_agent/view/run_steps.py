@@ -24,11 +24,13 @@ from tui_agent.view.tree import (
     OUTCOMES,
     begin_call,
     begin_node,
+    begin_step,
     count_requests,
     end_call,
     end_node,
     end_reply,
     node_changed,
+    replace_planned,
 )
 
 REPLY_PURPOSES = {
@@ -335,6 +337,20 @@ def _plan_reviewed(view: SessionView, event: e.PlanReviewed, record: e.Record) -
         return
     request.plan_review = event
     _close_request(view, request, event.answer, record)
+    if event.answer.verdict == "approve" and event.alternative is None:
+        _plan_approved(view, event, request.proposal, record)
+
+
+def _plan_approved(view: SessionView, event: e.PlanReviewed, proposal: e.PlanProposed, record: e.Record) -> None:
+    """Show the steps that are to come: of the plan, of the plan that replaces it, or of a step's own plan."""
+    steps = event.plan.steps
+    if proposal.fallback and event.plan == proposal.plan:
+        steps = ()  # executed as it is, without steps
+    stage = view.tree.nodes[index].stage if (index := view.tree.indexes.get(record.node, -1)) >= 0 else ""
+    if view.tree.execution < 0:
+        view.plan_steps = steps
+    elif steps:
+        replace_planned(view, steps, count=1 if stage == "subtask" else None)
 
 
 # --- steps --------------------------------------------------------------------------------------
@@ -348,7 +364,7 @@ def _find_step(view: SessionView, key: str) -> StepItem | None:
 def _step_started(view: SessionView, event: e.StepStarted, record: e.Record) -> None:
     view.step = StepItem(record.node, event.step, event.of)
     add_item(view, view.step, record.node)
-    begin_node(view, record, "step", record.node, event.step.description, item=view.indexes.get(record.node, -1))
+    begin_step(view, record, event)
 
 
 def _step_verified(view: SessionView, event: e.StepVerified, record: e.Record) -> None:

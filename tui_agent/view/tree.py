@@ -6,9 +6,10 @@ batch node, which takes one line.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tui_agent import events as e
+from tui_agent.common.workplan import PlanStep
 from tui_agent.view.change import epoch_seconds
 from tui_agent.view.items import NodeKind, NodeStatus, ProgressNode, ProgressTree, ReplyItem, SessionView, ToolItem
 
@@ -21,6 +22,8 @@ OUTCOMES: dict[str, NodeStatus] = {
     "skipped": "skipped",
 }
 """Outcome of a run, stage or step → status of its node; any other outcome is `failed`."""
+EXECUTION = "execution"
+"""Name of the stage that executes the steps of the plan."""
 
 
 def begin_node(
@@ -39,11 +42,70 @@ def begin_node(
     if parent < 0:
         tree.roots.append(index)
     else:
-        tree.nodes[parent].children.append(index)
+        children = tree.nodes[parent].children
+        children.insert(len(children) - (len(tree.planned) if parent == tree.execution else 0), index)
         node.depth = tree.nodes[parent].depth + 1
         view.changes.nodes.add(parent)
     view.changes.nodes.add(index)
     return index
+
+
+def begin_stage(view: SessionView, record: e.Record, key: str, stage: str, title: str) -> None:
+    """Add a stage; the one that executes the plan gets its steps."""
+    tree = view.tree
+    index = begin_node(view, record, "stage", key, title)
+    tree.nodes[index].stage = stage
+    if stage == EXECUTION:
+        tree.execution, tree.planned = index, []
+        replace_planned(view, view.plan_steps, count=0)
+        view.plan_steps = ()
+
+
+def replace_planned(view: SessionView, steps: Sequence[PlanStep], *, count: int | None = None) -> None:
+    """Replace the first `count` planned steps, by default all, by the steps of a new plan."""
+    tree = view.tree
+    if tree.execution < 0:
+        return
+    stage = tree.nodes[tree.execution]
+    count = len(tree.planned) if count is None else count
+    others = stage.children[: len(stage.children) - len(tree.planned)]
+    first = len(tree.nodes)
+    tree.nodes += [ProgressNode("step", "", step.description, tree.execution, stage.depth + 1) for step in steps]
+    tree.planned = [*range(first, len(tree.nodes)), *tree.planned[count:]]
+    stage.children[:] = [*others, *tree.planned]
+    started = max((tree.nodes[child].number for child in others), default=0)
+    for number, index in enumerate(tree.planned, started + 1):
+        tree.nodes[index].status, tree.nodes[index].number = "planned", number
+    view.changes.nodes |= {tree.execution, *tree.planned}
+
+
+def begin_step(view: SessionView, record: e.Record, event: e.StepStarted) -> None:
+    """Start the planned step that is due, or else add one."""
+    tree, step, item = view.tree, event.step, view.indexes.get(record.node, -1)
+    due = len(tree.planned) - (event.of - step.number)
+    if step.number and 0 < due <= len(tree.planned):  # steps before it were left out
+        stage, index = tree.nodes[tree.execution], tree.planned[due - 1]
+        left_out = set(tree.planned[: due - 1])
+        stage.children[:] = [child for child in stage.children if child not in left_out]
+        del tree.planned[:due]
+        node = tree.nodes[index]
+        node.id, node.title, node.item, node.status = record.node, step.description, item, "running"
+        node.started_at = epoch_seconds(record.at)
+        tree.indexes[record.node] = index
+        tree.running[index] = None
+        view.changes.nodes |= {index, tree.execution}
+    else:
+        index = begin_node(view, record, "step", record.node, step.description, item=item)
+    tree.nodes[index].number = step.number
+
+
+def skip_planned(view: SessionView) -> None:
+    """Mark the planned steps as not executed: the execution has ended."""
+    tree = view.tree
+    for index in tree.planned:
+        tree.nodes[index].status = "skipped"
+    view.changes.nodes.update(tree.planned)
+    tree.planned, tree.execution = [], -1
 
 
 def begin_run(view: SessionView, record: e.Record, event: e.RunStarted) -> None:
@@ -93,11 +155,12 @@ def _is_read_only(view: SessionView, node: ProgressNode) -> bool:
 def drop_nodes(view: SessionView, items: int) -> None:
     """Follow the removal of the first `items` items: drop nodes with none of the others at or below them.
 
-    Running nodes and the newest run stay.
+    Running nodes, planned steps and the newest run stay.
     """
-    tree, kept = view.tree, set[int]()
+    tree, kept, planned = view.tree, set[int](), set(view.tree.planned)
     for index, node in enumerate(tree.nodes):
-        ancestor = index if node.item >= items or index in tree.running or index in tree.roots[-1:] else -1
+        stays = index in tree.running or index in planned or index in tree.roots[-1:]
+        ancestor = index if node.item >= items or stays else -1
         while ancestor >= 0 and ancestor not in kept:
             kept.add(ancestor)
             ancestor = tree.nodes[ancestor].parent
@@ -108,6 +171,8 @@ def drop_nodes(view: SessionView, items: int) -> None:
         node.children = [moved[child] for child in node.children if child in moved]
     tree.roots = [moved[index] for index in tree.roots if index in moved]
     tree.running = {moved[index]: None for index in tree.running}
+    tree.planned = [moved[index] for index in tree.planned]
+    tree.execution = moved.get(tree.execution, -1)
     tree.indexes = {key: moved[index] for key, index in tree.indexes.items() if index in moved}
     view.changes.nodes = {moved[index] for index in view.changes.nodes if index in moved}
 
@@ -162,6 +227,7 @@ def end_run_node(view: SessionView, record: e.Record, event: e.RunEnded) -> None
     tree, index = view.tree, view.tree.indexes.get(record.run, -1)
     if index < 0:
         return
+    skip_planned(view)
     abandon_nodes(view, [running for running in tree.running if running != index and _within(tree, running, index)])
     node = tree.nodes[index]
     ms = event.ms or round((epoch_seconds(record.at) - node.started_at) * 1000)

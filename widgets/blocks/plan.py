@@ -26,21 +26,21 @@ def labeled_lines(label: str, text: str, width: int, styles: TextStyles, *, inse
     return hanging(head, [(text, styles.muted)], width, styles.text)
 
 
-def step_head(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
-    """Paint number, description, tool and marks of a step."""
+def step_head(step: PlanStep, width: int, styles: TextStyles, *, is_essential: bool) -> list[Line]:
+    """Paint number, description, tool and marks of a step; without an essential step the run ends."""
     spans: list[Span] = [(one_line(step.description, 2_000), styles.text)]
     if step.tool and step.tool != "analyze":
         spans.append((f"  {one_line(step.tool, 60)}", styles.muted))
-    if step.critical:
-        spans.append(("  critical", styles.muted))
+    if is_essential:
+        spans.append(("  essential", styles.muted))
     if step.confidence < MIN_CONFIDENCE:
         spans.append((f"  unsure {step.confidence:.0%}", styles.warn))
     return hanging([(f"{step.number:>2} ", styles.accent)], spans, width, styles.text)
 
 
-def step_lines(step: PlanStep, width: int, styles: TextStyles) -> list[Line]:
+def step_lines(step: PlanStep, width: int, styles: TextStyles, *, is_essential: bool = False) -> list[Line]:
     """Paint a step with its expected result and fallback."""
-    lines = step_head(step, width, styles)
+    lines = step_head(step, width, styles, is_essential=is_essential)
     for label, text in (("expect", step.expected), ("if not", step.fallback)):
         if text:
             lines += labeled_lines(label, one_line(text, 2_000), width, styles, inset=3)
@@ -53,8 +53,9 @@ def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Li
     for number, prerequisite in enumerate(plan.prerequisites):
         lines += labeled_lines("" if number else "needs", one_line(prerequisite, 1_000), width, styles)
     lines += [Line([])] if lines else []
+    some_are_not = not all(step.critical for step in plan.steps)  # otherwise it tells nothing
     for step in plan.steps:
-        lines += step_lines(step, width, styles)
+        lines += step_lines(step, width, styles, is_essential=step.critical and some_are_not)
     return [*lines, *check_lines(plan, width, styles), *alternative_lines(plan, width, styles)]
 
 

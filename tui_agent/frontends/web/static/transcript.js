@@ -173,11 +173,11 @@ class ReplyView {
 
 /** A read-only plan. Its rows are added to `rows` by step number. */
 export function planView(plan, { rows = new Map(), showAlternatives = false } = {}) {
-  const isMixed = plan.steps.some((step) => !step.critical);  // where all are critical, saying so tells nothing
+  const isMixed = plan.steps.some((step) => !step.critical);  // where all are essential, saying so tells nothing
   const list = el("ol", { class: "steps" }, plan.steps.map((step) => {
     const row = el("li", { class: "step" }, el("span", { class: "state" }), el("div", {}, el("span", { text: step.description }),
       step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null,
-      step.critical && isMixed ? el("span", { class: "confidence", text: "critical" }) : null,
+      step.critical && isMixed ? el("span", { class: "confidence", text: "essential" }) : null,
       step.confidence < LOW_CONFIDENCE ? el("span", { class: "confidence low", text: `unsure ${percent(step.confidence)}` }) : null,
       step.expected ? el("p", { class: "expected", text: step.expected }) : null,
       step.fallback ? el("p", { class: "expected", text: `If it fails: ${step.fallback}` }) : null));
