@@ -9,8 +9,9 @@ from textual import events
 from textual.message import Message
 
 from tui_agent.text import make_visible
+from widgets.dialog_frame import option_lines
 from widgets.dialog_keys import Keys, held_label, key_spans
-from widgets.request_view import GuardedModal, option_lines
+from widgets.request_view import GuardedModal
 from widgets.styled_text import Line, TextStyles, hanging, line, wrap
 
 SUGGESTIONS = (

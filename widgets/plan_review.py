@@ -19,7 +19,8 @@ from widgets.blocks.plan import LABEL_WIDTH, MIN_CONFIDENCE, plan_lines
 from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
 from widgets.line_view import MAX_MOVE, LinesView
-from widgets.request_view import Body, RequestPanel
+from widgets.request_body import Body
+from widgets.request_view import RequestPanel
 from widgets.styled_text import (
     Line,
     Span,
