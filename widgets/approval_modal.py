@@ -25,11 +25,12 @@ from tui_agent.common.domain import (
 from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
+from widgets.dialog_frame import hidden_hint, option_lines
 from widgets.dialog_keys import Keys, held_label, key_lines, key_spans
 from widgets.diff_view import DiffView
 from widgets.inputs import ConfirmInput, EditField, LineInput
 from widgets.line_view import LinesView
-from widgets.request_view import RequestModal, hidden_hint, option_lines
+from widgets.request_view import RequestModal
 from widgets.styled_text import Line, Span, TextStyles, chop, hanging, justified_line, line, wrap
 from widgets.textual_private import keys_waiting
 
@@ -48,6 +49,7 @@ LOW_SCREEN = 20
 """Screen height below which gaps between keys are omitted."""
 MAX_RULE_CHARACTERS = 160
 """Maximum characters of a command that is repeated as the rule that an approval saves."""
+CRITICAL_TITLE = "!! CRITICAL !!"
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
 
@@ -89,7 +91,12 @@ class ApprovalModal(RequestModal):
         if self._is_critical:
             dialog = self.query_one("#dialog")
             dialog.add_class("-critical")
-            dialog.border_title = dialog.border_subtitle = "!! CRITICAL !!"
+            dialog.border_title = dialog.border_subtitle = CRITICAL_TITLE
+
+    @property
+    def edge_title(self) -> str:
+        """See DialogFrame."""
+        return CRITICAL_TITLE if self._is_critical else ""
 
     def on_resize(self) -> None:
         """Move the notes when a screen becomes low, or high enough."""
@@ -337,9 +344,20 @@ class ApprovalModal(RequestModal):
         elif any(action in actions for actions, _ in self._other_actions()):
             getattr(self, f"_action_{action}")()
             self.repaint_keys()
-        else:
-            return self.body.scroll_for(action)
+        elif not self.body.scroll_for(action):
+            self.tell(self._why_not(action))
+            return False
         return True
+
+    def _why_not(self, action: str) -> str:
+        """Return why an action of this kind of dialog is not available now; empty for no action."""
+        if action == "again":
+            return "the file has not changed since this was shown"
+        if action in SCOPES:
+            return "this can only be approved once" if action != "approve_once" else VOID
+        if action == "secrets":
+            return "nothing is masked here"
+        return "only an edit has that" if action else ""
 
     def take_text(self, event: events.Key) -> None:
         """Take a key that is text, for the open field or the draft."""

@@ -109,7 +109,7 @@ class BlockView(LineView):
     def follow(self) -> None:
         """Scroll to the end and follow it."""
         self._set_following(True)
-        self._settle()
+        self.catch_up()
         self.refresh()
 
     def reveal(self, index: int, line: int) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 
 from tui_agent.keys import keymap
-from tui_agent.keys.key_names import key_label, pressed_key
+from tui_agent.keys.key_names import PUNCTUATION_NAMES, key_label, pressed_key, read_key
 from widgets.styled_text import Line, Span, TextStyles, line, width_of
 
 ARROWS = {"up": "↑", "down": "↓", "left": "←", "right": "→"}
+ARROW_KEYS = {arrow: key for key, arrow in ARROWS.items()}
+KEY_META = "key"
+"""Name of the meta data of a style that holds the key that a click on the text presses."""
 UNBOUND = "unbound"
 """Key name that stands for no key, as Textual's keymap can't unbind a key otherwise."""
 
@@ -99,11 +103,35 @@ def held_label(event: events.Key | None) -> str:
     return "" if event is None else key_label(pressed_key(event.key, event.character))
 
 
+@lru_cache(maxsize=256)
+def clickable(style: Style, label: str) -> Style:
+    """Return `style` such that a click on its text presses the first key of `label`; see `clicked_key`."""
+    first = label.split(" ")[0]
+    key = ARROW_KEYS.get(first) or read_key(first)[0]
+    return style + Style.from_meta({KEY_META: key}) if key else style
+
+
+def clicked_key(event: events.MouseEvent) -> events.Key | None:
+    """Return the key that a click presses, as an event of the same time; None if there is none below the pointer."""
+    key = str(event.style.meta.get(KEY_META, ""))
+    if not key:
+        return None
+    characters = {name: character for character, name in PUNCTUATION_NAMES.items()}
+    pressed = events.Key(key, characters.get(key, key if len(key) == 1 else None))
+    pressed.time = event.time
+    return pressed
+
+
+def key_span(label: str, text: str, key_style: Style, text_style: Style, gap: str = "") -> list[Span]:
+    """Return a key, after `gap`, and what it does; a click on them presses the key."""
+    return [(gap + label, clickable(key_style, label)), (f" {text}", clickable(text_style, label))]
+
+
 def key_spans(pairs: Iterable[tuple[str, str]], styles: TextStyles) -> list[Span]:
     """Paint keys and descriptions on one line."""
     spans: list[Span] = []
     for key, description in pairs:
-        spans += [(f"   {key}" if spans else key, styles.accent), (f" {description}", styles.muted)]
+        spans += key_span(key, description, styles.accent, styles.muted, "   " if spans else "")
     return spans
 
 
@@ -125,9 +153,9 @@ def key_lines(
         key_style, text_style = style or styles.accent, styles.muted
         if held and held in key.split():
             key_style = text_style = styles.held
-        spans: list[Span] = [(key, key_style), (f" {description}", text_style)]
+        spans = key_span(key, description, key_style, text_style)
         if key and rows[-1] and width_of([*rows[-1], *spans]) + gap > width:
             rows.append([])
         if key:
-            rows[-1] += [(" " * gap, styles.text), *spans] if rows[-1] else spans
+            rows[-1] += [(" " * gap, clickable(styles.text, key)), *spans] if rows[-1] else spans
     return [line(*spans) for spans in rows]

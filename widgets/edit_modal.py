@@ -150,6 +150,22 @@ class EditModal(ApprovalModal):
             return actions
         return actions + super()._other_actions()
 
+    def _why_not(self, action: str) -> str:
+        """See ApprovalModal."""
+        if self.request.void_reason and action not in ("sides", "secrets"):
+            return "the file has changed: this edit can't be approved any more"
+        if action == "sides":
+            return f"side by side needs {MIN_SPLIT_COLUMNS + FRAME_COLUMNS} columns; not {self.size.width}"
+        if action in ("next_hunk", "previous_hunk", "leave_out", "only_seen"):
+            return "there is only one hunk" if not self._selectable else "no hunk was left out of sight"
+        if action == "edit":
+            return "this text can't be edited here: a skipped hunk, a masked secret or special characters"
+        if action in ("approve_session", "approve_always") and self._is_changed:
+            return "an edit that you changed can only be approved once"
+        if action == "approve_once" and not self.included:
+            return "every hunk is skipped: include one, or reject"
+        return super()._why_not(action)
+
     def _can_edit(self) -> bool:
         """Return whether the current hunk has no masked secret and only text that a field can show."""
         if not self.action.splittable or not self.diff.hunks or self.current not in self.included:

@@ -8,8 +8,9 @@ from tui_agent.common.domain import Answer
 from tui_agent.events import PlanDocConflict
 from tui_agent.text import make_visible
 from widgets.blocks.notice import plan_place_name
+from widgets.dialog_frame import option_lines
 from widgets.dialog_keys import Keys, held_label, key_spans
-from widgets.request_view import RequestModal, option_lines
+from widgets.request_view import RequestModal
 from widgets.styled_text import Line, TextStyles, line, side_by_side, wrap
 
 KEYS = Keys("conflict")

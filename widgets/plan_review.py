@@ -19,7 +19,8 @@ from widgets.blocks.plan import LABEL_WIDTH, MIN_CONFIDENCE, plan_lines
 from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
 from widgets.line_view import MAX_MOVE, LinesView
-from widgets.request_view import Body, RequestPanel
+from widgets.request_body import Body
+from widgets.request_view import RequestPanel
 from widgets.styled_text import (
     Line,
     Span,
@@ -147,7 +148,7 @@ class PlanReview(RequestPanel):
         self._initial_text = ""
         """The text with which the input was opened."""
         self._head = LinesView(self._paint_head, id="dock-head")
-        self._body = Body(self._paint_body, id="plan-body")
+        self.body = self._body = Body(self._paint_body, id="plan-body")
         self._input = LineInput(id="plan-input")
         self._reason = LineInput(id="plan-reason", placeholder="why not? the model reads your reason")
         self._input.display = self._reason.display = False
@@ -225,6 +226,10 @@ class PlanReview(RequestPanel):
         self._input.styles.offset = (left, self.editor.cursor - int(self._body.scroll_offset.y))
         self._input.styles.width = max(4, self._body.columns - left)
 
+    def on_mount(self) -> None:
+        """Track what was on the screen."""
+        self._body.track_seen()
+
     def on_resize(self) -> None:
         """Reposition the input and update the key hints."""
         self.call_after_refresh(self._place_input)
@@ -241,7 +246,8 @@ class PlanReview(RequestPanel):
             pairs = [*STEP_KEYS.hints([("reword", "reword")]), (moves, "move")]
             return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         count = len(self.proposal.plan.alternatives[:5])
-        pairs = REVIEW_KEYS.hints([("approve", "approve as edited" if self.edited else "approve"), ("edit", "edit")])
+        approve = "show the rest" if self.unseen() else "approve as edited" if self.edited else "approve"
+        pairs = REVIEW_KEYS.hints([("approve", approve), ("edit", "edit")])
         if count:
             pairs.append(("1", "use the alternative") if count == 1 else (f"1–{count}", "use an alternative"))
         pairs += REVIEW_KEYS.hints([("reject", "reject")])
@@ -269,12 +275,14 @@ class PlanReview(RequestPanel):
 
     def _choose_alternative(self, index: int) -> bool:
         exists = index < len(self.proposal.plan.alternatives)
-        if exists:
+        if exists and self.check_seen():
             self.answer(Answer(verdict="approve", data={"alternative": index}))
         return exists
 
     def _handle_review_action(self, action: str) -> bool:
         match action:
+            case "approve" if not self.check_seen():
+                self.tell(f"{self.unseen_text()}: {REVIEW_KEYS.labels('bottom')} shows the end")
             case "approve":
                 data = {"plan": msgspec.to_builtins(self.editor.plan), "edited": True} if self.edited else None
                 self.answer(Answer(verdict="approve", data=data))

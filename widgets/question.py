@@ -9,10 +9,11 @@ from textual.widgets import Input
 
 from tui_agent.common.domain import Answer
 from tui_agent.text import make_visible
+from widgets.dialog_frame import hidden_hint, option_lines
 from widgets.dialog_keys import Keys, held_label, key_spans
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
-from widgets.request_view import RequestModal, hidden_hint, option_lines
+from widgets.request_view import RequestModal
 from widgets.styled_text import Line, TextStyles, add_below, hanging, wrap
 
 KEYS = Keys("question")
@@ -118,6 +119,17 @@ class QuestionModal(ChoiceModal):
             return True
         reply = self.query_one("#reply", LineInput)
         return not reply.value and (KEYS.action_for_key(key) == "decline" or key in tuple(reply.option_keys))
+
+    def press_clicked(self, event: events.Key) -> None:
+        """Choose the clicked option whatever is in the field, or send what is in it."""
+        if event.key not in ("enter", *self.option_keys):
+            super().press_clicked(event)
+        elif not self.accepts_key(event):
+            self.tell("clicked too soon: click again")
+        elif event.key == "enter":
+            self._answer_typed(self.query_one("#reply", LineInput).value)
+        else:
+            ChoiceModal.process_key(self, event)
 
     def take_text(self, event: events.Key) -> None:
         """Type a key into the field: keys that do not stand alone are an answer in words."""

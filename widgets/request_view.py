@@ -7,7 +7,8 @@ to the draft. A panel sits between transcript and composer, both of which stay v
 from __future__ import annotations
 
 from asyncio import TimerHandle, get_running_loop
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
 from textual.message_pump import MessagePump
@@ -23,15 +24,18 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from tui_agent.common.domain import Answer
+from tui_agent.keys import keymap
+from tui_agent.keys.key_names import key_label, pressed_key
 from tui_agent.text import pluralize
 from tui_agent.view.items import RequestItem
-from widgets.dialog_keys import held_label, key_lines
+from widgets.dialog_frame import DialogFrame
+from widgets.dialog_keys import held_label, key_lines, key_span
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView, LineView
-from widgets.lone_keys import TakesLetters
+from widgets.lone_keys import LINE_BREAKS, TakesLetters
 from widgets.overlay import OverlayScreen
-from widgets.styled_text import Line, Span, TextStyles, hanging
-from widgets.textual_private import is_being_removed
+from widgets.styled_text import Line, Span, TextStyles
+from widgets.textual_private import forward_mouse, is_being_removed
 
 ValueT = TypeVar("ValueT")
 
@@ -41,6 +45,8 @@ SAVING_NOTICE_DELAY = 0.3
 """Seconds before the dialog shows that an answer is still being saved."""
 WIDE = 80
 """Screen width from which it is said what unseen lines mean."""
+SCROLLING = ("page-up", "page-down")
+"""Actions of the session whose keys a dialog may have for itself; with others they scroll the transcript."""
 MAX_FITS = 20
 """Maximum number of layouts before a dialog is shown."""
 SAVE_DELAY = 0.3
@@ -56,8 +62,19 @@ def call_later_once(seconds: float, node: MessagePump, callback: Callable[[], ob
     return get_running_loop().call_later(seconds, node.call_later, callback)
 
 
-class KeyGuard(TakesLetters):
+TOO_SOON = "pressed too soon: it went to your message"
+TYPED = "typed text goes to your message"
+
+
+class KeyGuard(DialogFrame, TakesLetters):
     """Mixin for a dialog or panel: ignores keys until none was pressed for `quiet_seconds`."""
+
+    @dataclass
+    class Scrolled(Message):
+        """A key that scrolls the transcript was pressed."""
+
+        name: str
+        """Name of the action of the session."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic, quiet_seconds: float = QUIET_SECONDS) -> None:
         super().__init__()
@@ -122,6 +139,45 @@ class KeyGuard(TakesLetters):
         super().forward_to_draft(event)
         self.disarm()
 
+    def unbound_key(self, event: events.Key) -> None:
+        """Say that a key has no function here; one that types a character goes to the draft."""
+        key = pressed_key(event.key, event.character)
+        name = keymap.current().action_for(keymap.SESSION.name, key)
+        super().unbound_key(event)
+        if name in SCROLLING:
+            self.post_message(self.Scrolled(name))
+        elif self.note:
+            pass  # the dialog said why
+        elif key in ("space", *LINE_BREAKS):
+            self.tell(f"{key_label(key)} decides nothing here")
+        elif name:
+            self.tell(f"{key_label(key)} ({name.replace('-', ' ')}) waits until you have decided")
+        else:
+            self.tell(f"{key_label(key)} has no function here")
+
+    def take_text(self, event: events.Key) -> None:
+        """Take a key that is text: it goes to the draft."""
+        super().take_text(event)
+        self.tell(TYPED)
+
+    def press_clicked(self, event: events.Key) -> None:
+        """Handle the key of a clicked hint like a pressed one, which never acts too early (A9)."""
+        self.tell("")
+        if event.key == "escape":
+            self.escape()
+        elif not self.accepts_key(event):
+            self.tell("clicked too soon: click again")
+        elif not self.process_key(event):
+            self.unbound_key(event)
+
+    def process_key(self, event: events.Key) -> bool:
+        """Handle an accepted key; return False if it has no function."""
+        raise NotImplementedError
+
+    def escape(self) -> None:
+        """Handle Esc, which never approves and so is not guarded."""
+        raise NotImplementedError
+
 
 class GuardedModal(KeyGuard, OverlayScreen):
     """A modal dialog guarded against early keys."""
@@ -149,10 +205,12 @@ class GuardedModal(KeyGuard, OverlayScreen):
             return
         event.stop()
         event.prevent_default()
+        self.tell("")
         if event.key == "escape":
             self.escape()
         elif not self.accepts_key(event):
             self.forward_to_draft(event)
+            self.tell(TOO_SOON if event.is_printable else "pressed too soon: press it again")
         elif not self.process_key(event):
             self.unbound_key(event)
 
@@ -175,14 +233,6 @@ class GuardedModal(KeyGuard, OverlayScreen):
     def overrides_field(self, key: str) -> bool:
         """Return whether the dialog handles a key even while its input has the focus."""
         return False
-
-    def process_key(self, event: events.Key) -> bool:
-        """Handle an accepted key; return False if it has no function."""
-        raise NotImplementedError
-
-    def escape(self) -> None:
-        """Handle Esc, which never approves and so is not guarded."""
-        raise NotImplementedError
 
 
 class RequestView(KeyGuard):
@@ -250,7 +300,7 @@ class RequestView(KeyGuard):
         """Return `key`, which scrolls, and how much is still to be seen; empty if nothing is."""
         text = self.unseen_text()
         style = styles.held if self.asked_too_early else styles.warn
-        return [(f"   {key}", styles.accent), (f" {text}", style)] if text else []
+        return key_span(key, text, styles.accent, style, "   ") if text else []
 
     def on_line_view_seen(self) -> None:
         """Update what is still to be seen."""
@@ -258,7 +308,16 @@ class RequestView(KeyGuard):
 
 
 class RequestModal(RequestView, GuardedModal):
-    """A request shown as a modal dialog; its body is as high as the other parts and the screen permit."""
+    """A request shown as a modal dialog; its body is as high as the other parts and the screen permit.
+
+    The screen below stays in use: it gets the wheel and the clicks beside the dialog.
+    """
+
+    @dataclass
+    class Placed(Message):
+        """The dialog has another height: that much of the screen below is covered."""
+
+        height: int
 
     def __init__(self, request: RequestItem, **guard: Any) -> None:
         """`guard` are the options of `KeyGuard`."""
@@ -268,6 +327,8 @@ class RequestModal(RequestView, GuardedModal):
         """Whether every part has its place: nothing of the dialog is painted before."""
         self._fits = 0
         """Number of layouts before that."""
+        self._placed: tuple[Size, int] | None = None
+        """Size of the screen and height of the dialog that were reported."""
         self.saving = False
         """Whether the answer is being saved; the dialog stays open until it is on disk."""
         self.save_is_slow = False
@@ -288,6 +349,13 @@ class RequestModal(RequestView, GuardedModal):
 
     def request_updated(self) -> None:
         """Called when the request changed; it may have become void."""
+
+    def _pass_below(self, event: events.MouseEvent) -> None:
+        """Forward a mouse event beside the dialog to the screen of the session."""
+        if not self.frame.region.contains(*event.screen_offset):
+            forward_mouse(self.app.screen_stack[0], event)
+
+    on_mouse_scroll_up = on_mouse_scroll_down = on_click = _pass_below
 
     # --- layout ---
 
@@ -332,6 +400,9 @@ class RequestModal(RequestView, GuardedModal):
         self.repaint_keys()
         if not self._is_fitted:
             self._show_if_fitted(dialog)
+        elif self._placed != (placed := (self.size, dialog.outer_size.height)):
+            self._placed = placed
+            self.post_message(self.Placed(dialog.outer_size.height))
 
     def _show_if_fitted(self, dialog: Widget) -> None:
         """Show the dialog once a layout has changed nothing."""
@@ -356,6 +427,7 @@ class RequestModal(RequestView, GuardedModal):
             self._fit_soon()
             return
         self._is_fitted = True
+        self._fit_soon()
         dialog.add_class("-fitted")
         self.call_after_refresh(self.disarm)
 
@@ -435,6 +507,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
+        self.tell("")
         if event.key == "tab":
             self.focus_field(1)
         elif event.key == "escape":
@@ -445,16 +518,13 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
                 self.unbound_key(event)
         else:
             self.forward_to_draft(event)
+            self.tell(TOO_SOON if event.is_printable else "pressed too soon: press it again")
 
     def on_paste(self, event: events.Paste) -> None:
         """Send a paste to the draft; it never decides."""
         if self.has_focus:
             event.stop()
             self.post_message(self.TypedAhead(event.text))
-
-    def process_key(self, event: events.Key) -> bool:
-        """Handle an accepted key; return False if it has no function."""
-        raise NotImplementedError
 
     def handle_field_key(self, event: events.Key) -> bool:
         """Handle a key that the focused field did not consume; return False if it has no function."""
@@ -509,74 +579,3 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         pairs = [("tab", "switch to it")] if is_elsewhere else self.keys()
         style = styles.accent if focused is not self or self.armed else styles.muted
         return key_lines(pairs, width, styles, gap=3, style=style, held=held_label(self.held_key))[:1]
-
-
-MAX_HEIGHT_SHARE = 0.6
-"""Maximum share of the screen's height for a request panel."""
-FRAME_LINES = 6
-"""Maximum lines of head, keys, border and gaps."""
-
-
-def lines_available(viewport: Size) -> int:
-    """Return the maximum number of lines for the content of a request."""
-    return max(3, int(viewport.height * MAX_HEIGHT_SHARE) - FRAME_LINES)
-
-
-class Body(LinesView):
-    """As high as its lines, up to the lines available."""
-
-    reserved_lines = 0
-    """Lines reserved for another widget."""
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Limit the height to the lines available."""
-        limit = max(3, lines_available(viewport) - self.reserved_lines)
-        return min(limit, super().get_content_height(container, viewport, width))
-
-
-class FieldsView(VerticalScroll, can_focus=False):
-    """As high as its fields, up to the lines available."""
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Limit the height to the lines available."""
-        return min(lines_available(viewport), super().get_content_height(container, viewport, width))
-
-
-def hidden_hint(body: LineView, scroll_keys: str, styles: TextStyles, *, seen: bool) -> list[Span]:
-    """Return the scroll keys and the number of lines below, or that there are none; empty if everything is visible.
-
-    `seen`: whether the end was visible before, so that the hint need not stand out.
-    """
-    if not body.max_scroll_y:
-        return []
-    style = styles.muted if seen else styles.warn
-    if not (hidden := body.lines_below):
-        return [("   no more lines below", style)]
-    return [(f"   {scroll_keys}", styles.accent), (f" {hidden} more line{'s' * (hidden > 1)} below", style)]
-
-
-def option_lines(
-    options: Iterable[tuple[str, str, str]],
-    is_enabled: Callable[[str], bool],
-    key_of: Callable[[str], str],
-    width: int,
-    styles: TextStyles,
-    *,
-    held: str = "",
-) -> list[Line]:
-    """Paint options (action, effect, exact rule) with their keys. Disabled ones are muted, unbound ones omitted.
-
-    `held` is the label of the key that acts in a moment: its option is marked.
-    """
-    rows = [(key_of(action), text, rule, is_enabled(action)) for action, text, rule in options if key_of(action)]
-    key_width = max((len(row[0]) for row in rows), default=1)
-    text_width = max((len(row[1]) for row in rows), default=0)
-    lines: list[Line] = []
-    for key, text, rule, enabled in rows:
-        style = styles.text if enabled else styles.muted
-        key_style = styles.accent + styles.strong.without_color if enabled else styles.muted
-        if enabled and key == held:
-            style, key_style = styles.held, styles.held
-        spans = [(f"{text:<{text_width}}  ", style), (rule, styles.muted)] if rule else [(text, style)]
-        lines += hanging([(f"{key:<{key_width}}  ", key_style)], spans, width, styles.text)
-    return lines

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import time
 
 from rich.style import Style
+from textual import events
 
 from tui_agent.common.domain import Mode
 from tui_agent.keys import keymap
@@ -15,7 +16,7 @@ from tui_agent.text import one_line
 from tui_agent.view.items import SessionView
 from widgets.block_view import BlockView
 from widgets.blocks.base import format_duration
-from widgets.dialog_keys import key_lines
+from widgets.dialog_keys import clicked_key, key_lines
 from widgets.line_view import LinesView
 from widgets.speed_text import current_rate, last_reply_speed, reading_progress
 from widgets.styled_text import (
@@ -49,6 +50,12 @@ def format_tokens(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 100_000 and count % 1000 else f"{count // 1000}k"
 
 
+def does_on_click(command: str, spans: Iterable[Span]) -> list[Span]:
+    """Return spans that run a command of the session when they are clicked."""
+    meta = Style.from_meta({"@click": f"app.command('{command}')"})
+    return [(text, style + meta) for text, style in spans]
+
+
 def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     """Paint title or folder on the left, and mode, approvals, model and context on the right."""
     name = view.title or (Path(view.workspace).name if view.workspace else "")
@@ -56,7 +63,9 @@ def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     if name:
         left += [(" · ", styles.faint), (one_line(name), styles.text)]
     model = fit(one_line(view.model), max(8, width // 3))
-    candidates = _modes(view, styles), [(model, styles.muted)] if view.model else [], _meter(view, width, styles)
+    model_spans: list[Span] = [(model, styles.muted)] if view.model else []
+    meter = does_on_click("context", _meter(view, width, styles))
+    candidates = _modes(view, styles), does_on_click("model", model_spans), meter
     parts = [part for part in candidates if part]
     right: list[Span] = []
     for part in parts:
@@ -72,10 +81,12 @@ def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
         return []
     mode = (f"◇ {view.mode}", styles.accent) if view.mode in READ_ONLY_MODES else (view.mode, styles.muted)
     style = styles.muted if view.approval_mode in ("ask", "read-only") else styles.warn
-    spans = [mode, (" · ", styles.faint), (view.approval_mode, style)]
+    approvals = does_on_click("approvals", [(view.approval_mode, style)])
+    spans = [*does_on_click("mode", [mode]), (" · ", styles.faint), *approvals]
     if view.sandbox:
         spans += [(" · ", styles.faint), _sandbox(view, styles)]
-    return spans if view.trusted else [*spans, (" · ", styles.faint), ("untrusted", styles.warn)]
+    untrusted = does_on_click("trust", [("untrusted", styles.warn)])
+    return spans if view.trusted else [*spans, (" · ", styles.faint), *untrusted]
 
 
 def _sandbox(view: SessionView, styles: TextStyles) -> Span:
@@ -119,14 +130,24 @@ class ActivityLine(LinesView):
         """Text shown until the session is ready; empty afterwards."""
         self.hint = ""
         """Hint about the key just pressed."""
+        self.waiting = ""
+        """That a request waits behind this screen."""
         self.trouble = ""
         """Problem shown while nothing can be saved."""
 
-    def set_texts(self, *, starting: str | None = None, hint: str | None = None, trouble: str | None = None) -> None:
+    def set_texts(
+        self,
+        *,
+        starting: str | None = None,
+        hint: str | None = None,
+        trouble: str | None = None,
+        waiting: str | None = None,
+    ) -> None:
         """Change texts; None keeps a text, an empty string removes it."""
         self.starting = self.starting if starting is None else starting
         self.hint = self.hint if hint is None else hint
         self.trouble = self.trouble if trouble is None else trouble
+        self.waiting = self.waiting if waiting is None else waiting
         self.relayout()
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
@@ -166,6 +187,8 @@ class ActivityLine(LinesView):
         status = self.view.status
         if self.hint:
             return [(self.hint, styles.warn)]
+        if self.waiting:
+            return [("● ", styles.warn), (self.waiting, styles.text)]
         if self.starting:
             return [("● ", styles.faint), (self.starting, styles.muted)]
         if not status.phase:
@@ -190,6 +213,15 @@ class ActivityLine(LinesView):
         unseen = self.transcript.unseen
         new = f"↓ {unseen} new" if unseen else "↓ more"
         return [(new, styles.accent), (f" {key_of('end')}", styles.muted)]
+
+
+class KeyLine(LinesView):
+    """Key hints that press their key when they are clicked."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key."""
+        if (key := clicked_key(event)) is not None:
+            self.app.simulate_key(key.key)
 
 
 def key_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:

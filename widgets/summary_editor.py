@@ -25,7 +25,8 @@ from widgets.blocks.plan import decision_text
 from widgets.dialog_keys import Keys, context_bindings
 from widgets.inputs import LineInput, PlainTextArea
 from widgets.line_view import LinesView
-from widgets.request_view import FieldsView, RequestPanel
+from widgets.request_body import FieldsView
+from widgets.request_view import RequestPanel
 from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, justified_line, line, strip_untypable
 
 KEYS = Keys("summary")

@@ -14,6 +14,7 @@ Private names, and the behavior in a version of Textual without them:
 - `MessagePump._pending_message`: a key received but not handled yet. Without it, only the queue is checked.
 - `Widget._pruning`: a widget being removed. Without it, `is_attached` is checked.
 - `Widget._forward_event`: forwards a key to another widget. Without it, the key is posted.
+- `Screen._forward_event`: forwards the mouse to the screen below a dialog. Without it, that screen does not get it.
 - `TextArea._replace_via_keyboard`: replaces as if typed. Without it, `TextArea.replace` is used.
 - `App._driver`: writes to the terminal outside the screen, such as its title. Without it, only the bell works.
 - `App._filters`: keeps bold and dim without colors. Without it, Textual converts colors to shades of gray.
@@ -113,6 +114,12 @@ def forward_key(widget: Widget, event: events.Key) -> None:
         widget._forward_event(event)
     else:
         widget.post_message(event)
+
+
+def forward_mouse(screen: Screen[Any], event: events.MouseEvent) -> None:
+    """Forward a mouse event to the widget of `screen`, which is below another one, under the pointer."""
+    if has(screen, "_forward_event"):
+        screen._forward_event(type(event).from_event(screen, event))
 
 
 def replace_selection(area: TextArea, text: str) -> None:

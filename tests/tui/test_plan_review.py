@@ -361,3 +361,19 @@ async def test_two_plans_are_asked_one_after_the_other() -> None:
         assert widget.request.id == "p2"
         await pilot.press("1")
         await wait_for(pilot, lambda: [key for key, _answer in session.answers] == ["p1", "p2"])
+
+
+async def test_a_plan_that_was_not_in_sight_is_shown_before_it_can_be_approved() -> None:
+    app, session = app_for("plan_waits")
+    async with run_app(app, (80, 16)) as pilot:
+        panel = app.dialogs.dock.panel
+        assert panel is not None and panel.unseen() > 0
+        await pilot.press("a")
+        await wait_until_idle(pilot)
+        assert session.answers == [] and "not seen yet" in screen_text(app)
+        while panel.unseen():
+            await pilot.press("a")
+            await wait_until_idle(pilot)
+        assert session.answers == []
+        await pilot.press("a")
+        await wait_for(pilot, lambda: [answer.verdict for _id, answer in session.answers] == ["approve"])

@@ -198,6 +198,10 @@ class RunAction(FrozenValue, frozen=True, kw_only=True, tag_field="kind", tag="r
     """Files outside the roots that it names, as displayed."""
     env_changes: tuple[str, ...] = ()
     """Changed variables of the session's shell that affect how programs are found or loaded."""
+    writes_outside: bool = False
+    """It may write outside every root, which a sandbox prevents."""
+    sandboxed: bool = False
+    """It would run in the sandbox (A10)."""
 
 
 class Harm(FrozenValue, frozen=True, kw_only=True):

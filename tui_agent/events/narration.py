@@ -18,6 +18,7 @@ from tui_agent.common.domain import (
     ReadAction,
     RunAction,
     Scope,
+    Severity,
     TrustAction,
 )
 from tui_agent.common.hunks import format_hunk
@@ -87,7 +88,7 @@ def action_text(action: Action) -> str:
         case EditAction(diff=diff):
             return f"{diff.kind} {action.display} (+{diff.added} -{diff.removed})"
         case RunAction():
-            risk = f", severity {action.severity}" if action.severity else ""
+            risk = "" if action.severity is Severity.NONE else f", severity {action.severity}"
             return f"run `{make_visible(action.command)}` in {make_visible(action.cwd)}{risk}"
         case TrustAction():
             contents = f", which contains {', '.join(map(make_visible, action.contents))}" if action.contents else ""

@@ -138,6 +138,7 @@ def report_names(call: Invocation) -> None:
         if not reads:
             scope.note_change(path)
         if is_outside and not reads and not matches_any(path, "harmless_outputs"):
+            scope.writes_outside = True
             call.report(Severity.MEDIUM, f"May write outside the workspace: {part}", always=True)
         elif is_outside and call.program not in words("readers") and not matches_any(path, "system_reads"):
             call.report(Severity.MEDIUM, f"Works outside the workspace: {part}", always=True)

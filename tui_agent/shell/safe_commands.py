@@ -54,13 +54,17 @@ def assess_command(
         return RunAction(command=command, cwd=str(cwd), severity=Severity.NONE, safe=True)
     if _READ.search(command):
         rating = severity.classify_command(command, cwd=cwd, roots=roots)
-    outside = not readable.contains(Path(os.path.realpath(cwd)))
+    starts_outside = not readable.contains(Path(os.path.realpath(cwd)))
+    written, read = _paths_outside(rating, outside_paths)
     protected = [path for path in rating.changed_paths if is_protected(Path(path))]
     reasons = (
         *(reason for reason in rating.reasons if not _is_minor(reason) and not _is_certain(reason, rating)),
         *(f"Changes a protected path: {path}" for path in protected),
         *(f"Reads credentials: {path}" for path in credentials),
-        *_outside_reasons(rating, outside_paths, readable, starts_outside=outside),
+        *_change_reasons(rating, written),
+        *(f"Reads outside the workspace: {path}" for path in read or _system_files(rating, readable)),
+        *rating.unfamiliar,
+        *(("It starts in a folder outside the workspace.",) if starts_outside else ()),
         *filter(_is_minor, rating.reasons),
     )
     return RunAction(
@@ -69,27 +73,24 @@ def assess_command(
         severity=rating.severity,
         safe=False,
         reasons=tuple(dict.fromkeys(reasons)),
-        always_ask=rating.always_ask or outside or bool(protected),
+        always_ask=rating.always_ask or starts_outside or bool(protected),
         unfamiliar=bool(rating.unfamiliar),
         credentials=credentials,
         outside=outside_paths,
+        writes_outside=rating.writes_outside or bool(written),
     )
 
 
-def _outside_reasons(
-    rating: severity.Rating, outside: Sequence[str], readable: Readable, *, starts_outside: bool
-) -> list[str]:
-    """Return what a command does outside the workspace, as far as the rating does not say it, and what is unknown."""
+def _paths_outside(rating: severity.Rating, outside: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return which of the paths outside the workspace are written, and which are only read."""
     written = {*rating.changed_paths, *rating.targets}
-    read = [path for path in outside if path not in written] or _system_files(rating, readable)
-    is_listed = rating.severity in (Severity.NONE, Severity.MEDIUM)  # else only the worst findings are
-    changed = [path for path in outside if path in written and not is_listed]
-    return [
-        *(f"Changes files outside the workspace: {path}" for path in changed),
-        *(f"Reads outside the workspace: {path}" for path in read),
-        *rating.unfamiliar,
-        *(("It starts in a folder outside the workspace.",) if starts_outside else ()),
-    ]
+    return [path for path in outside if path in written], [path for path in outside if path not in written]
+
+
+def _change_reasons(rating: severity.Rating, written: Sequence[str]) -> list[str]:
+    """Return what a command writes outside the workspace, unless it has worse findings, which are all that is said."""
+    is_listed = rating.severity not in (Severity.NONE, Severity.MEDIUM)
+    return [] if is_listed else [f"Changes files outside the workspace: {path}" for path in written]
 
 
 def _system_files(rating: severity.Rating, readable: Readable) -> list[str]:

@@ -78,6 +78,8 @@ class Rating(FrozenValue, frozen=True, kw_only=True):
     unfamiliar: tuple[str, ...] = ()
     """Why it is not known what it does."""
     named_paths: tuple[NamedPath, ...] = ()
+    writes_outside: bool = False
+    """Whether it may write outside the workspace."""
 
 
 def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
@@ -92,6 +94,7 @@ def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[P
         targets=tuple(dict.fromkeys(rater.scope.targets)),
         unfamiliar=tuple(dict.fromkeys(rater.unfamiliar)),
         named_paths=tuple(dict.fromkeys(rater.scope.named)),
+        writes_outside=rater.scope.writes_outside,
     )
 
 

@@ -96,6 +96,8 @@ class PathScope:
         """Paths that its commands name."""
         self.temporary: list[str] = [NEW_TEMPORARY]
         """Temporary files and folders that the command line itself makes or overwrites."""
+        self.writes_outside = False
+        """Whether something outside the workspace may be written."""
 
     def is_own_temporary(self, path: str) -> bool:
         """Return whether an absolute path is a temporary file of the command line itself, or in such a folder."""
@@ -213,10 +215,12 @@ def report_write(target: Word, scope: PathScope, report: ReportSeverity) -> None
         case TargetKind.DISK | TargetKind.ROOT:
             report(Severity.CRITICAL, f"Writes to a device: {target.source}", always=True)
         case TargetKind.INSIDE_SYSTEM | TargetKind.SYSTEM:
+            scope.writes_outside = True
             report(Severity.HIGH, f"Writes to a system file: {target.source}", always=True)
         case TargetKind.STARTUP:
             report(Severity.HIGH, f"Changes a start-up file or keys: {target.source}", always=True)
         case TargetKind.OUTSIDE | TargetKind.HOME:
+            scope.writes_outside = True
             scope.note_temporary(target)
             is_temporary = (target.text or "").startswith(TEMPORARY) or scope.is_own_temporary(
                 scope.absolute(target.text or "")

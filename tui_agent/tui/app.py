@@ -33,14 +33,13 @@ from widgets.columns import Columns
 from widgets.completion import CommandMenu
 from widgets.dialog_keys import bindings
 from widgets.first_run import FirstRun
-from widgets.info_panels import HelpPanel
 from widgets.line_view import LinesView
 from widgets.lone_keys import TakesLetters
 from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
-from widgets.request_view import QUIET_SECONDS
+from widgets.request_view import QUIET_SECONDS, RequestModal
 from widgets.search_bar import SearchBar
-from widgets.status_line import ActivityLine, greeting, key_line, title_line
+from widgets.status_line import ActivityLine, KeyLine, greeting, key_line, title_line
 from widgets.textual_private import forward_key
 from widgets.tool_tree import ToolTree
 from widgets.transcript import Transcript
@@ -94,7 +93,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.composer = Composer(self, draft=draft)
         self.notifier = Notifier(self)
         self.preferences = Preferences(self, self.notifier)
-        self.key_line = LinesView(partial(key_line, self.view), id="keyline")
+        self.key_line = KeyLine(partial(key_line, self.view), id="keyline")
         self._router = Router(self, on_requests_changed=self.dialogs.show_next, clock=clock)
         self.transcript.read_older = self._router.read_older
         self._running_shells = 0
@@ -124,6 +123,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.prompt.focus()
         self.composer.insert_initial_draft()
         self._router.start()
+        self.watch(self.screen, "focused", self.dialogs.follow_focus, init=False)
         self.call_after_refresh(partial(self.work, self._follow, group="stream"))
 
     # --- the stream ---
@@ -157,6 +157,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     def on_takes_letters_typed_ahead(self, message: TakesLetters.TypedAhead) -> None:
         """Append what was typed into a dialog to the draft."""
         self.prompt.append_text(message.text)
+        self.dialogs.show_draft()
 
     @on(FirstRun.Picked)
     def _on_first_run_choice(self, message: FirstRun.Picked) -> None:
@@ -164,12 +165,6 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.dialogs.close_first_run()
         if message.choice == "demo":
             self.exit(RESTART_AS_DEMO)
-
-    def action_help(self) -> None:
-        """Show keys and commands."""
-        if not isinstance(self.screen, HelpPanel):
-            keys = keymap.current()
-            self.push_screen(HelpPanel([*keys.groups(), *commands.help_groups(), *keys.context_groups()]))
 
     def on_prompt_input_started(self) -> None:
         """Prepare what the first run needs as soon as the user starts typing."""
@@ -182,6 +177,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         leaves_field = self.dialogs.dock.has_field_focus and parameters == ("approvals",)
         if leaves_field or action in getattr(self.screen, "OWN_ACTIONS", ()):
             return False
+        if isinstance(self.screen, RequestModal):
+            name = str(parameters[0]) if action == "command" else action
+            return name == "interrupt" or name in (keymap.CONTEXTS["approval"].app_actions or ())
         always = action in ("cancel", "interrupt", "help") or parameters in (("redraw",), ("suspend",))
         return always or not isinstance(self.screen, ModalScreen)
 
@@ -217,10 +215,6 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
         opener_of(self).click(message.target)
 
-    def on_block_view_followed(self) -> None:
-        """Update the hint about what is below the visible part."""
-        self.activity.relayout()
-
     def on_block_view_older_wanted(self) -> None:
         """Read older items."""
         self.work(self.transcript.read_older)
@@ -236,7 +230,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """Handle Esc: stop what runs; otherwise offer an earlier message for editing on the second press."""
-        if self._can_interrupt or isinstance(self.screen, ModalScreen):
+        if self.dialogs.is_aside and not isinstance(self.screen, ModalScreen):
+            self.dialogs.bring_back()
+        elif self._can_interrupt or isinstance(self.screen, ModalScreen):
             self.interrupt()
         elif self.hints.confirms("esc again edits an earlier message"):
             commands.execute_command(self, "rewind", "")
@@ -275,10 +271,6 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     def action_command(self, command: str) -> None:
         """Run a slash command by its key."""
         commands.execute_command(self, command, "")
-
-    def on_plan_panel_update(self, message: PlanPanel.Update) -> None:
-        """Forward an edit of the plan, or a decision on a proposal."""
-        self.plans.on_panel_message(message)
 
     async def on_event(self, event: events.Event) -> None:
         """Buffer keys until widgets can take them, and hold those that act in a dialog if they stand alone."""

@@ -8,6 +8,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from textual import on
+
 from tui_agent.common.domain import ApprovalMode, Mode
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.keys import keymap
@@ -15,6 +17,10 @@ from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.composer import Composer
 from tui_agent.tui.plans import PlanEdits
 from tui_agent.tui.preferences import Preferences
+from tui_agent.tui.request_dialogs import RequestDialogs
+from widgets.info_panels import HelpPanel
+from widgets.plan_panel import PlanPanel
+from widgets.request_view import KeyGuard, RequestModal
 from widgets.search_bar import SearchBar
 from widgets.textual_private import driver_of
 
@@ -27,6 +33,7 @@ class CommandApp(BaseApp, inherit_bindings=False):
     """The app as commands see it."""
 
     composer: Composer
+    dialogs: RequestDialogs
     plans: PlanEdits
     preferences: Preferences
 
@@ -35,9 +42,27 @@ class CommandApp(BaseApp, inherit_bindings=False):
         if self.hints.confirms(f"{keymap.key_of('clear')} again clears the conversation"):
             execute_command(self, "clear", "")
 
-    @abstractmethod
     def action_help(self) -> None:
         """Show keys and commands."""
+        if not isinstance(self.screen, HelpPanel):
+            keys = keymap.current()
+            self.push_screen(HelpPanel([*keys.groups(), *help_groups(), *keys.context_groups()]))
+
+    @on(KeyGuard.Scrolled)
+    def _scroll_below_dialog(self, message: KeyGuard.Scrolled) -> None:
+        execute_command(self, message.name, "")
+
+    @on(RequestModal.Placed)
+    def _on_dialog_placed(self, message: RequestModal.Placed) -> None:
+        self.dialogs.cover(message.height)
+
+    def on_plan_panel_update(self, message: PlanPanel.Update) -> None:
+        """Forward an edit of the plan, or a decision on a proposal."""
+        self.plans.on_panel_message(message)
+
+    def on_block_view_followed(self) -> None:
+        """Update the hint about what is below the visible part."""
+        self.activity.relayout()
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -96,7 +121,7 @@ def _keys(app: CommandApp, _: str) -> None:
 
 
 def _menu(app: CommandApp, _: str) -> None:
-    app.set_focus(app.prompt)
+    app.screen_stack[0].set_focus(app.prompt)
     app.prompt.open_menu()
 
 
@@ -107,8 +132,20 @@ def _plan(app: CommandApp, argument: str) -> None:
         app.plans.set_status(argument)
     elif argument:
         app.hints.show(f"use /plan with accept, discard, {', '.join(STATUSES)}")
-    elif not app.columns.visit_plan():
-        app.hints.show("this session has no plan")
+    else:
+        app.dialogs.set_aside()
+        if not app.columns.visit_plan():
+            app.hints.show("this session has no plan")
+
+
+def _search(app: CommandApp, _: str) -> None:
+    app.dialogs.set_aside()
+    app.query_one(SearchBar).open()
+
+
+def _progress(app: CommandApp, _: str) -> None:
+    app.dialogs.set_aside()
+    app.columns.visit()
 
 
 def _suspend(app: CommandApp, _: str) -> None:
@@ -121,7 +158,7 @@ def _suspend(app: CommandApp, _: str) -> None:
 def _history(app: CommandApp, _: str) -> None:
     from widgets.history_search import HistorySearch
 
-    app.set_focus(app.prompt)
+    app.screen_stack[0].set_focus(app.prompt)
     app.push_screen(HistorySearch(app.prompt.load_history(), app.prompt.replace_draft))
 
 
@@ -193,7 +230,7 @@ def _run_palette_row(app: CommandApp, name: str) -> None:
     action = keymap.SESSION_ACTIONS.get(name)
     in_composer = action is not None and action.scope == "composer"
     if in_composer:
-        app.set_focus(app.prompt)
+        app.screen_stack[0].set_focus(app.prompt)
     if action is not None and action.action and name not in COMMANDS:
         app.work(app.run_action, action.action, app.prompt if in_composer else app)
     else:
@@ -233,7 +270,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "copy": lazily("copy_export", "copy_part"),
     "export": lazily("copy_export", "export_to_file"),
     "web": lazily("web", "serve_session"),
-    "search": lambda app, _: app.query_one(SearchBar).open(),
+    "search": _search,
     "details": _details,
     "output": lazily("pager", "show_output"),
     "links": lazily("link_opener", "show_links"),
@@ -251,7 +288,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "history": _history,
     "page-up": lambda app, _: _page(app, -1),
     "page-down": lambda app, _: _page(app, 1),
-    "progress": lambda app, _: app.columns.visit(),
+    "progress": _progress,
     "palette": _palette,
     "send": lambda app, _: app.prompt.action_submit(False),
     "leave": lambda app, _: app.leave(),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.containers import Vertical
+from textual.screen import ModalScreen
 
 from tui_agent.common.domain import Answer, EditAction
 from tui_agent.events import Notice, Record
@@ -15,12 +16,14 @@ from tui_agent.tui.edit_drafts import EditDraftStore, proposed_content
 from tui_agent.view.items import RequestItem
 from widgets.first_run import FirstRun
 from widgets.panel import Sheet
-from widgets.request_view import RequestModal, RequestPanel
+from widgets.request_view import GuardedModal, RequestModal, RequestPanel
 from widgets.textual_private import is_being_removed
 
 if TYPE_CHECKING:
     from tui_agent.tui.commands import CommandApp
 
+ASIDE = "aside"
+"""Name of the dialog that is set aside among the installed screens."""
 NO_SERVER = "server.missing"
 """Code of the notice that no model is available."""
 
@@ -145,6 +148,8 @@ class RequestDialogs:
         self._clock = clock
         self._quiet_seconds = quiet_seconds
         self.dock = RequestDock(app, clock=clock, quiet_seconds=quiet_seconds)
+        self._aside: RequestModal | None = None
+        """The dialog that makes place for the session's screen."""
         self._answered: set[str] = set()
         """Ids of answered requests, whose records may still be on their way."""
         self._missing_server = ""
@@ -167,10 +172,16 @@ class RequestDialogs:
         pending = list(app.view.pending.values())
         self.dock.show([request for request in pending if opens_in_panel(request)])
         for_dialog = [request for request in pending if not opens_in_panel(request)]
-        has_modal = any(isinstance(screen, RequestModal) for screen in app.screen_stack)
-        if isinstance(app.screen, Sheet) and (for_dialog or has_modal):
+        if self._waits_aside():
+            return
+        modal = next((screen for screen in app.screen_stack if isinstance(screen, RequestModal)), None)
+        is_settled = modal is not None and modal.request.id not in app.view.pending
+        if isinstance(app.screen, Sheet) and (is_settled or (for_dialog and modal is None)):
             app.screen.dismiss()
             app.call_later(self.show_next)
+            return
+        if modal is not None and modal is not app.screen:  # under a panel that the user opened
+            modal.request_updated()
             return
         if isinstance(app.screen, RequestModal):
             if app.screen.saving or app.screen.request.id in app.view.pending:
@@ -184,12 +195,84 @@ class RequestDialogs:
             modal = _modal_class(unanswered[0])(unanswered[0], clock=self._clock, quiet_seconds=self._quiet_seconds)
             modal.on_answer = self.answer
             app.push_screen(modal)
-        elif self._missing_server and not app.view.busy:
+            modal.call_after_refresh(self.show_draft)
+            return
+        self.cover(0)
+        if self._missing_server and not app.view.busy:
             text, self._missing_server = self._missing_server, ""
             from tui_agent.tui.server_dialog import ServerDialog  # only at a start without a model
 
             commands = cast("CommandApp", app)
             app.push_screen(ServerDialog(commands, text, clock=self._clock, quiet_seconds=self._quiet_seconds))
+
+    # --- the screen below ---
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether a dialog makes place for the session's screen."""
+        return self._aside is not None
+
+    def show_draft(self) -> None:
+        """Show in the open dialog what was typed so far."""
+        if isinstance(self.app.screen, GuardedModal):
+            self.app.screen.show_draft(self.app.prompt.text)
+
+    def cover(self, height: int) -> None:
+        """Move the content of the session's screen up, above `height` lines that a dialog covers."""
+        app = self.app
+        screen, columns = app.screen_stack[0], app.columns
+        room = columns.size.height + screen.styles.padding.bottom
+        """Lines of the content if nothing is covered."""
+        below = app.size.height - columns.region.y - room
+        padding = max(0, min(height - below, room - 1))
+        if padding != screen.styles.padding.bottom:
+            screen.styles.padding = (0, 0, padding, 0)
+
+    def set_aside(self) -> None:
+        """Let the session's screen have the keys; the dialog, with all that was done in it, comes back with
+        `bring_back`."""
+        modal = self.app.screen
+        if not isinstance(modal, RequestModal) or modal.answered:
+            return
+        self._aside = modal
+        self.app.install_screen(modal, ASIDE)  # so that it is kept
+        self.app.pop_screen()
+        self.cover(0)
+        self.app.activity.set_texts(waiting="a request waits · esc goes back to it")
+        self.app.call_after_refresh(self._follow)
+
+    def follow_focus(self) -> None:
+        """Bring a dialog back soon if the composer has the focus then."""
+        self.app.call_later(self._follow)
+
+    def _follow(self) -> None:
+        app = self.app
+        if self.is_aside and not isinstance(app.screen, ModalScreen) and app.focused in (None, app.prompt):
+            self.bring_back()
+
+    def bring_back(self) -> None:
+        """Show the dialog that was set aside; it accepts keys after its quiet period."""
+        if (modal := self._take_aside()) is not None:
+            self.app.push_screen(modal)
+            modal.call_after_refresh(self.show_draft)
+
+    def _take_aside(self) -> RequestModal | None:
+        modal, self._aside = self._aside, None
+        if modal is not None:
+            self.app.uninstall_screen(modal)
+            self.app.activity.set_texts(waiting="")
+        return modal
+
+    def _waits_aside(self) -> bool:
+        """Return whether a dialog is set aside; one whose request is settled is removed."""
+        if self._aside is None:
+            return False
+        if self._aside.request.id in self.app.view.pending:
+            self._aside.request_updated()
+            return True
+        if (modal := self._take_aside()) is not None:
+            modal.remove()
+        return False
 
     def answer(self, request: str, answer: Answer) -> None:
         """Give the answer of a dialog to the session; an approval keeps the dialog open until it is on disk.

@@ -434,7 +434,8 @@ class ToolEnvironment:
         )
         if self._terminal is not None and (changed := self._terminal.env_changes()):
             action = msgspec.structs.replace(action, env_changes=changed)
-        return action
+        sandboxed = self.sandbox_policy.applies_to(action, self.approval_mode)
+        return msgspec.structs.replace(action, sandboxed=sandboxed)
 
     def output_file(self) -> Path:
         """Return a path for the complete output of a command; written only if it is long."""
@@ -546,7 +547,8 @@ class ToolEnvironment:
             grants=self.grants.listed(),
             sandboxed=isinstance(action, RunAction) and self.sandbox_policy.fully_confines(action, self.approval_mode),
         )
-        if isinstance(action, RunAction) and verdict.decision == "ask" and self._sandbox_hinders(action):
+        is_hindered = isinstance(action, RunAction) and action.sandboxed and action.writes_outside
+        if is_hindered and verdict.decision == "ask":
             rule = f"{verdict.rule}. It would run in the sandbox, in which it can write only to the workspace"
             return msgspec.structs.replace(verdict, rule=rule)
         if verdict.decision == "refuse" or not isinstance(action, EditAction) or self.snapshots is None:
@@ -556,13 +558,6 @@ class ToolEnvironment:
             return verdict
         rule = f"{verdict.rule}. This change can't be undone: {cannot_undo}"
         return msgspec.structs.replace(verdict, decision="ask", rule=rule, grants=(), cannot_undo=cannot_undo)
-
-    def _sandbox_hinders(self, action: RunAction) -> bool:
-        """Return whether a command would write outside the workspace, but could not."""
-        writes = ("Writes outside ", "May write outside ", "Changes files outside ", "Writes to a system file")
-        return self.sandbox_policy.applies_to(action, self.approval_mode) and any(
-            reason.startswith(writes) for reason in action.reasons
-        )
 
     def shell_cwd(self) -> Path:
         """Return the shell's current folder, or the workspace if that no longer exists."""
