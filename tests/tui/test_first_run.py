@@ -180,17 +180,21 @@ async def test_an_address_without_v1_is_found_with_it(tmp_path: Path, monkeypatc
         assert f"base_url: {served.url}/v1" in config.read_text()
 
 
+@pytest.mark.parametrize("configured", [True, False])
 async def test_a_server_that_wants_a_key_is_asked_for_it_and_it_is_never_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: bool
 ) -> None:
     monkeypatch.delenv("LLM_AUTH_TOKEN", raising=False)
     async with server("here", token=KEY) as served:
-        async with real_app(tmp_path, monkeypatch, base_url=f"{served.url}/v1") as pilot:
+        async with real_app(tmp_path, monkeypatch, base_url=f"{served.url}/v1" if configured else NOBODY) as pilot:
             app = dialog_app(pilot)
-            assert first_run(app).fields["key"].has_focus
-            assert "ollama" not in screen_text(app)
+            if not configured:
+                await pilot.press("ctrl+u", *served.url, "enter")
+            await wait_for(pilot, lambda: first_run(app).fields["key"].has_focus)
+            await wait_until_idle(pilot)
+            assert first_run(app).commands == ()
             await pilot.press(*"wrong", "enter")
-            await wait_for(pilot, lambda: "was not accepted" in screen_text(app))
+            await wait_for(pilot, lambda: "was not accepted" in first_run(app).explanation)
             await pilot.press("ctrl+u", *KEY)
             await wait_until_idle(pilot)
             assert KEY not in screen_text(app) and "•" * len(KEY) in screen_text(app)

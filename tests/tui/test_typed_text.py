@@ -115,6 +115,11 @@ def field_text(app: TuiAgentApp) -> str:
     return getattr(app.screen.focused, "value", "")
 
 
+def draft_and_field_text(app: TuiAgentApp) -> str:
+    """What was typed before and after keys were accepted."""
+    return app.prompt.text + field_text(app)
+
+
 def clear(app: TuiAgentApp) -> None:
     """Delete what was typed."""
     app.prompt.text = ""
@@ -149,7 +154,7 @@ KINDS = {
     "question": Kind("question", text=field_text, sends=True),
     "summary": Kind("summary_waits"),
     "conflict": Kind("plan_conflict"),
-    "first run": Kind("no_server", is_open=shows(FirstRun)),
+    "first run": Kind("no_server", is_open=shows(FirstRun), text=draft_and_field_text, sends=True),
     "grants": Kind("answered", show(lambda session: GrantsPanel(GRANTS, never)), shows(GrantsPanel)),
     "trusted folders": Kind("answered", show(lambda session: TrustPanel(FOLDERS, never)), shows(TrustPanel)),
     "checkpoints": Kind(

@@ -33,6 +33,8 @@ class ServerDialog(FirstRun):
         self._busy = self._closed = False
         url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
         model = (loaded.settings.model or "") if loaded is not None else ""
+        self._configured = url, self._choice.provider if self._choice is not None else "ollama"
+        """Address and provider of the settings."""
         super().__init__(explanation, url=url, model=model, field=self._field(), **guard)
         self.commands = self._commands()
 
@@ -84,7 +86,7 @@ class ServerDialog(FirstRun):
     async def _connect(self, choice: ModelChoice, settings: Settings, values: ServerValues) -> None:
         problem, used = "", settings
         try:
-            for used in _candidates(settings, choice, values):
+            for used in self._candidates(settings, values):
                 problem = await choice.use_settings(used, values.key)
                 fault = choice.fault
                 if not problem or fault is None or _is_silent(fault) or fault.status == UNAUTHORIZED:
@@ -99,6 +101,24 @@ class ServerDialog(FirstRun):
             self.show_problem(problem, self._field(), self._commands())
         else:
             await self._use(choice, settings, used, values)
+
+    def _candidates(self, settings: Settings, values: ServerValues) -> list[Settings]:
+        """Return the settings to try: as Ollama, and as a server that speaks OpenAI's protocol."""
+        url, (configured, provider) = values.url.rstrip("/"), self._configured
+        if url and "://" not in url:
+            url = ("http://" if is_local(urlsplit(f"//{url}").hostname or "") else "https://") + url
+        tried: list[tuple[str, str | None]] = [("ollama", url)]
+        if not url or url == configured:
+            tried = [(provider, settings.base_url)]
+        elif url.endswith("/v1"):
+            tried = []
+        if url and tried[:1] != [("openai", settings.base_url)]:
+            tried.append(("openai", f"{url.removesuffix('/v1')}/v1"))
+        update = {"model": values.model or None}
+        return [
+            settings.model_copy(update=update | {"base_url": address, "provider": provider})
+            for provider, address in tried
+        ]
 
     async def _use(self, choice: ModelChoice, before: Settings, used: Settings, values: ServerValues) -> None:
         """Close, and write what changed to the settings; the key is only kept in memory."""
@@ -122,25 +142,6 @@ class ServerDialog(FirstRun):
 def _is_silent(fault: Fault) -> bool:
     """Return whether no server answered; one of another kind answers with a status."""
     return fault.kind == "unreachable" and fault.status is None
-
-
-def _candidates(settings: Settings, choice: ModelChoice, values: ServerValues) -> list[Settings]:
-    """Return the settings to try: as Ollama, and as a server that speaks OpenAI's protocol."""
-    url = values.url.rstrip("/")
-    if url and "://" not in url:
-        url = ("http://" if is_local(urlsplit(f"//{url}").hostname or "") else "https://") + url
-    update: dict[str, Any] = {"model": values.model or None}
-    if not url or url == choice.endpoint:
-        tried = [(choice.provider, settings.base_url)]
-        if choice.provider == "ollama" and url:
-            tried.append(("openai", f"{url}/v1"))
-    elif url.endswith("/v1"):
-        tried = [("openai", url)]
-    else:
-        tried = [("ollama", url), ("openai", f"{url}/v1")]
-    return [
-        settings.model_copy(update=update | {"base_url": address, "provider": provider}) for provider, address in tried
-    ]
 
 
 def _is_implied(before: Settings, used: Settings) -> bool:
