@@ -50,7 +50,7 @@ async def test_by_keyboard_alone(tmp_path: Path, pages: BrowserPages) -> None:
         page = await pages.open(link)
         await wait_for(page, DRAFT)
         await page.keyboard.press("Enter")
-        pressed = []
+        pressed: list[str] = []
         while await page.locator(".outcome").count() == 0:
             if await page.locator(".request").count():
                 await wait_until_answerable(page)
