@@ -132,11 +132,11 @@ async def test_axe_finds_nothing_in_dialogs_lists_and_while_it_runs_or_is_discon
                 await page.wait_for_selector("dialog")
                 await check(page, found, state)
                 await page.keyboard.press("Escape")
-            for typed in ("/", "@"):
+            for typed, name in (("/", "commands"), ("@", "files")):
                 await page.fill("#message", "")
                 await page.type("#message", typed)
                 await page.wait_for_selector("#completion li")
-                await check(page, found, f"completion {typed}")
+                await check(page, found, name)
             await page.fill("#message", "/status")
             await page.press("#message", "Enter")
             await page.wait_for_selector(".command-reply")

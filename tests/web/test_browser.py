@@ -152,6 +152,7 @@ SCENES = (
     "trust",
     "command_asked",
     "subagents_done",
+    "tests_failed",
 )
 SIZES = ((1280, 800), (390, 844), (320, 568))
 
@@ -173,5 +174,6 @@ async def test_nothing_is_wider_than_the_screen_in_any_state(pages: BrowserPages
                 await page.set_viewport_size({"width": width, "height": height})
                 wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
                 assert await page.evaluate(wide) <= 0, (scene, width)
+                assert "\x1b" not in await page.inner_text("#items"), scene
                 await screenshot(page, f"scene-{scene}-{width}")
             await page.goto("about:blank")

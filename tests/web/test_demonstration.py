@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.web.test_accessibility import HIDDEN_CHOICES
 from tests.web.test_following import LAST_IN_VIEW
 from tests.web.test_running import printed_link, start
 from tests.web.windows import (
@@ -25,6 +26,9 @@ from tests.web.windows import (
 pytestmark = BROWSER_MARKS
 
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+HIDDEN_DECISIONS = HIDDEN_CHOICES.replace(".choices button", ".choices:not(.column) button")
+"""Alternatives are part of the plan and scrolled with it."""
+COMPOSER_IN_VIEW = "document.getElementById('composer').getBoundingClientRect().bottom <= innerHeight"
 DRAFT = "document.getElementById('message')?.value.length > 10"
 
 
@@ -82,6 +86,8 @@ async def test_by_finger_on_a_phone(size: tuple[int, int], tmp_path: Path, pages
                 await wait_until_answerable(page)
                 await screenshot(page, f"demo-{size[0]}-{count}-light")
                 assert await page.evaluate(WIDE) <= 0
+                assert await page.evaluate(COMPOSER_IN_VIEW)
+                assert await page.evaluate(HIDDEN_DECISIONS) == []
                 choice = page.locator(".request button.approve:enabled, .request button.primary:enabled").first
                 title = await page.inner_text(".request h2")
                 if await choice.count():

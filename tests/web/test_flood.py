@@ -17,6 +17,7 @@ import pytest
 
 from tests.doubles.job import environment
 from tests.doubles.mock import scenario, serve, step
+from tests.doubles.terminal import Terminal
 from tests.web.kit import log_in
 
 TIMEOUT = 180.0
@@ -122,5 +123,43 @@ async def test_a_flood_of_connections_changes_nothing(tmp_path: Path) -> None:
             program.terminate()
             _, err = await program.communicate()
     assert (program.returncode, err) == (143, b""), err[-2000:]
+    log = home / "tui-agent" / "debug.log"
+    assert not log.exists() or b"Traceback" not in log.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_a_flood_of_the_screens_page_leaves_the_keys_alone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with many_descriptors():
+        async with serve(scenario("long", step("word " * 60 + "end", pace=0.02))) as server, asyncio.timeout(TIMEOUT):
+            flags = ["--trust", "--provider", "openai", "--base-url", f"{server.url}/v1", "--model", "mock-model"]
+            program = Terminal("-c", LIMITED, *flags, env=environment(home), whole_env=True, cwd=home, size=(120, 36))
+            try:
+                await program.wait_for_text("mock-model", TIMEOUT)
+                program.type("/web stop\r")
+                await program.wait_for_text("not shown in a browser", TIMEOUT)
+                program.type("/web\r")
+                await program.wait_for_text(
+                    lambda: re.search(r"127\.0\.0\.1:(\d+)/", program.text) is not None, TIMEOUT
+                )
+                port = re.search(r"127\.0\.0\.1:(\d+)/", program.text)
+                assert port is not None
+                program.type("\x1b")
+                await program.wait_for_text(lambda: "127.0.0.1" not in program.text, TIMEOUT)
+                flood = Flood(int(port[1]))
+                flooding = asyncio.create_task(flood.run())
+                program.type("long\r")
+                await program.wait_for_text("word word", TIMEOUT)
+                for text in ("typed while", "typed while it is flooded"):
+                    program.type(text if text == "typed while" else " it is flooded")
+                    await program.wait_for_text(text, TIMEOUT)
+                await program.wait_for_text("word end", TIMEOUT)
+                assert flood.opened >= FLOOD and not flooding.done()
+                flooding.cancel()
+                await asyncio.wait([flooding])
+            finally:
+                program.close()
     log = home / "tui-agent" / "debug.log"
     assert not log.exists() or b"Traceback" not in log.read_bytes()

@@ -116,7 +116,8 @@ async def test_the_menu_of_commands(pages: BrowserPages) -> None:
         assert await page.input_value("#message") == "/mode "
         await page.keyboard.type("pl")
         assert await page.evaluate(ROWS) == ["plan"]
-        await page.keyboard.press("Enter")
+        async with page.expect_response("**/chat"):
+            await page.keyboard.press("Enter")
         await wait_for(page, "document.getElementById('message').value === ''")
         assert session.done == [("modes", "plan", None)]
         await page.keyboard.type("/the")
@@ -147,11 +148,13 @@ async def test_files_are_completed_after_an_at_sign(tmp_path: Path, pages: Brows
         await wait_for(page, f"({ROWS})[0] === 'docs/my notes.md'")
         await page.keyboard.press("Tab")
         assert await page.input_value("#message") == '🙂 read @docs/guide.md and @"docs/my notes.md" '
-        await page.keyboard.press("Enter")
+        async with page.expect_response("**/chat"):
+            await page.keyboard.press("Enter")
         await wait_for(page, "document.getElementById('message').value === ''")
         assert session.done == [("send", '🙂 read @docs/guide.md and @"docs/my notes.md"')]
         await page.keyboard.type("mail me@gui")
-        await page.keyboard.press("Enter")
+        async with page.expect_response("**/chat"):
+            await page.keyboard.press("Enter")
         await wait_for(page, "document.getElementById('message').value === ''")
         assert session.done[-1] == ("send", "mail me@gui")
         await session.mentions.close()  # type: ignore[attr-defined]  # see above

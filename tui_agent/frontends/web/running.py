@@ -16,6 +16,7 @@ import msgspec
 
 from tui_agent.frontends.plain import StopSignals, report_saving
 from tui_agent.frontends.web.addresses import PORT, CannotServe, listen, open_browser
+from tui_agent.keys import keymap
 from tui_agent.platform.pipes import print_error
 from tui_agent.text import SecretMask, clean
 
@@ -104,6 +105,7 @@ async def _serve_session(options: SessionOptions, show: ShowPage, listener: sock
         listener.close()
         return _failed(error, error.code)
     session.watch_saving(report_saving)
+    keymap.use(keymap.Keymap(session.settings.settings.keys))
     page = SessionPage(session, listener, draft=draft, opener=None if options.temporary else open_other)
     signals = StopSignals()
     failure: BaseException | None = None

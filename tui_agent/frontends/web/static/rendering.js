@@ -24,7 +24,11 @@ const RENDERERS = {
   "tool.finished": (to, { node, data }) => to.card(node)?.finish(data),
   "file.changed": (to, { node, run, data }) => { noteChange(run); to.fileChange(node, data.diff); },
   "file.diagnosed": (to, { node, data }) => { if (data.found.length) to.card(node)?.addDiagnostics(data.found); },
-  "command.changed": (to, { data }) => to.notice("info", `This command changed files; undo can't revert that: ${[...data.created, ...data.changed, ...data.deleted].slice(0, 5).join(", ")}`),
+  "command.changed": (to, { run, data }) => {
+    const names = [...new Set([...data.created, ...data.changed, ...data.deleted, ...data.files.map((file) => file.display)])];
+    if (data.covered && names.length) noteChange(run);
+    if (names.length) to.notice("info", `This command changed files${data.covered ? "" : "; undo can't revert that"}: ${names.slice(0, 5).join(", ")}${names.length > 5 || data.more ? " …" : ""}`);
+  },
   "approval.answered": (to, { node, data }) => to.card(node)?.showAnswer(data.answer),
   "question.answered": (to, { data }) => { if (data.answer.verdict === "reply") to.notice("info", `You answered: ${data.answer.text}`); },
   "plan.proposed": (to, { data }) => {

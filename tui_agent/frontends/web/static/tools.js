@@ -11,6 +11,10 @@ const TOOLS = {  // icon and verb
 const SCOPES = { once: "approved", session: "approved for this session", always: "always approved" };
 const VERDICTS = { reject: "rejected", reply: "withdrawn", withdrawn: "withdrawn" };
 const MAX_OUTPUT = 12000;
+const ESCAPES = /\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b[@-_]?/g;  // colors and cursor movements, for a terminal
+
+/** Text that a command printed, without what only a terminal can show. */
+export const plainOutput = (text) => text.replace(ESCAPES, "");
 
 export class ToolCard {
   constructor(call) {
@@ -31,7 +35,7 @@ export class ToolCard {
   addOutput(text) {
     this.output ??= this.body.appendChild(el("pre", { class: "output", tabindex: "0" }));
     this.text = (this.text + text).slice(-MAX_OUTPUT);
-    this.output.textContent = this.text;
+    this.output.textContent = plainOutput(this.text);
     this.output.scrollTop = this.output.scrollHeight;
   }
 
@@ -66,7 +70,7 @@ export class ToolCard {
     this.node.classList.add(state);
     if (ms > 900) this.note.append(`${this.note.textContent ? " · " : ""}${formatDuration(ms)}`);
     if (result.error) this.addErrors(result.error);
-    else if (!this.hasDiff && !this.output && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: text.slice(0, MAX_OUTPUT) }));
+    else if (!this.hasDiff && !this.output && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: plainOutput(text.slice(0, MAX_OUTPUT)) }));
     if (state === "failed") this.node.open = true;
     if (!this.body.childNodes.length) this.body.append(el("pre", { class: "output", text: JSON.stringify(this.input, null, 2).slice(0, MAX_OUTPUT) }));
   }

@@ -2,7 +2,7 @@
 
 import { el, icon, plural, formatDuration } from "./dom.js";
 import { Markdown } from "./markdown.js";
-import { ToolCard } from "./tools.js";
+import { ToolCard, plainOutput } from "./tools.js";
 import { diff } from "./diff.js";
 import { undoButton } from "./run_actions.js";
 
@@ -53,7 +53,7 @@ export class Transcript {
   }
 
   shellCommand({ command, output, exit_code }) {
-    this.add(el("div", { class: "shell" }, el("pre", { class: "command", text: `$ ${command}` }), output ? el("pre", { class: "output", tabindex: "0", text: output }) : null,
+    this.add(el("div", { class: "shell" }, el("pre", { class: "command", text: `$ ${command}` }), output ? el("pre", { class: "output", tabindex: "0", text: plainOutput(output) }) : null,
       exit_code ? el("p", { class: "note", text: `exit code ${exit_code}` }) : null));
   }
 
