@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -241,7 +242,8 @@ class ApprovalModal(RequestModal):
     ) -> list[Line]:
         """Paint the options. While something is unseen, the key for approving scrolls to it, and the places of the
         options that approve more are blank."""
-        lines = option_lines(options, self._acts, KEYS.label, width, styles, held=held)
+        beside = self._fit_beside(options, width, styles)
+        lines = self._choices(options, width, styles, held, beside=beside)
         if not self._is_blocked:
             return lines
         rest = [
@@ -249,8 +251,26 @@ class ApprovalModal(RequestModal):
             for name, text, rule in options
             if SCOPES.get(name, Scope.ONCE) is Scope.ONCE
         ]
-        shown = option_lines(rest, self._acts, KEYS.label, width, styles, held=held)
+        shown = self._choices(rest, width, styles, held, beside=beside)
         return [*shown, *(Line([]) for _ in range(len(lines) - len(shown)))]
+
+    def _choices(
+        self, options: list[tuple[str, str, str]], width: int, styles: TextStyles, held: str, *, beside: bool
+    ) -> list[Line]:
+        """Paint options one below the other, or `beside` each other."""
+        if not beside:
+            return option_lines(options, self._acts, KEYS.label, width, styles, held=held)
+        enabled = any(self._acts(action) for action, _text, _rule in options)
+        style = styles.accent + styles.strong.without_color if enabled else styles.muted
+        pairs = [(KEYS.label(action), f"{text}: {rule}" if rule else text) for action, text, rule in options]
+        return key_lines(pairs, width, styles, gap=3, style=style, held=held)
+
+    def _fit_beside(self, options: list[tuple[str, str, str]], width: int, styles: TextStyles) -> bool:
+        """Return whether options stand beside each other: on a low screen, if they fit, for what they are about."""
+        if self._is_critical or self._is_trust or self.size.height >= LOW_SCREEN:
+            return False
+        lines = self._choices(options, width, styles, "", beside=True)
+        return len(lines) <= 2 and all(cell_len(painted.text) <= width for painted in lines)
 
     @property
     def _gap(self) -> list[Line]:

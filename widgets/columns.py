@@ -18,6 +18,8 @@ from widgets.transcript import Transcript
 
 WIDE = 100
 """Screen width from which plan and progress are shown beside the transcript."""
+LOW_SCREEN = 24
+"""Screen height below which gaps are left out."""
 VERY_WIDE = 160
 """Screen width from which plan and progress have a column each."""
 SIDE_SHARE, SPLIT_SHARE = 0.3, 0.5

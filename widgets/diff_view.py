@@ -34,6 +34,8 @@ MAX_COLORED_CHARACTERS = 2_000_000
 
 Head = Callable[[int, int, TextStyles], Line]
 """(index of a hunk, width, styles) → its header line"""
+LOW_VIEW = 8
+"""Number of lines up to which the view begins with the first change."""
 
 
 class DiffView(ListView[Pair]):
@@ -155,9 +157,12 @@ class DiffView(ListView[Pair]):
         self.scroll_to(y=self._heights.top(unit) + within, animate=False)
 
     def show_first_change(self) -> int | None:
-        """Scroll to the first changed line unless it is in view; return the new offset if it scrolls."""
+        """Scroll to the first changed line unless it is in view; return the new offset if it scrolls.
+
+        In a low view, it comes right after one line of its surroundings."""
         first = min((index for rows in self._changed.values() for index in rows), default=0)
-        if first > self._row_at(self.scroll_offset.y + max(0, self.size.height - 2)):
+        room = max(0, self.size.height - 2) if self.size.height > LOW_VIEW else 1
+        if first > self._row_at(self.scroll_offset.y + room):
             return self._scroll_to_row(max(0, first - (self.size.height > 3)), immediate=True)
         return None
 

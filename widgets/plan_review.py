@@ -15,7 +15,8 @@ from textual.widgets import Input
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import InstructionPlan, PlanStep
 from tui_agent.text import one_line, pluralize
-from widgets.blocks.plan import LABEL_WIDTH, MIN_CONFIDENCE, plan_lines
+from widgets.blocks.plan import LABEL_WIDTH, MIN_CONFIDENCE, compact_plan_lines, plan_lines
+from widgets.columns import LOW_SCREEN
 from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
 from widgets.line_view import MAX_MOVE, LinesView
@@ -145,6 +146,8 @@ class PlanReview(RequestPanel):
         self.state: State = "review"
         self._row: StepRow | None = None
         """The row that the input edits."""
+        self._is_low = False
+        """Whether the plan begins with one line for each step."""
         self._initial_text = ""
         """The text with which the input was opened."""
         self._head = LinesView(self._paint_head, id="dock-head")
@@ -184,7 +187,8 @@ class PlanReview(RequestPanel):
 
     def _paint_body(self, width: int, styles: TextStyles) -> list[Line]:
         if self.state in ("review", "reason"):
-            return plan_lines(self.editor.plan, width, styles)
+            lines_of = compact_plan_lines if self._is_low else plan_lines
+            return lines_of(self.editor.plan, width, styles)
         return [self._paint_row(index, row, width, styles) for index, row in enumerate(self.editor.rows)]
 
     def _paint_row(self, index: int, row: StepRow, width: int, styles: TextStyles) -> Line:
@@ -227,11 +231,20 @@ class PlanReview(RequestPanel):
         self._input.styles.width = max(4, self._body.columns - left)
 
     def on_mount(self) -> None:
-        """Track what was on the screen."""
+        """Begin with the steps on a low screen, and track what was on the screen."""
+        self._fit_height()
         self._body.track_seen()
 
+    def _fit_height(self) -> None:
+        """Give the plan the lines that gaps would take on a low screen."""
+        self._is_low = self.app.size.height < LOW_SCREEN
+        self._body.reserved_lines = (2 if self.state == "reason" else 0) - self._is_low
+        self._body.relayout()
+
     def on_resize(self) -> None:
-        """Reposition the input and update the key hints."""
+        """Reposition the input and update the key hints, and the plan if the screen becomes low or high enough."""
+        if (self.app.size.height < LOW_SCREEN) is not self._is_low:
+            self._fit_height()
         self.call_after_refresh(self._place_input)
         self.call_after_refresh(self.repaint_keys)
 
@@ -331,7 +344,7 @@ class PlanReview(RequestPanel):
     def _enter(self, state: State) -> None:
         self.state = state
         self._reason.display = state == "reason"
-        self._body.reserved_lines = 2 if state == "reason" else 0
+        self._fit_height()
         self._body.refresh(layout=True)
         if state == "reason":
             self.screen.set_focus(self._reason)

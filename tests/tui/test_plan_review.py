@@ -75,7 +75,7 @@ async def test_all_of_the_plan_is_said() -> None:
             UNSURE.approach,
             "needs     the service answers",
             "2 Call the service with Accept: application/json",
-            "run_terminal_command  critical  unsure 45%",
+            "run_terminal_command  essential  unsure 45%",
             "expect    one JSON array",
             "if not    convert the table to JSON here",
             "1 Convert rows to JSON in export()  when no service is wanted  80%",

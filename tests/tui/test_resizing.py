@@ -89,7 +89,7 @@ async def fresh(records: list[Record], size: tuple[int, int]) -> list[list[tuple
         return shown(app)
 
 
-@pytest.mark.parametrize("last", [(100, 30), (80, 24), (37, 11)])
+@pytest.mark.parametrize("last", [(100, 30), (80, 24), (44, 14)])
 async def test_after_a_storm_of_sizes_the_screen_is_that_of_a_fresh_start(last: tuple[int, int]) -> None:
     app, session = app_for(talk().records)
     async with run_app(app, (100, 30)) as pilot:

@@ -30,12 +30,12 @@ async def test_what_sub_agents_do_is_nested_below_them_and_folds_when_they_end()
     async with run_app(app, (160, 40)) as pilot:
         rows = listed(app)
         assert rows[2:] == [
-            "✓ Review parsers — how rows… 5.4 s ▸",
-            "● Review storage — how files ar… 7 s",
-            "· The store first, then wha… 2.3 s",
+            "✓ Review parsers — how rows are… 5.4 s ▸",
+            "● Review storage — how files are wr… 7 s",
+            "· The store first, then what ca… 2.3 s",
             "✓ list src 0.1 s",
             "● reading 3 files 4 s ▸",
-            "● Review network — retries and … 7 s",
+            "● Review network — retries and time… 7 s",
             "✓ search retry 3.1 s",
         ]
         assert "running 2 sub-agents" in screen_text(app)

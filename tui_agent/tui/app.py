@@ -77,7 +77,6 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self._open_session = open_session
         self._clock = clock
         self._first_hint = hint
-        self._warned_of_unsaved = False
         self.transcript = Transcript(now=now, greeting=partial(greeting, self.view), id="transcript")
         self.transcript.options.locate = FileLocator(lambda: self.view.workspace)
         self.title_line = LinesView(partial(title_line, self.view), id="title")
@@ -132,7 +131,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.session = session = await self._open_session()
 
         def on_save_failure(problem: str | None) -> None:  # called from any thread
-            self._warned_of_unsaved = self._warned_of_unsaved and bool(problem)
+            self.warned_of_unsaved = self.warned_of_unsaved and bool(problem)
             self.call_later(self.activity.set_texts, trouble=problem or "")
 
         session.watch_saving(on_save_failure)
@@ -253,20 +252,12 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         """Save the edits of the open request first, also when a signal ends the program."""
-        if args == (0,) and self._warns_of_unsaved():
+        if args == (0,) and self.warns_of_unsaved():
             return
         try:
             self.dialogs.dock.save_draft_now()
         finally:
             super().exit(*args, **kwargs)
-
-    def _warns_of_unsaved(self) -> bool:
-        """Warn once before quitting while the session can't be saved; return whether that was done now."""
-        if not self.activity.trouble or self._warned_of_unsaved:
-            return False
-        self._warned_of_unsaved = True
-        self.hints.show("this session is not saved: /export FILE saves it elsewhere · quitting again leaves anyway")
-        return True
 
     def action_command(self, command: str) -> None:
         """Run a slash command by its key."""
@@ -279,7 +270,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         elif isinstance(event, events.Paste):
             await self._lone_keys.end_hold()
             await super().on_event(event)
-        elif not self.buffer_early_key(event):
+        elif not self.withholds_key(event):
             await self._lone_keys.process_key(event)
 
     async def _deliver_key(self, event: events.Key) -> None:

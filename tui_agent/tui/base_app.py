@@ -17,7 +17,7 @@ from tui_agent.tui.exit_codes import ContinueIn
 from tui_agent.tui.terminal import log_failure
 from tui_agent.tui.themes import ANSI, DARK, HAS_ANSI_FIELD, THEMES, fallback_variables
 from tui_agent.view.items import SessionView
-from widgets.columns import Columns
+from widgets.columns import LOW_SCREEN, Columns
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
 from widgets.lone_keys import LINE_BREAKS, LONE_SECONDS, TakesLetters, TypingFilter, Use
@@ -25,6 +25,7 @@ from widgets.prompt_input import PromptInput
 from widgets.request_view import call_later_once
 from widgets.status_line import ActivityLine
 from widgets.textual_private import DiffingScreen, drop_colors
+from widgets.too_small import KEYS_WHEN_TOO_SMALL, cover_if_too_small, is_too_small
 from widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class BaseApp(App[int], inherit_bindings=False):
     """An app that repaints only changed cells and never shows a traceback."""
 
     ENABLE_COMMAND_PALETTE = False
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (LOW_SCREEN, "-high")]  # noqa: RUF012  # as in App
+    """Height from which the screen has a class."""
 
     view: SessionView
     session: SessionApi | None
@@ -190,6 +193,8 @@ class BaseApp(App[int], inherit_bindings=False):
         """Keys that arrived before the widgets were ready; None from then on."""
         self.on_background: Callable[[bool], object] | None = None
         """Called with whether the terminal's background is light; None if that doesn't matter."""
+        self.warned_of_unsaved = False
+        """Whether the user was told that the session can't be saved."""
         self.failure = ""
         """Message for the user if the app ended with an error."""
         self.resumable = True
@@ -214,6 +219,7 @@ class BaseApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         """Start accepting keys. Textual calls this after the handler of the subclass, which sets the focus."""
         self.app_resume_signal.subscribe(self, self._rearm_requests)
+        self.screen_change_signal.subscribe(self, cover_if_too_small)
         self.call_later(self.replay_early_keys)
 
     def _rearm_requests(self, _: object) -> None:
@@ -225,8 +231,19 @@ class BaseApp(App[int], inherit_bindings=False):
                 if isinstance(widget, KeyGuard):
                     widget.disarm()
 
-    def buffer_early_key(self, event: events.Key) -> bool:
-        """Store a key that arrives before the widgets are ready; return False once they are."""
+    def warns_of_unsaved(self) -> bool:
+        """Warn once before quitting while the session can't be saved; return whether that was done now."""
+        if not self.activity.trouble or self.warned_of_unsaved:
+            return False
+        self.warned_of_unsaved = True
+        self.hints.show("this session is not saved: /export FILE saves it elsewhere · quitting again leaves anyway")
+        return True
+
+    def withholds_key(self, event: events.Key) -> bool:
+        """Return whether a key is not for the widgets now: it comes before they are ready, which stores it, or nobody
+        could see what it does."""
+        if is_too_small(self.size) and event.key not in KEYS_WHEN_TOO_SMALL:
+            return True
         if self._early_keys is None or event.is_forwarded:
             return False
         self._early_keys.append(event)
@@ -258,6 +275,12 @@ class BaseApp(App[int], inherit_bindings=False):
         if event.size == self._last_size:
             self.screen.refresh(layout=True)
         self._last_size = event.size
+        cover_if_too_small(self.screen, event.size)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Ignore pasted text while nobody could see where it goes."""
+        if not (isinstance(event, events.Paste) and is_too_small(self.size)):
+            await super().on_event(event)
 
     def redraw(self) -> None:
         """Paint every cell again, whatever the terminal shows."""

@@ -11,7 +11,7 @@ from tui_agent.events import PlanProposed
 from tui_agent.text import one_line, pluralize
 from tui_agent.view.items import RequestItem, StepItem
 from widgets.blocks.base import TranscriptBlock, format_duration
-from widgets.styled_text import Line, Span, TextStyles, hanging, indent, wrap
+from widgets.styled_text import Line, Span, TextStyles, fit, hanging, indent, line, wrap
 from widgets.words import WORDS
 
 MIN_CONFIDENCE = 0.6
@@ -57,6 +57,15 @@ def plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Li
     for step in plan.steps:
         lines += step_lines(step, width, styles, is_essential=step.critical and some_are_not)
     return [*lines, *check_lines(plan, width, styles), *alternative_lines(plan, width, styles)]
+
+
+def compact_plan_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
+    """Paint a complete plan for a low screen: first one line for each step, then everything."""
+    heads: list[Line] = []
+    for step in plan.steps:
+        text = fit(one_line(step.description, 2_000), max(4, width - 3))
+        heads.append(line((f"{step.number:>2} ", styles.accent), (text, styles.text)))
+    return [*heads, Line([]), *plan_lines(plan, width, styles)]
 
 
 def check_lines(plan: InstructionPlan, width: int, styles: TextStyles) -> list[Line]:
