@@ -186,7 +186,10 @@ async def test_a_saved_copy_is_reported_and_offered_for_merging(workspace: Path,
         doc = session.folder / "plan_doc.md"
 
         def answer(event: Event) -> Answer | None:
-            return Answer(verdict="reply", text=reply) if isinstance(event, QuestionAsked) else None
+            if not isinstance(event, QuestionAsked):
+                return None
+            assert event.otherwise  # a choice without a field for another answer
+            return Answer(verdict="reply", text=reply)
 
         watch = SessionDriver(session, answer)
         assert await session.edit_plan(PLAN)

@@ -220,6 +220,8 @@ class RequestDialogs:
     def cover(self, height: int) -> None:
         """Move the content of the session's screen up, above `height` lines that a dialog covers."""
         app = self.app
+        if not any(isinstance(screen, RequestModal) for screen in app.screen_stack):
+            height = 0  # the dialog has been closed in the meantime
         screen, columns = app.screen_stack[0], app.columns
         room = columns.size.height + screen.styles.padding.bottom
         """Lines of the content if nothing is covered."""

@@ -106,7 +106,9 @@ class SavedCopies(msgspec.Struct):
             f"{pluralize(len(new_lines), 'line')}. Merge its goal, criteria, decisions and log into the plan? Your own "
             "notes stay only in the copy."
         )
-        answer = await self.approvals.question(text, (MERGE, LEAVE), run="", node="", about=path.name)
+        answer = await self.approvals.question(
+            text, (MERGE, LEAVE), run="", node="", about=path.name, otherwise="leaves the copy as it is"
+        )
         if _accepts_merge(answer):
             await self.save(document.plan, base, path.name)
 
