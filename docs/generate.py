@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tui_agent.events.reference import event_page
-from tui_agent.events.schema import schema_text
+from tui_agent.events.schema import event_page, schema_text
 from tui_agent.keys.key_names import key_label
 from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, SESSION_ACTIONS, KeyContext
 from tui_agent.settings.document import settings_table

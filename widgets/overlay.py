@@ -1,22 +1,25 @@
-"""Modal screens over a dimmed screen that stays readable."""
+"""What covers a screen: modal screens, which leave it readable, and a sentence in a terminal that is too small (U6)."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.await_complete import AwaitComplete
 from textual.color import Color
 from textual.css.styles import RulesMap
+from textual.geometry import Size
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual, VisualType
 
+from widgets.line_view import LinesView
+from widgets.styled_text import Line, TextStyles, wrap
 from widgets.textual_private import strips_of
 
 MIN_CONTRAST: Final = 4.5
@@ -119,3 +122,42 @@ def _dimmed(style: RichStyle, color: Color, base: RichStyle, has_words: bool) ->
         text, ground, full_text = ground, text, full_ground  # reversed, such as the character under a cursor
     text = readable_color(text, full_text, ground)
     return dimmed + RichStyle(color=text.rich_color, bgcolor=ground.rich_color)
+
+
+# --- too small ---
+
+MIN_WIDTH, MIN_HEIGHT = 40, 10
+"""Smallest usable size of the terminal, in cells."""
+KEYS_WHEN_TOO_SMALL = ("ctrl+c", "ctrl+z")
+"""Keys that act nevertheless: they stop the run or quit, and suspend."""
+
+
+def is_too_small(size: Size) -> bool:
+    """Return whether nothing can be done in a terminal of a size."""
+    return size.width < MIN_WIDTH or size.height < MIN_HEIGHT
+
+
+class TooSmall(LinesView):
+    """Covers the screen, so that no answer is given unseen."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(self._sentence)
+        self.terminal_size = size
+
+    def _sentence(self, width: int, styles: TextStyles) -> list[Line]:
+        size = f"{self.terminal_size.width}×{self.terminal_size.height}"
+        text = f"Too small: at least {MIN_WIDTH}×{MIN_HEIGHT}. This terminal has {size}. Nothing is lost."
+        return wrap([(text, styles.text)], max(1, width))
+
+
+def cover_if_too_small(screen: Screen[Any], size: Size | None = None) -> None:
+    """Cover a screen while the terminal, of the given or the app's `size`, is too small for it."""
+    size = size or screen.app.size
+    covers = screen.query_children(TooSmall)
+    if not is_too_small(size):
+        covers.remove()
+    elif covers:
+        covers.first().terminal_size = size
+        covers.first().relayout()
+    else:
+        screen.mount(TooSmall(size))

@@ -86,7 +86,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.columns = Columns(self.transcript, PlanPanel(now=now, id="plan"), tree, id="columns")
         self._menu = CommandMenu(commands.menu_entries(), id="menu")
         self.columns.home = self.prompt = PromptInput(self._menu, id="prompt")
-        self.dialogs = RequestDialogs(self, clock=clock, quiet_seconds=quiet_seconds)
+        self.dialogs = RequestDialogs(
+            self, clock=clock, quiet_seconds=quiet_seconds, show_server_dialog=self._show_server_dialog
+        )
         self._lone_keys = LoneKeys(self, self._deliver_key, clock=clock, quiet_seconds=quiet_seconds)
         self.plans = PlanEdits(self)
         self.composer = Composer(self, draft=draft)
@@ -157,6 +159,11 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         """Append what was typed into a dialog to the draft."""
         self.prompt.append_text(message.text)
         self.dialogs.show_draft()
+
+    def _show_server_dialog(self, explanation: str, **guard: Any) -> None:
+        from tui_agent.tui.server_dialog import ServerDialog  # only at a start without a model
+
+        self.push_screen(ServerDialog(self, explanation, **guard))
 
     @on(FirstRun.Picked)
     def _on_first_run_choice(self, message: FirstRun.Picked) -> None:

@@ -21,11 +21,11 @@ from widgets.columns import LOW_SCREEN, Columns
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
 from widgets.lone_keys import LINE_BREAKS, LONE_SECONDS, TakesLetters, TypingFilter, Use
+from widgets.overlay import KEYS_WHEN_TOO_SMALL, cover_if_too_small, is_too_small
 from widgets.prompt_input import PromptInput
 from widgets.request_view import call_later_once
 from widgets.status_line import ActivityLine
 from widgets.textual_private import DiffingScreen, drop_colors
-from widgets.too_small import KEYS_WHEN_TOO_SMALL, cover_if_too_small, is_too_small
 from widgets.transcript import Transcript
 
 if TYPE_CHECKING:

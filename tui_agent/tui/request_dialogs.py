@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -18,9 +18,6 @@ from widgets.first_run import FirstRun
 from widgets.panel import Sheet
 from widgets.request_view import GuardedModal, RequestModal, RequestPanel
 from widgets.textual_private import is_being_removed
-
-if TYPE_CHECKING:
-    from tui_agent.tui.commands import CommandApp
 
 ASIDE = "aside"
 """Name of the dialog that is set aside among the installed screens."""
@@ -143,10 +140,18 @@ def _modal_class(request: RequestItem) -> type[RequestModal]:
 class RequestDialogs:
     """Shows at most one dialog at a time; an answer is bound to the request that it was shown for."""
 
-    def __init__(self, app: BaseApp, *, clock: Callable[[], float], quiet_seconds: float) -> None:
+    def __init__(
+        self,
+        app: BaseApp,
+        *,
+        clock: Callable[[], float],
+        quiet_seconds: float,
+        show_server_dialog: Callable[..., object],
+    ) -> None:
         self.app = app
         self._clock = clock
         self._quiet_seconds = quiet_seconds
+        self._show_server_dialog = show_server_dialog
         self.dock = RequestDock(app, clock=clock, quiet_seconds=quiet_seconds)
         self._aside: RequestModal | None = None
         """The dialog that makes place for the session's screen."""
@@ -200,10 +205,7 @@ class RequestDialogs:
         self.cover(0)
         if self._missing_server and not app.view.busy:
             text, self._missing_server = self._missing_server, ""
-            from tui_agent.tui.server_dialog import ServerDialog  # only at a start without a model
-
-            commands = cast("CommandApp", app)
-            app.push_screen(ServerDialog(commands, text, clock=self._clock, quiet_seconds=self._quiet_seconds))
+            self._show_server_dialog(text, clock=self._clock, quiet_seconds=self._quiet_seconds)
 
     # --- the screen below ---
 

@@ -22,8 +22,7 @@ from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
 from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
-from tui_agent.frontends.web.choices import model_choices, session_choices
-from tui_agent.frontends.web.completion import PAGE_COMMANDS, find_files, typing_data
+from tui_agent.frontends.web.choices import PAGE_COMMANDS, find_files, model_choices, session_choices, typing_data
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data, bounded_text, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
 from tui_agent.frontends.web.guard import PageRefused

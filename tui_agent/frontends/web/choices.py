@@ -1,4 +1,4 @@
-"""What the page lets the user choose from: the models of the server, and the sessions of the workspace."""
+"""What the page lets the user choose from: models, sessions, the commands of the menu, and files for `@` mentions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault
-from tui_agent.frontends.session_commands import SESSION_ROLE
+from tui_agent.engine.api import SessionApi
+from tui_agent.frontends.session_commands import SESSION_COMMANDS, SESSION_ROLE
+from tui_agent.keys import keymap
+from tui_agent.mentions.syntax import format_mention, typed_mention
 from tui_agent.storage.catalog import list_sessions
 from tui_agent.text import make_visible, one_line
 
@@ -20,6 +25,14 @@ SESSIONS_MAX = 200
 """Newest sessions that are listed."""
 NAME_MAX = 100
 """Characters of the name of a model."""
+KEY_CONTEXTS = ("approval", "review", "conflict")
+"""Requests that have keys on the page, too."""
+PAGE_COMMANDS = (*keymap.COMMANDS, keymap.Command("status", "session, model, use of the context window"))
+"""What can be typed after a `/`: as on the screen, which shows the status all the time."""
+LISTING_SECONDS = 2.0
+"""Seconds that a completion waits for the list of files."""
+MENTIONS_SHOWN = 30
+"""Files that a completion offers."""
 
 
 async def model_choices(session: Session) -> dict[str, Any]:
@@ -54,3 +67,32 @@ async def session_choices(session: Session, can_open: bool) -> dict[str, Any]:
 
 def _shown(text: str) -> str:
     return make_visible(one_line(text, NAME_MAX))
+
+
+def typing_data() -> dict[str, Any]:
+    """Return `commands` with name, description and arguments, and `keys`: context → action → characters.
+
+    `runs_here` of a command says whether the server carries it out; the page knows those that only change itself.
+    """
+    commands = [{**to_builtins(each), "runs_here": each.name in SESSION_COMMANDS} for each in PAGE_COMMANDS]
+    return {"commands": commands, "keys": {name: _characters(name) for name in KEY_CONTEXTS}}
+
+
+def _characters(context: str) -> dict[str, list[str]]:
+    keys = keymap.current().keys
+    actions = [action.name for action in keymap.CONTEXTS[context].actions]
+    return {name: [key for key in keys[f"{context}.{name}"] if len(key) == 1] for name in actions}
+
+
+async def find_files(session: SessionApi, before: str) -> dict[str, Any]:
+    """Complete the mention at the end of `before`, the part of a line in front of the cursor.
+
+    Returns `start`, the index of its @ (-1: nothing is mentioned), `names` with the text that replaces the mention,
+    `listing` if files are still being listed, and a `note` if some are missing.
+    """
+    mention, search = typed_mention(before), getattr(session, "mentions", None)
+    if mention is None or search is None:
+        return {"start": -1, "names": [], "note": "", "listing": False}
+    found = await search.search(mention.query, LISTING_SECONDS)
+    names = [{"name": make_visible(name), "text": format_mention(name)} for name in found.names[:MENTIONS_SHOWN]]
+    return {"start": mention.start, "names": names, "note": found.note, "listing": found.listing}

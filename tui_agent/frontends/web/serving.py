@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
@@ -23,7 +23,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tui_agent.frontends.web.accepting import Acceptor
 from tui_agent.frontends.web.addresses import address_of
 from tui_agent.frontends.web.guard import Guard, PageRefused, Tickets, cookie_name, refusal_response, refuse_other_users
 
@@ -34,6 +33,14 @@ HEAD_SECONDS = 5.0
 BODY_SECONDS = 10.0
 """Time limit for the body of a request."""
 KEEP_ALIVE_SECONDS = 5
+BURST = 48
+"""Connections that are accepted at once."""
+PER_SECOND = 200.0
+"""Connections that are accepted in a second after a burst; the kernel keeps the others waiting, up to its backlog."""
+PAUSE_SECONDS = 0.02
+"""Pause once a burst is used up."""
+RETRY_SECONDS = 1.0
+"""Pause if the process has no descriptors left."""
 SHUTDOWN_SECONDS = 2
 HEAD_MAX = 32 << 10
 """Size limit of a request's head in bytes."""
@@ -45,6 +52,64 @@ PUBLIC_FILES = ("door.html", "door.css", "door.js", "mark.svg")
 """Files that are served without the token."""
 
 log = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Accepts connections of `listener` until `stop`: few at a time, so that a flood takes no descriptors and no time.
+
+    The listener itself stays open.
+    """
+
+    def __init__(self, listener: socket.socket, create_protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._listener = listener
+        self._create_protocol = create_protocol
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[object]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._allowance = float(BURST)
+        self._updated = self._loop.time()
+        self._resume()
+
+    def stop(self) -> None:
+        """Accept nothing more."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listener)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _wait(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listener)
+        self._pause = self._loop.call_later(seconds, self._resume)
+
+    def _accept(self) -> None:
+        """Accept one connection; the loop calls again while there are more."""
+        now = self._loop.time()
+        self._allowance = min(float(BURST), self._allowance + (now - self._updated) * PER_SECOND)
+        self._updated = now
+        if self._allowance < 1.0:
+            self._wait(PAUSE_SECONDS)
+            return
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            self._wait(RETRY_SECONDS)
+            return
+        self._allowance -= 1.0
+        connection.setblocking(False)
+        task = asyncio.ensure_future(self._connect(connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._create_protocol, connection)
+        except OSError:
+            connection.close()
 
 
 class PageConnection(H11Protocol):
