@@ -57,22 +57,18 @@ def assess_command(
     starts_outside = not readable.contains(Path(os.path.realpath(cwd)))
     written, read = _paths_outside(rating, outside_paths)
     protected = [path for path in rating.changed_paths if is_protected(Path(path))]
-    reasons = (
-        *(reason for reason in rating.reasons if not _is_minor(reason) and not _is_certain(reason, rating)),
+    reasons = [
         *(f"Changes a protected path: {path}" for path in protected),
         *(f"Reads credentials: {path}" for path in credentials),
-        *_change_reasons(rating, written),
-        *(f"Reads outside the workspace: {path}" for path in read or _system_files(rating, readable)),
-        *rating.unfamiliar,
-        *(("It starts in a folder outside the workspace.",) if starts_outside else ()),
-        *filter(_is_minor, rating.reasons),
-    )
+        *_outside_reasons(rating, written, read or _system_files(rating, readable)),
+        *(["It starts in a folder outside the workspace."] if starts_outside else []),
+    ]
     return RunAction(
         command=command,
         cwd=str(cwd),
         severity=rating.severity,
         safe=False,
-        reasons=tuple(dict.fromkeys(reasons)),
+        reasons=_in_order(rating, reasons),
         always_ask=rating.always_ask or starts_outside or bool(protected),
         unfamiliar=bool(rating.unfamiliar),
         credentials=credentials,
@@ -87,10 +83,21 @@ def _paths_outside(rating: severity.Rating, outside: Sequence[str]) -> tuple[lis
     return [path for path in outside if path in written], [path for path in outside if path not in written]
 
 
-def _change_reasons(rating: severity.Rating, written: Sequence[str]) -> list[str]:
-    """Return what a command writes outside the workspace, unless it has worse findings, which are all that is said."""
-    is_listed = rating.severity not in (Severity.NONE, Severity.MEDIUM)
-    return [] if is_listed else [f"Changes files outside the workspace: {path}" for path in written]
+def _outside_reasons(rating: severity.Rating, written: Sequence[str], read: Sequence[str]) -> list[str]:
+    """Return what a command does outside the workspace, and what is not known; with worse findings, not what it
+    writes, as only those are said."""
+    is_listed = rating.severity in (Severity.NONE, Severity.MEDIUM)
+    return [
+        *(f"Changes files outside the workspace: {path}" for path in (written if is_listed else ())),
+        *(f"Reads outside the workspace: {path}" for path in read),
+        *rating.unfamiliar,
+    ]
+
+
+def _in_order(rating: severity.Rating, reasons: Sequence[str]) -> tuple[str, ...]:
+    """Return the findings of a rating and these reasons, once each; what only names a written file comes last."""
+    worse = (reason for reason in rating.reasons if not _is_minor(reason) and not _is_certain(reason, rating))
+    return tuple(dict.fromkeys((*worse, *reasons, *filter(_is_minor, rating.reasons))))
 
 
 def _system_files(rating: severity.Rating, readable: Readable) -> list[str]:

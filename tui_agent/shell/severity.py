@@ -78,8 +78,7 @@ class Rating(FrozenValue, frozen=True, kw_only=True):
     unfamiliar: tuple[str, ...] = ()
     """Why it is not known what it does."""
     named_paths: tuple[NamedPath, ...] = ()
-    writes_outside: bool = False
-    """Whether it may write outside the workspace."""
+    writes_outside: bool = False  # outside the workspace
 
 
 def classify_command(command: str, *, cwd: Path | None = None, roots: Sequence[Path] = ()) -> Rating:
