@@ -138,9 +138,11 @@ def refusal(answer: Answer) -> str:
     """Return the message for the model about an answer other than approval."""
     if answer.verdict == "withdrawn":
         return "Interrupted by the user before they decided."
-    reason = f" Their reason: {answer.text}" if answer.text else ""
-    subject = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
-    return f"{subject} refused this.{reason}{NO_WORKAROUND}"
+    if answer.by == "user":
+        subject, reason = "The user", f" Their reason: {answer.text}"
+    else:
+        subject, reason = f"The rule «{answer.by}»", f" Reason: {answer.text}"
+    return f"{subject} refused this.{reason if answer.text else ''}{NO_WORKAROUND}"
 
 
 class CallContext:
