@@ -13,6 +13,7 @@ import threading
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from socket import MSG_DONTWAIT, socketpair
 from time import monotonic
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -204,6 +205,11 @@ class BackgroundQuery:
         """Whether the question was sent."""
         return self._asked_at is not None
 
+    @property
+    def held(self) -> bool:
+        """Whether what is held back may be a key, so that `release` is due soon."""
+        return 0 < len(self._held) <= 2
+
     def ask(self) -> str:
         """Return the question for the terminal, once; the input is searched for the answer from now on."""
         self._asked_at = self._clock()
@@ -231,10 +237,41 @@ class BackgroundQuery:
 
     def release(self) -> str:
         """Return held input that turned out to be a key, such as Esc; empty if there is none."""
-        if not self._held or len(self._held) > 2 or self._clock() - self._held_at < KEY_SECONDS:
+        if not self.held or self._clock() - self._held_at < KEY_SECONDS:
             return ""
         text, self._held = self._held, ""
         return text
+
+
+class WakingEvent(threading.Event):
+    """An event whose `set` also makes a descriptor readable, for a thread that waits for descriptors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader, self._writer = socketpair()
+        self._reader.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable once the event was set, until it is cleared."""
+        return self._reader.fileno()
+
+    def set(self) -> None:
+        """Set the event, and wake up whoever waits for the descriptor."""
+        super().set()
+        with suppress(OSError):  # the socket is full, or closed as the program ends
+            self._writer.send(b"\0", MSG_DONTWAIT)
+
+    def clear(self) -> None:
+        """Reset the event and the descriptor."""
+        super().clear()
+        with suppress(OSError):  # nothing is left
+            while self._reader.recv(64):
+                pass
+
+    def close(self) -> None:
+        """Release the descriptors; the event itself stays usable."""
+        self._reader.close()
+        self._writer.close()
 
 
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
@@ -259,6 +296,7 @@ class ScreenDriver(LinuxDriver):
         self.output = TerminalOutput(cast(TextIO, sys.__stderr__), on_lost=_hang_up)
         self.output.on_caught_up = self._repaint_soon
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self.exit_event: WakingEvent = WakingEvent()
         self._has_links = os.environ.get("TERM", "") not in WITHOUT_LINKS
         self._hands_over_input = False
         """Further keys are for the next app."""
@@ -302,6 +340,11 @@ class ScreenDriver(LinuxDriver):
         """Also tell the guardian that the terminal is not ours."""
         super().suspend_application_mode()
         self._tell_guardian(False)
+
+    def close(self) -> None:
+        """Also release the descriptors of the exit event."""
+        super().close()
+        self.exit_event.close()
 
     def _tell_guardian(self, active: bool) -> None:
         if ScreenDriver.guardian is not None:
@@ -355,8 +398,9 @@ class ScreenDriver(LinuxDriver):
         ScreenDriver._handed_over, parser.mouse_pixels = None, False
         with selectors.DefaultSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
+            selector.register(self.exit_event, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(parser.patience) and not self.exit_event.is_set():
+                if selector.select(self._patience(parser)) and not self.exit_event.is_set():
                     data = _read(self.fileno)
                     if data == b"":
                         _hang_up()
@@ -371,6 +415,12 @@ class ScreenDriver(LinuxDriver):
                     self.process_message(message)
         if self._hands_over_input:
             ScreenDriver._handed_over = parser, decode
+
+    @staticmethod
+    def _patience(parser: PasteGuard) -> float | None:
+        """Return the seconds until something is due without input; None if nothing is, so that an idle program sleeps."""
+        held = ScreenDriver.background.held
+        return parser.patience if parser.patience is not None or not held else KEY_SECONDS
 
     def _without_answer(self, text: str) -> str:
         """Return input without the terminal's answer about its background, which is reported."""
