@@ -8,12 +8,12 @@ import re
 import select
 import selectors
 import signal
+import socket
 import sys
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from socket import MSG_DONTWAIT, socketpair
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -244,34 +244,29 @@ class BackgroundQuery:
 
 
 class WakingEvent(threading.Event):
-    """An event whose `set` also makes a descriptor readable, for a thread that waits for descriptors."""
+    """An event whose `set` also wakes up a thread that waits for descriptors."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._reader, self._writer = socketpair()
-        self._reader.setblocking(False)
+        self._writer: socket.socket | None = None
 
-    def fileno(self) -> int:
-        """Return the descriptor that is readable once the event was set, until it is cleared."""
-        return self._reader.fileno()
+    @contextmanager
+    def descriptor(self) -> Iterator[socket.socket]:
+        """Return a socket that is readable once the event is set; for one thread, which then looks at the event first."""
+        reader, writer = socket.socketpair()
+        with reader, writer:
+            self._writer = writer
+            try:
+                yield reader
+            finally:
+                self._writer = None
 
     def set(self) -> None:
-        """Set the event, and wake up whoever waits for the descriptor."""
+        """Set the event, and wake up the thread."""
         super().set()
-        with suppress(OSError):  # the socket is full, or closed as the program ends
-            self._writer.send(b"\0", MSG_DONTWAIT)
-
-    def clear(self) -> None:
-        """Reset the event and the descriptor."""
-        super().clear()
-        with suppress(OSError):  # nothing is left
-            while self._reader.recv(64):
-                pass
-
-    def close(self) -> None:
-        """Release the descriptors; the event itself stays usable."""
-        self._reader.close()
-        self._writer.close()
+        if (writer := self._writer) is not None:
+            with suppress(OSError):  # the thread has just ended
+                writer.send(b"\0")
 
 
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
@@ -296,7 +291,7 @@ class ScreenDriver(LinuxDriver):
         self.output = TerminalOutput(cast(TextIO, sys.__stderr__), on_lost=_hang_up)
         self.output.on_caught_up = self._repaint_soon
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self.exit_event: WakingEvent = WakingEvent()
+        self.exit_event = self._exits = WakingEvent()
         self._has_links = os.environ.get("TERM", "") not in WITHOUT_LINKS
         self._hands_over_input = False
         """Further keys are for the next app."""
@@ -340,11 +335,6 @@ class ScreenDriver(LinuxDriver):
         """Also tell the guardian that the terminal is not ours."""
         super().suspend_application_mode()
         self._tell_guardian(False)
-
-    def close(self) -> None:
-        """Also release the descriptors of the exit event."""
-        super().close()
-        self.exit_event.close()
 
     def _tell_guardian(self, active: bool) -> None:
         if ScreenDriver.guardian is not None:
@@ -396,9 +386,9 @@ class ScreenDriver(LinuxDriver):
             getincrementaldecoder("utf-8")("replace").decode,
         )
         ScreenDriver._handed_over, parser.mouse_pixels = None, False
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, self._exits.descriptor() as exits:
             selector.register(self.fileno, selectors.EVENT_READ)
-            selector.register(self.exit_event, selectors.EVENT_READ)
+            selector.register(exits, selectors.EVENT_READ)
             while not self.exit_event.is_set():
                 if selector.select(self._patience(parser)) and not self.exit_event.is_set():
                     data = _read(self.fileno)
