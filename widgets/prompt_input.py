@@ -267,7 +267,7 @@ class PromptInput(ChipTextArea):
         event.prevent_default()
 
     def _expect_message(self, key: str) -> None:
-        """Start with Enter, with a text of `MESSAGE_LENGTH`, or when a shorter one is still there after `HESITATION`."""
+        """Start with Enter, with `MESSAGE_LENGTH` characters, or when fewer are still there after `HESITATION`."""
         if key == "enter" or len(self.text) >= MESSAGE_LENGTH:
             self._start()
         elif not self.text:

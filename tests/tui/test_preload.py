@@ -25,7 +25,7 @@ _import_httpx_without_cli()
 print(sorted({name.partition(".")[0] for name in sys.modules} | set(sys.modules)))
 """
 NOT_AT_THE_PROMPT = {
-    "charset_normalizer", "click", "importlib.resources", "jinja2", "linkify_it", "markdown_it", "pathspec", "pyflakes",
+    "charset_normalizer", "click", "configparser", "importlib.resources", "jinja2", "linkify_it", "markdown_it", "pathspec", "pyflakes",
     "pygments", "starlette", "tui_agent.engine.loop.loop", "tui_agent.engine.workflow.workflow", "tui_agent.export",
     "tui_agent.lsp", "tui_agent.tools.registry", "uvicorn", "watchfiles", "websockets", "yaml", "zipfile",
 }  # fmt: skip

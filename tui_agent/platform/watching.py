@@ -12,7 +12,7 @@ FileStamp: TypeAlias = tuple[int, int, int]
 """Inode, size and modification time."""
 
 INTERVAL: Final = 0.15
-"""Seconds between checks. Not every file system reports changes, so the file is looked at; a check takes microseconds."""
+"""Seconds between checks: not every file system reports changes, and a check takes microseconds."""
 
 
 async def file_changes(path: Path, *since: FileStamp | None) -> AsyncGenerator[None, None]:
@@ -26,7 +26,8 @@ async def file_changes(path: Path, *since: FileStamp | None) -> AsyncGenerator[N
         if (now := file_stamp(path)) != last:
             last = now
             yield
-        await asyncio.sleep(INTERVAL - clock() % INTERVAL)  # all files are checked at one time: the process wakes up once
+        # All files are checked at one time, so that the process wakes up once.
+        await asyncio.sleep(INTERVAL - clock() % INTERVAL)
 
 
 def file_stamp(path: Path) -> FileStamp | None:

@@ -252,7 +252,7 @@ class WakingEvent(threading.Event):
 
     @contextmanager
     def descriptor(self) -> Iterator[socket.socket]:
-        """Return a socket that is readable once the event is set; for one thread, which then looks at the event first."""
+        """Return a socket that is readable once the event is set, for one thread, which then looks at the event."""
         reader, writer = socket.socketpair()
         with reader, writer:
             self._writer = writer
@@ -408,7 +408,7 @@ class ScreenDriver(LinuxDriver):
 
     @staticmethod
     def _patience(parser: PasteGuard) -> float | None:
-        """Return the seconds until something is due without input; None if nothing is, so that an idle program sleeps."""
+        """Return the seconds until something is due without input; None if nothing is: an idle program sleeps."""
         held = ScreenDriver.background.held
         return parser.patience if parser.patience is not None or not held else KEY_SECONDS
 

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-
 _FOLDER = Path(__file__).parent.parent / "prompts"
 
 
@@ -21,9 +20,7 @@ def prompt(name: str) -> str:
 @cache
 def reply_schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of the reply, `prompts/<name>.schema.json`. It is shared: do not modify it."""
-    schema: dict[str, Any] = json.loads(
-        (_FOLDER / f"{name}.schema.json").read_text(encoding="utf-8")
-    )
+    schema: dict[str, Any] = json.loads((_FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
     return schema
 
 
