@@ -63,7 +63,8 @@ class Refusals:
         everything = [*self._missing.values(), *self._unread.values()]
         if outcome == "done":
             return everything if self._missing or not self._succeeded else []
-        return everything if outcome == "refused" or (outcome == "failed" and not self._changed) else []
+        was_prevented = outcome == "refused" or (outcome == "failed" and not self._changed)
+        return everything if was_prevented else []
 
 
 def _key(action: Action) -> str:
