@@ -57,7 +57,7 @@ class Refusals:
         """Return the refused actions that explain a run with this outcome, as texts; empty if they don't.
 
         A run that is done lacks the changes and commands that were refused and did not happen later; that a file was
-        not read is only a reason if nothing else succeeded. One that failed was prevented if it changed nothing, and one
+        not read is only a reason if nothing else succeeded. One that failed was prevented if it changed nothing, one
         that ended as refused in any case.
         """
         everything = [*self._missing.values(), *self._unread.values()]
