@@ -27,7 +27,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} | set(sys.modules)
 NOT_AT_THE_PROMPT = {
     "charset_normalizer", "click", "configparser", "importlib.resources", "jinja2", "linkify_it", "markdown_it", "pathspec", "pyflakes",
     "pygments", "starlette", "tui_agent.engine.checks.request_reading", "tui_agent.engine.loop.loop", "tui_agent.engine.workflow.workflow", "tui_agent.export",
-    "tui_agent.lsp", "tui_agent.mentions.search", "tui_agent.protocols.file_reply", "tui_agent.tools.registry", "uvicorn", "watchfiles", "websockets", "yaml", "zipfile",
+    "tui_agent.lsp", "tui_agent.protocols.file_reply", "tui_agent.tools.registry", "uvicorn", "watchfiles", "websockets", "yaml", "zipfile",
 }  # fmt: skip
 """Modules that an idle session does not need: some of them are prepared once a message has begun."""
 

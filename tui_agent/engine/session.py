@@ -9,10 +9,9 @@ import logging
 import re
 import secrets
 from collections.abc import AsyncGenerator, Callable
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,13 +30,11 @@ from tui_agent.engine.runs import RunDispatcher
 from tui_agent.engine.session_copy import Unsaved, copy_journal, save_elsewhere
 from tui_agent.engine.undo import Checkpoints
 from tui_agent.events import RunEnded, SessionTitled
+from tui_agent.mentions.search import Mentions
 from tui_agent.settings import LoadedSettings
 from tui_agent.storage.folder import JOURNAL, SessionFolder
 from tui_agent.storage.lines import RecordTooBig
 from tui_agent.text import clean, one_line, with_full_stop
-
-if TYPE_CHECKING:
-    from tui_agent.mentions.search import Mentions
 
 log = logging.getLogger(__name__)
 
@@ -255,6 +252,7 @@ class Session:
         self.naming = TitleGenerator(stream, folder, roles, environment)  # S3
         self.calibrator = Calibrator(stream, roles, environment)  # E4
         self.models = ModelChoice(roles, stream)  # M5, U4
+        self.mentions = Mentions(environment.roots, environment.recent)  # H7
         self.trust = FolderTrust(
             stream,
             approvals,
@@ -420,13 +418,6 @@ class Session:
         with contextlib.suppress(JournalBroken):
             await self._stream.durable()
 
-    @cached_property
-    def mentions(self) -> Mentions:
-        """The search for files to mention (H7); created when it is first needed."""
-        from tui_agent.mentions.search import Mentions  # an idle session does without
-
-        return Mentions(self._environment.roots, self._environment.recent)
-
     async def close(self, reason: str = "user") -> None:
         """Stop the run, end all processes, write everything, and release the lock."""
         if self._closing is None:
@@ -438,8 +429,7 @@ class Session:
         await end_tasks(self._model_probe, self._summary_offer, self._journal_check)
         await self._stop(ending_for(reason))
         self._approvals.withdraw(by="closing")
-        mentions = () if (opened := self.__dict__.get("mentions")) is None else (opened,)
-        parts = (self.naming, self.calibrator, *mentions, self.checkpoints, self.memory, self._environment)
+        parts = (self.naming, self.calibrator, self.mentions, self.checkpoints, self.memory, self._environment)
         for close_part in (*(part.close for part in parts), self._roles.aclose):
             try:
                 await close_part()
