@@ -361,6 +361,10 @@ class Session:
         await asyncio.sleep(0)  # a task cancelled before its first step could not emit run.ended
         await end_tasks(self._task, *self._shell_tasks, seconds=CANCEL_INTERVAL)
 
+    def background_jobs(self) -> tuple[str, ...]:
+        """Return the command lines of what runs in the background; it ends with the session."""
+        return tuple(job.program for job in self._environment.jobs())
+
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
         """Change the mode, the approval mode, or both (W11, A4)."""
         environment = self._environment
