@@ -166,10 +166,9 @@ class ApprovalModal(RequestModal):
                 title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_size(styles)
             case ReadAction(display=name):
                 title = f"Read {make_visible(name)}"
-            case RunAction(severity=severity):
+            case RunAction() as action:
                 title = "Run a critical command?" if self._is_critical else "Run a command"
-                style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
-                right = [] if severity is Severity.NONE else [(f"severity {severity.value}", style)]
+                right = self._command_facts(action, styles)
             case _:
                 title = "Trust this folder?"
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
@@ -178,6 +177,16 @@ class ApprovalModal(RequestModal):
         if self.request.void_reason:
             lines += wrap([(VOID, styles.warn)], width)
         return lines
+
+    def _command_facts(self, action: RunAction, styles: TextStyles) -> list[Span]:
+        """Return how severe a command is, and whether it would run in the sandbox; the notes of a critical one say
+        that."""
+        style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(action.severity, styles.muted)
+        spans = [] if action.severity is Severity.NONE else [(f"severity {action.severity.value}", style)]
+        if self._is_critical:
+            return spans
+        spans += [(" · ", styles.faint)] if spans else []
+        return [*spans, ("sandboxed" if action.sandboxed else "no sandbox", styles.muted)]
 
     @property
     def _scrolls_notes(self) -> bool:

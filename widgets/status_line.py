@@ -157,11 +157,10 @@ class ActivityLine(LinesView):
             else []
         )
         trouble += self._truncated(width, styles)
-        return [
-            *trouble,
-            *self._queue(width, styles),
-            justified_line(self._phase(styles), self._below(styles), width, styles),
-        ]
+        phase, below = self._phase(styles), self._below(styles)
+        is_wide = bool(self.hint) and width_of(phase) + width_of(below) + 2 > width
+        last = wrap(phase, width) if is_wide else [justified_line(phase, below, width, styles)]
+        return [*trouble, *self._queue(width, styles), *last]
 
     def _truncated(self, width: int, styles: TextStyles) -> list[Line]:
         """Warn during the run that the model received only part of the prompt."""

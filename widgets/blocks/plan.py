@@ -169,6 +169,7 @@ class StepBlock(TranscriptBlock[StepItem]):
         symbol, role = WORDS.step_states.get(item.outcome, ("·", "muted"))
         spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", styles.muted)]
         spans.append((one_line(item.step.description, 2_000), styles.strong))
+        spans += [] if item.step.number else [(" · run by the program", styles.muted)]
         if item.ms >= 1_000:
             spans.append((f" · {format_duration(item.ms)}", styles.muted))
         if item.outcome in ("skipped", "interrupted"):

@@ -15,9 +15,9 @@ from weakref import WeakSet
 from msgspec import to_builtins
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, EditAction
+from tui_agent.common.domain import Action, EditAction, ReadAction
 from tui_agent.engine.api import SessionApi
-from tui_agent.events.narration import harm_texts
+from tui_agent.events.narration import file_warning, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.storage.lines import encode_json
@@ -206,7 +206,7 @@ class Feed:
                 if hides and isinstance(event.action, EditAction):
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
-                return {**data, "action": displayable_action(data["action"]), "hides_secrets": hides, **_harm(event)}
+                return {**data, "action": displayable_action(data["action"]), "hides_secrets": hides, **_texts(event)}
         bounded: dict[str, Any] = map_strings(data, bounded_text)
         return bounded
 
@@ -290,8 +290,10 @@ def displayable_action(action: Any) -> Any:
     return map_strings(action, make_visible)
 
 
-def _harm(event: e.ApprovalRequested) -> dict[str, Any]:
-    """What a critical command would destroy, in words."""
+def _texts(event: e.ApprovalRequested) -> dict[str, Any]:
+    """What a critical command would destroy, and what is unusual about a file, in the words of the screen."""
+    if isinstance(event.action, EditAction | ReadAction):
+        return {"warning": file_warning(event.action, event.why)[0]}
     return {} if event.harm is None else {"harm_texts": [make_visible(text) for text in harm_texts(event.harm)]}
 
 
