@@ -171,7 +171,9 @@ class ActivityLine(LinesView):
         if not self.view.truncated:
             return []
         text = f"the server truncated the prompt to {self.view.truncated:,} tokens"
-        return [line(*fitted_spans([("! ", styles.bad), (text, styles.text), (" · /context", styles.muted)], width))]
+        spans: list[Span] = [("! ", styles.bad), (text, styles.text)]
+        more: Span = (" · /context", styles.muted)
+        return [line(*([*spans, more] if width_of([*spans, more]) <= width else fitted_spans(spans, width)))]
 
     def _queue(self, width: int, styles: TextStyles) -> list[Line]:
         queue = self.view.queue
