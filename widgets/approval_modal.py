@@ -48,8 +48,8 @@ SHOW_REST = "show the rest"
 """What the key for approving does while something was not on the screen."""
 LOW_SCREEN = 20
 """Screen height below which gaps between keys are omitted."""
-MAX_RULE_CHARACTERS = 160
-"""Maximum characters of a command that is repeated as the rule that an approval saves."""
+SHORT_TEXTS = {"for this session": "this session", "reject, with a reason": "reject"}
+"""What options are called where a line is too short for all of them."""
 CRITICAL_TITLE = "!! CRITICAL !!"
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
@@ -266,20 +266,30 @@ class ApprovalModal(RequestModal):
     def _choices(
         self, options: list[tuple[str, str, str]], width: int, styles: TextStyles, held: str, *, beside: bool
     ) -> list[Line]:
-        """Paint options one below the other, or `beside` each other."""
+        """Paint options one below the other, or `beside` each other with what they allow on the next line."""
         if not beside:
             return option_lines(options, self._acts, KEYS.label, width, styles, held=held)
         enabled = any(self._acts(action) for action, _text, _rule in options)
         style = styles.accent + styles.strong.without_color if enabled else styles.muted
-        pairs = [(KEYS.label(action), f"{text}: {rule}" if rule else text) for action, text, rule in options]
-        return key_lines(pairs, width, styles, gap=3, style=style, held=held)
+        lines: list[Line] = []
+        for shorter in (False, True):
+            texts = [(action, SHORT_TEXTS.get(text, text) if shorter else text) for action, text, _rule in options]
+            lines = key_lines(KEYS.hints(texts), width, styles, gap=3, style=style, held=held)
+            if len(lines) == 1:
+                break
+        keys_by_rule: dict[str, list[str]] = {}
+        for action, _text, rule in options:
+            if rule and KEYS.label(action):
+                keys_by_rule.setdefault(rule, []).append(KEYS.label(action))
+        rules = " · ".join(f"{', '.join(keys)}: {rule}" for rule, keys in keys_by_rule.items())
+        return [*lines, *(wrap([(rules, styles.muted)], width) if rules else [])]
 
     def _fit_beside(self, options: list[tuple[str, str, str]], width: int, styles: TextStyles) -> bool:
-        """Return whether options stand beside each other: on a low screen, if they fit, for what they are about."""
+        """Return whether options stand beside each other: on a low screen, if that takes less room."""
         if self._is_critical or self._is_trust or self.size.height >= LOW_SCREEN:
             return False
         lines = self._choices(options, width, styles, "", beside=True)
-        return len(lines) <= 2 and all(cell_len(painted.text) <= width for painted in lines)
+        return len(lines) <= min(3, len(options)) and all(cell_len(painted.text) <= width for painted in lines)
 
     @property
     def _gap(self) -> list[Line]:
@@ -336,8 +346,8 @@ class ApprovalModal(RequestModal):
 
     def _rules(self, scope: Scope) -> str:
         action = self.request.action
-        command = action.command if isinstance(action, RunAction) else ""
-        return ", ".join(_rule(grant, command) for grant in self.request.grants if grant.scope is scope)
+        run = action if isinstance(action, RunAction) else None
+        return ", ".join(_rule(grant, run) for grant in self.request.grants if grant.scope is scope)
 
     # --- keys ---
 
@@ -500,10 +510,11 @@ def _trust(action: TrustAction, width: int, styles: TextStyles) -> list[Line]:
     return [*lines, *wrap([(foot, styles.muted)], width)]
 
 
-def _rule(grant: Grant, command: str) -> str:
-    """Describe what a grant allows. A long command is not repeated, to keep the keys visible."""
-    is_repetition = grant.pattern == command and ("\n" in command or len(command) > MAX_RULE_CHARACTERS)
-    pattern = "exactly the command above" if is_repetition else make_visible(grant.pattern)
-    folder = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
+def _rule(grant: Grant, run: RunAction | None) -> str:
+    """Describe what a grant allows. Command and folder are not repeated, to keep the keys visible."""
+    is_repetition = run is not None and grant.pattern == run.command
+    pattern = "exactly the command above" if is_repetition else f"{grant.kind} {make_visible(grant.pattern)}"
+    is_here = run is not None and grant.cwd == run.cwd
+    folder = f" in {'this folder' if is_here else make_visible(grant.cwd)}" if grant.cwd else ""
     changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{grant.kind} {pattern}{folder}{changes}"
+    return f"{pattern}{folder}{changes}"

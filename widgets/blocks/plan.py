@@ -236,7 +236,7 @@ def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line
         lines += hanging([mark], [(one_line(change.description, 1_000), styles.muted)], width, styles.text)
     for made, notes in ((True, summary.decisions_made), (False, summary.decisions_rejected)):
         for note in notes:
-            lines += labeled_lines("decided" if made else "not", decision_text(note), width, styles)
+            lines += labeled_lines("decided" if made else "rejected", decision_text(note), width, styles)
     for label, text in (("goal", summary.goal), ("status", summary.status)):
         if text:
             lines += labeled_lines(label, text, width, styles)
