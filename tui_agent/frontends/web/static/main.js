@@ -153,6 +153,7 @@ function start({ state: earlier, events, before, cut }) {
   for (const [name, event] of events) receive(name, event);
   viewport.setOlder(before);
   viewport.followEnd();
+  viewport.fillLater();
 }
 
 /** The reason shown for a request that was not answered in this page. */
