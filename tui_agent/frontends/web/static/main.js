@@ -178,7 +178,7 @@ function showConnection(text) {
 }
 
 follow(new Set([...RENDERED, ...Object.keys(handlers)]), start, receive, (connection) => {
-  if (!state.isClosed) showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
+  if (!state.isClosed || connection === "closed") showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
 });
 
 /** List the commands in the transcript. */
