@@ -153,6 +153,7 @@ function start({ state: earlier, events, before, cut }) {
   for (const [name, event] of events) receive(name, event);
   viewport.setOlder(before);
   viewport.followEnd();
+  viewport.fillLater();
 }
 
 /** The reason shown for a request that was not answered in this page. */
@@ -177,7 +178,7 @@ function showConnection(text) {
 }
 
 follow(new Set([...RENDERED, ...Object.keys(handlers)]), start, receive, (connection) => {
-  if (!state.isClosed) showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
+  if (!state.isClosed || connection === "closed") showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
 });
 
 /** List the commands in the transcript. */
