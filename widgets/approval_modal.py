@@ -15,7 +15,6 @@ from tui_agent.common.domain import (
     Action,
     Answer,
     EditAction,
-    Grant,
     Harm,
     ReadAction,
     RunAction,
@@ -23,7 +22,7 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.events.narration import file_warning, harm_texts, trust_texts
+from tui_agent.events.narration import file_warning, harm_texts, rules_text, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_frame import hidden_hint, option_lines
@@ -48,8 +47,6 @@ SHOW_REST = "show the rest"
 """What the key for approving does while something was not on the screen."""
 LOW_SCREEN = 20
 """Screen height below which gaps between keys are omitted."""
-MAX_RULE_CHARACTERS = 160
-"""Maximum characters of a command that is repeated as the rule that an approval saves."""
 CRITICAL_TITLE = "!! CRITICAL !!"
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
@@ -326,9 +323,7 @@ class ApprovalModal(RequestModal):
         return [*options, reject]
 
     def _rules(self, scope: Scope) -> str:
-        action = self.request.action
-        command = action.command if isinstance(action, RunAction) else ""
-        return ", ".join(_rule(grant, command) for grant in self.request.grants if grant.scope is scope)
+        return rules_text(self.request.grants, self.request.action, scope)
 
     # --- keys ---
 
@@ -489,12 +484,3 @@ def _trust(action: TrustAction, width: int, styles: TextStyles) -> list[Line]:
     for entry in action.contents:
         lines += hanging([("• ", styles.accent)], [(make_visible(entry), styles.text)], width, styles.text)
     return [*lines, *wrap([(foot, styles.muted)], width)]
-
-
-def _rule(grant: Grant, command: str) -> str:
-    """Describe what a grant allows. A long command is not repeated, to keep the keys visible."""
-    is_repetition = grant.pattern == command and ("\n" in command or len(command) > MAX_RULE_CHARACTERS)
-    pattern = "exactly the command above" if is_repetition else make_visible(grant.pattern)
-    folder = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
-    changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{grant.kind} {pattern}{folder}{changes}"

@@ -14,6 +14,7 @@ from tui_agent.common.domain import (
     EditAction,
     Fault,
     FolderTrustState,
+    Grant,
     Harm,
     ReadAction,
     RunAction,
@@ -31,6 +32,8 @@ MAX_TARGETS = 3
 """Paths named of those that a critical command would destroy."""
 MAX_NAMES = 8
 """Files named in one line."""
+MAX_RULE = 160
+"""Characters of a command up to which it is repeated as the rule that an approval saves."""
 MAX_COMMAND = 80
 """Characters of a command that are quoted."""
 MAX_DETAILS = 100
@@ -94,6 +97,21 @@ def action_text(action: Action) -> str:
             contents = f", which contains {', '.join(map(make_visible, action.contents))}" if action.contents else ""
             risks = f" ({' '.join(action.risks)})" if action.risks else ""
             return f"trust the folder {make_visible(action.folder)}{contents}{risks}"
+
+
+def rules_text(grants: Sequence[Grant], action: Action | None, scope: Scope) -> str:
+    """Return what an approval of `action` with a scope allows from then on; "" if nothing."""
+    command = action.command if isinstance(action, RunAction) else ""
+    return ", ".join(_rule(grant, command) for grant in grants if grant.scope is scope)
+
+
+def _rule(grant: Grant, command: str) -> str:
+    """Describe what a grant allows. A long command is not repeated, to keep the choices visible."""
+    is_repetition = grant.pattern == command and ("\n" in command or len(command) > MAX_RULE)
+    pattern = "exactly the command above" if is_repetition else make_visible(grant.pattern)
+    folder = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
+    changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
+    return f"{grant.kind} {pattern}{folder}{changes}"
 
 
 def trust_texts(action: TrustAction) -> tuple[str, str]:
