@@ -15,6 +15,10 @@ from tui_agent.events import ApprovalRequested, RunEnded, RunStarted
 pytestmark = BROWSER_MARKS
 
 GRANTS = tuple(Grant(kind="run", pattern="make", cwd="/w", scope=scope) for scope in (Scope.SESSION, Scope.ALWAYS))
+EDIT_GRANTS = (
+    Grant(kind="edit", pattern="src/export.py", scope=Scope.SESSION),
+    Grant(kind="edit", pattern="src/*.py", scope=Scope.ALWAYS),
+)
 ASKED = ApprovalRequested(id="q1", digest="", why="", action=RunAction(command="make", cwd="/w"), grants=GRANTS)
 STARTED = RunStarted(message_id="m1", mode="agent", model="m")
 AT = "document.activeElement.id || document.activeElement.className"
@@ -129,7 +133,7 @@ async def test_a_plan_shows_its_confidence_and_labels(pages: BrowserPages) -> No
     session = AnsweredPageSession(records=load("plan_waits"))
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
-        await page.wait_for_selector(".request .plan-confidence >> text=/^confidence \\d+%$/")
+        await page.wait_for_selector(".request-head .confidence >> text=/^confidence \\d+%$/")
         assert all(text.startswith(("Expect: ", "If it fails: ")) for text in
                    await page.locator(".request .expected").all_text_contents())  # fmt: skip
         await screenshot(page, "plan-confidence")
@@ -149,6 +153,18 @@ async def test_modes_have_the_names_of_the_screen(pages: BrowserPages) -> None:
         await screenshot(page, "approval-modes")
         await page.keyboard.press("Escape")
         assert session.done == []
+
+
+async def test_a_phone_shows_changed_lines_and_choices_with_their_rules(pages: BrowserPages) -> None:
+    session = AnsweredPageSession(records=approval_records(edit_action(), *EDIT_GRANTS))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link(), size=(390, 844))
+        await page.wait_for_selector(".request .row.plus")
+        assert await page.evaluate(FIRST_CHANGE_IN_VIEW)
+        nested = "[...document.querySelectorAll('.request .diff-lines')].some((each) => each.scrollHeight > each.clientHeight + 1)"
+        assert not await page.evaluate(nested)
+        assert "“Always” allows edit src/*.py" in await page.locator(".grant p").all_text_contents()
+        await screenshot(page, "phone-edit-rules")
 
 
 async def test_a_phone_shows_the_changed_lines_at_once(pages: BrowserPages) -> None:

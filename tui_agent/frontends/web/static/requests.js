@@ -416,8 +416,7 @@ export function plan(request, view, report, stop) {
       show(editor.node);
       update();
     };
-    const node = el("div", {}, heading(request.recovery ? "Continue with this plan?" : "Run this plan?", request.why, chip),
-      el("p", { class: "plan-confidence" }, planConfidence(request.plan)),
+    const node = el("div", {}, heading(request.recovery ? "Continue with this plan?" : "Run this plan?", request.why, [planConfidence(request.plan), chip]),
       request.fallback ? el("p", { class: "warning", text: "No valid plan was produced: this is the request as one step." }) : null, body, alternatives,
       el("div", { class: "choices foot" }, approveButton, editButton, resetButton, rejectWithReason("What should be different?", answer, draft)));
     if (draft.value) edit();
