@@ -22,7 +22,7 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.events.narration import file_warning, harm_texts, rules_text, trust_texts
+from tui_agent.events.narration import file_warning, grants_text, harm_texts, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_frame import hidden_hint, option_lines
@@ -323,7 +323,7 @@ class ApprovalModal(RequestModal):
         return [*options, reject]
 
     def _rules(self, scope: Scope) -> str:
-        return rules_text(self.request.grants, self.request.action, scope)
+        return grants_text(self.request.grants, self.request.action, scope)
 
     # --- keys ---
 

@@ -99,7 +99,7 @@ def action_text(action: Action) -> str:
             return f"trust the folder {make_visible(action.folder)}{contents}{risks}"
 
 
-def rules_text(grants: Sequence[Grant], action: Action | None, scope: Scope) -> str:
+def grants_text(grants: Sequence[Grant], action: Action | None, scope: Scope) -> str:
     """Return what an approval of `action` with a scope allows from then on; "" if nothing."""
     command = action.command if isinstance(action, RunAction) else ""
     return ", ".join(_rule(grant, command) for grant in grants if grant.scope is scope)

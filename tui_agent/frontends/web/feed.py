@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from tui_agent import events as e
 from tui_agent.common.domain import Action, EditAction, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.events.narration import harm_texts, rules_text
+from tui_agent.events.narration import grants_text, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.storage.lines import encode_json
@@ -293,7 +293,7 @@ def displayable_action(action: Any) -> Any:
 
 def _rules(event: e.ApprovalRequested) -> dict[str, str]:
     """Scope → what an approval with it allows from then on, as on the screen."""
-    texts = {scope.value: rules_text(event.grants, event.action, scope) for scope in (Scope.SESSION, Scope.ALWAYS)}
+    texts = {scope.value: grants_text(event.grants, event.action, scope) for scope in (Scope.SESSION, Scope.ALWAYS)}
     return {scope: text for scope, text in texts.items() if text}
 
 
