@@ -15,7 +15,6 @@ from tui_agent.common.domain import (
     Action,
     Answer,
     EditAction,
-    Grant,
     Harm,
     ReadAction,
     RunAction,
@@ -23,7 +22,7 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.events.narration import file_warning, harm_texts, trust_texts
+from tui_agent.events.narration import file_warning, grants_text, harm_texts, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_frame import hidden_hint, option_lines
@@ -345,9 +344,7 @@ class ApprovalModal(RequestModal):
         return [*options, reject]
 
     def _rules(self, scope: Scope) -> str:
-        action = self.request.action
-        run = action if isinstance(action, RunAction) else None
-        return ", ".join(_rule(grant, run) for grant in self.request.grants if grant.scope is scope)
+        return grants_text(self.request.grants, self.request.action, scope)
 
     # --- keys ---
 
@@ -508,13 +505,3 @@ def _trust(action: TrustAction, width: int, styles: TextStyles) -> list[Line]:
     for entry in action.contents:
         lines += hanging([("• ", styles.accent)], [(make_visible(entry), styles.text)], width, styles.text)
     return [*lines, *wrap([(foot, styles.muted)], width)]
-
-
-def _rule(grant: Grant, run: RunAction | None) -> str:
-    """Describe what a grant allows. Command and folder are not repeated, to keep the keys visible."""
-    is_repetition = run is not None and grant.pattern == run.command
-    pattern = "exactly the command above" if is_repetition else f"{grant.kind} {make_visible(grant.pattern)}"
-    is_here = run is not None and grant.cwd == run.cwd
-    folder = f" in {'this folder' if is_here else make_visible(grant.cwd)}" if grant.cwd else ""
-    changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{pattern}{folder}{changes}"

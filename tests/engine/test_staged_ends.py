@@ -163,6 +163,7 @@ async def test_an_interrupt_at_the_summary_leaves_it_pending_and_writes_nothing(
             ended = await watch.ended()
             doc = (session.folder / "plan_doc.md").read_text("utf-8")
     assert settled.outcome == "pending" and ended.outcome == "interrupted" and "Mended it" not in doc
+    assert ended.ms > 0, "the run took time"
 
 
 @pytest.mark.slow

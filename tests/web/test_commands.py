@@ -101,7 +101,8 @@ async def test_a_mistyped_command_stays_in_the_composer_of_the_page(pages: Brows
         await send_message(page, "/settings")
         await page.wait_for_selector("#activity >> text=/settings is a command of the screen")
         await send_message(page, "/help")
-        await page.wait_for_selector(".command-reply >> text=/rewind")
+        await page.wait_for_selector("dialog.help >> text=/rewind")
+        await page.keyboard.press("Escape")
         await send_message(page, "/plan")
         assert session.done == []
         await send_message(page, " /mdoel is a word")

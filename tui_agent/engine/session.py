@@ -499,7 +499,7 @@ class Session:
         self._task.add_done_callback(self.queue.on_run_ended)
 
     async def _run(self, run: str, request: str) -> None:
-        ended, self._ending = BY_USER, None
+        ended, self._ending, started = BY_USER, None, monotonic()
         try:
             if preparations := [task for task in (self.trust.question, self._model_probe) if task is not None]:
                 await asyncio.wait(preparations)
@@ -520,7 +520,8 @@ class Session:
         guard = self._environment.guard
         if guard is not None and (undecided := guard.undecided()):
             self._emit(events.Notice(level="warning", text=undecided, code="command.quarantined"), run=run)
-        self._emit(ended, run=run)
+        took = round((monotonic() - started) * 1000)
+        self._emit(msgspec.structs.replace(ended, ms=ended.ms or took), run=run)
         if ended.outcome == "interrupted" or self._ending is not None:
             self.queue.hold()
         else:

@@ -14,6 +14,7 @@ from tui_agent.common.domain import (
     EditAction,
     Fault,
     FolderTrustState,
+    Grant,
     Harm,
     ReadAction,
     RunAction,
@@ -94,6 +95,22 @@ def action_text(action: Action) -> str:
             contents = f", which contains {', '.join(map(make_visible, action.contents))}" if action.contents else ""
             risks = f" ({' '.join(action.risks)})" if action.risks else ""
             return f"trust the folder {make_visible(action.folder)}{contents}{risks}"
+
+
+def grants_text(grants: Sequence[Grant], action: Action | None, scope: Scope) -> str:
+    """Return what an approval of `action` with a scope allows from then on; "" if nothing."""
+    run = action if isinstance(action, RunAction) else None
+    return ", ".join(_rule(grant, run) for grant in grants if grant.scope is scope)
+
+
+def _rule(grant: Grant, run: RunAction | None) -> str:
+    """Describe what a grant allows. Command and folder are not repeated, to keep the choices visible."""
+    is_repetition = run is not None and grant.pattern == run.command
+    pattern = "exactly the command above" if is_repetition else f"{grant.kind} {make_visible(grant.pattern)}"
+    is_here = run is not None and grant.cwd == run.cwd
+    folder = f" in {'this folder' if is_here else make_visible(grant.cwd)}" if grant.cwd else ""
+    changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
+    return f"{pattern}{folder}{changes}"
 
 
 def trust_texts(action: TrustAction) -> tuple[str, str]:

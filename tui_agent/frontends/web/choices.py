@@ -25,7 +25,7 @@ SESSIONS_MAX = 200
 """Newest sessions that are listed."""
 NAME_MAX = 100
 """Characters of the name of a model."""
-KEY_CONTEXTS = ("approval", "review", "conflict")
+KEY_CONTEXTS = ("approval", "review", "conflict", "summary")
 """Requests that have keys on the page, too."""
 PAGE_COMMANDS = (*keymap.COMMANDS, keymap.Command("status", "session, model, use of the context window"))
 """What can be typed after a `/`: as on the screen, which shows the status all the time."""
@@ -70,12 +70,18 @@ def _shown(text: str) -> str:
 
 
 def typing_data() -> dict[str, Any]:
-    """Return `commands` with name, description and arguments, and `keys`: context → action → characters.
+    """Return `commands` with name, description and arguments, `keys` (context → action → characters), and `key_texts`
+    (context → action → description, with the title of the context as `""`).
 
     `runs_here` of a command says whether the server carries it out; the page knows those that only change itself.
     """
     commands = [{**to_builtins(each), "runs_here": each.name in SESSION_COMMANDS} for each in PAGE_COMMANDS]
-    return {"commands": commands, "keys": {name: _characters(name) for name in KEY_CONTEXTS}}
+    texts = {
+        name: {"": context.title} | {action.name: action.description for action in context.actions}
+        for name in KEY_CONTEXTS
+        for context in (keymap.CONTEXTS[name],)
+    }
+    return {"commands": commands, "keys": {name: _characters(name) for name in KEY_CONTEXTS}, "key_texts": texts}
 
 
 def _characters(context: str) -> dict[str, list[str]]:

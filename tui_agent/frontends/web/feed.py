@@ -15,9 +15,9 @@ from weakref import WeakSet
 from msgspec import to_builtins
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, EditAction, ReadAction
+from tui_agent.common.domain import Action, EditAction, ReadAction, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.events.narration import file_warning, harm_texts
+from tui_agent.events.narration import file_warning, grants_text, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.storage.lines import encode_json
@@ -206,7 +206,8 @@ class Feed:
                 if hides and isinstance(event.action, EditAction):
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
-                return {**data, "action": displayable_action(data["action"]), "hides_secrets": hides, **_texts(event)}
+                shown = {"action": displayable_action(data["action"]), "hides_secrets": hides, "rules": _rules(event)}
+                return {**data, **shown, **_texts(event)}
         bounded: dict[str, Any] = map_strings(data, bounded_text)
         return bounded
 
@@ -288,6 +289,12 @@ def displayable_action(action: Any) -> Any:
         diff = map_strings(action["diff"], lambda line: make_visible(line.rstrip("\r\n"), lookalikes=False))
         return {**map_strings({**action, "diff": None}, make_visible), "diff": diff}
     return map_strings(action, make_visible)
+
+
+def _rules(event: e.ApprovalRequested) -> dict[str, str]:
+    """Scope → what an approval with it allows from then on, as on the screen."""
+    texts = {scope.value: grants_text(event.grants, event.action, scope) for scope in (Scope.SESSION, Scope.ALWAYS)}
+    return {scope: text for scope, text in texts.items() if text}
 
 
 def _texts(event: e.ApprovalRequested) -> dict[str, Any]:

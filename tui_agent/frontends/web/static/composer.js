@@ -8,10 +8,9 @@ const DRAFT_KEY = "tui-agent-draft";
 
 export class Composer {
   /** `commands` maps names of commands that the page itself carries out to functions; `onReply` gets what others say. */
-  constructor(report, isBusy, commands, onReply) {
+  constructor(report, commands, onReply) {
     this.field = $("message");
     this.report = report;
-    this.isBusy = isBusy;
     this.commands = commands;
     this.onReply = onReply;
     this.lastMessage = "";
@@ -42,8 +41,6 @@ export class Composer {
     } else if (event.key === "ArrowUp" && !this.field.value && this.lastMessage) {
       event.preventDefault();
       this.setText(this.lastMessage);
-    } else if (event.key === "Escape" && this.isBusy()) {
-      post("/interrupt").catch((error) => this.report(error.message));
     }
   }
 

@@ -44,17 +44,28 @@ function rowFactories(change, editView) {
     });
     if (editView?.isEditable) rows.push(() => hunkHeader(hunk, index, editView, created));
     else if (index || hunk.old_start > 1) add("gap", "", "", "", `⋯ line ${hunk.new_start || hunk.old_start}`);
+    const lead = editView ? hunk.lines.findIndex((line) => line[0] === "+" || line[0] === "-") - 1 : 0;
+    if (lead > 0) rows.push(() => leadButton(lead, created));
     let oldNumber = hunk.old_start;
     let newNumber = hunk.new_start;
-    for (const line of hunk.lines) {
+    for (const [at, line] of hunk.lines.entries()) {
       const text = line.slice(1).replace(/\r?\n$/, "");
       if (line[0] === "+") add("plus", "", newNumber++, "+", text);
       else if (line[0] === "-") add("minus", oldNumber++, "", "−", text);
       else if (line[0] === "\\") add("gap", "", "", "", text);
-      else add("same", oldNumber++, newNumber++, "", text);
+      else add(at < lead ? "same lead" : "same", oldNumber++, newNumber++, "", text);
     }
   });
   return rows;
+}
+
+/** A row, shown on small screens only, for the lines before the first change except for the last: it shows them. */
+function leadButton(count, rows) {
+  const node = el("div", { class: "row gap lead-button" }, button(`⋯ ${plural(count, "line")} before`, () => {
+    for (const row of rows) row.classList.remove("lead");
+    node.remove();
+  }, { class: "quiet small" }));
+  return node;
 }
 
 /** The header of a hunk that can be skipped or edited; `rows` are its rows that are shown. */

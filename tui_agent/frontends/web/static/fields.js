@@ -112,6 +112,9 @@ export function confirmButton(label, confirmation, action, props = {}) {
   return node;
 }
 
+/** Whether a key event is Ctrl and a key, or ⌘ and the key on a Mac. */
+export const isCtrl = (event, key) => (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === key;
+
 /** Call `action` on Ctrl+Enter in a node. */
 export function onCtrlEnter(node, action) {
   node.addEventListener("keydown", (event) => {

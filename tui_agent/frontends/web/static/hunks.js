@@ -2,7 +2,7 @@
 
 import { el, button } from "./dom.js";
 import { diff } from "./diff.js";
-import { confirmButton, onCtrlEnter } from "./fields.js";
+import { confirmButton, isCtrl, onCtrlEnter } from "./fields.js";
 import { SeenLines } from "./seen_lines.js";
 import { post } from "./wire.js";
 
@@ -38,6 +38,12 @@ export class EditView {
   }
 
   get isUnchanged() { return this.selected.size === this.count && !this.edits.size; }
+
+  /** What scrolls the diff: its lines, or all of the view on a small screen. */
+  get scroller() {
+    const lines = this.diffPane.querySelector(".diff-lines");
+    return lines && getComputedStyle(lines).maxHeight === "none" ? this.node : lines;
+  }
 
   get isOpen() { return this.openIndex !== null; }
 
@@ -171,6 +177,7 @@ export class EditView {
     area.dataset.label = this.hasParts ? `Part ${index + 1}` : "The text";
     area.addEventListener("input", () => this.updateButtons?.());
     onCtrlEnter(area, () => this.apply());
+    area.addEventListener("keydown", (event) => { if (isCtrl(event, "s")) this.apply(); });
     this.areas.set(index, area);
     this.areaStore.append(area);
   }
@@ -196,8 +203,8 @@ export class EditView {
     area.value = text;
     area.rows = Math.min(24, Math.max(4, text.split("\n").length + 1));
     const applyButton = button("Use this text", () => this.apply(), { class: "primary" });
-    const cancelButton = button("Cancel", () => this.close(index));
-    const discardButton = confirmButton("Cancel", "Discard your edits?", () => this.close(index));
+    const cancelButton = button("Cancel", () => this.close(index), { "data-escape": "" });
+    const discardButton = confirmButton("Cancel", "Discard your edits?", () => this.close(index), { "data-escape": "" });
     const resetButton = button("Reset", () => { area.value = area.initial; this.updateButtons(); area.focus(); }, { class: "quiet" });
     this.updateButtons = () => {
       const isEdited = area.value !== this.textOf(index);
@@ -210,13 +217,13 @@ export class EditView {
     const { old_start: start, old_count: count } = this.proposed.hunks[index];
     const lines = count ? `, lines ${start}–${start + count - 1}` : "";
     this.openIndex = index;
-    this.scrollTop = this.diffPane.querySelector(".diff-lines")?.scrollTop ?? 0;
+    this.scrollTop = this.scroller?.scrollTop ?? 0;
     this.textPane.replaceChildren(el("div", {},
       el("p", { class: "hint" }, el("b", { text: `${this.hasParts ? `Part ${index + 1} of ${this.count}` : "The change"}${lines}` }),
         " as it will be in the file. You see the result before you approve."),
       area,
       area.initial.includes("⟨secret") ? el("p", { class: "hint", text: "⟨secret…⟩ is a placeholder. Leave it to keep the secret." }) : null,
-      el("div", { class: "choices" }, applyButton, cancelButton, discardButton, resetButton, el("span", { class: "hint wide-only", text: "Ctrl+Enter uses it" }))));
+      el("div", { class: "choices" }, applyButton, cancelButton, discardButton, resetButton, el("span", { class: "hint wide-only", text: "Ctrl+S uses it" }))));
     this.diffPane.hidden = true;
     this.textPane.hidden = false;
     this.updateButtons();
@@ -250,7 +257,7 @@ export class EditView {
     this.textPane.replaceChildren();
     this.textPane.hidden = true;
     this.diffPane.hidden = false;
-    const lines = this.diffPane.querySelector(".diff-lines");
+    const lines = this.scroller;
     const editButton = this.diffPane.querySelector(`button[data-hunk="${index}"]`);
     if (lines) lines.scrollTop = this.scrollTop;
     if (lines && editButton && scrollToHunk) lines.scrollTop += editButton.closest(".row").getBoundingClientRect().top - lines.getBoundingClientRect().top - 1;

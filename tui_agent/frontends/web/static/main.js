@@ -2,16 +2,17 @@
 
 import { $, el, button, copy, flash, plural } from "./dom.js";
 import { PlanPanel } from "./plan.js";
-import { Dock, approval, conflict, plan, question, summary } from "./requests.js";
+import { Dock, approval, conflict, isField, plan, question, summary } from "./requests.js";
 import { RENDERED, render } from "./rendering.js";
 import { Transcript, planView } from "./transcript.js";
 import { Viewport } from "./viewport.js";
 import { follow, post, typing } from "./wire.js";
 import { chooseModel, chooseSession } from "./choices.js";
 import { Composer } from "./composer.js";
+import { closeHelp, showHelp } from "./help.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
-const APPROVALS = [["ask", "ask first"], ["auto-edit", "edits allowed"], ["auto", "all but risky"], ["read-only", "read-only"]];
+const APPROVALS = ["ask", "auto-edit", "auto", "read-only"];
 const LOOKS = ["dark", "light"];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
 const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
@@ -21,7 +22,7 @@ const transcript = new Transcript($("items"));
 const viewport = new Viewport(transcript, report);
 const isWide = matchMedia("(min-width: 62rem)");
 const planPanel = new PlanPanel(report, showPlan);
-const dock = new Dock($("dock"), report, refreshStatus);
+const dock = new Dock($("dock"), report, refreshStatus, stop);
 const queue = new Map();
 /** Commands that only change what the page shows. */
 const PAGE_COMMANDS = {
@@ -33,11 +34,11 @@ const PAGE_COMMANDS = {
   sessions: () => chooseSession(report),
   resume: () => chooseSession(report),
   web: () => $("new-link").click(),
-  help: () => showHelp(),
-  commands: () => showHelp(),
+  help: () => showHelp(typed),
+  commands: () => showHelp(typed),
 };
-const composer = new Composer(report, () => state.busy, PAGE_COMMANDS, (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
-let commands = [];  // name, description and arguments of each command
+const composer = new Composer(report, PAGE_COMMANDS, (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
+const typed = { commands: [], keys: {}, key_texts: {} };  // what the help shows; see `typing`
 
 let message = "";
 let messageTimer = 0;
@@ -131,7 +132,7 @@ const handlers = {
   "approval.voided": ({ data }) => dock.invalidate(data.id, data.reason),
   "question.asked": ({ data }) => dock.add(data.id, question(data)),
   "question.answered": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
-  "plan.proposed": ({ data }) => { if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report)); },
+  "plan.proposed": ({ data }) => { if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report, stop)); },
   "plan.reviewed": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
   "summary.offered": ({ data }) => dock.add(data.id, summary(data, report)),
   "summary.settled": ({ data }) => dock.settle(data.id, closedReason(data.outcome)),
@@ -181,29 +182,63 @@ follow(new Set([...RENDERED, ...Object.keys(handlers)]), start, receive, (connec
   if (!state.isClosed || connection === "closed") showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
 });
 
-/** List the commands in the transcript. */
-function showHelp() {
-  const width = Math.max(...commands.map(({ name }) => name.length)) + 3;
-  transcript.commandReply(commands.map(({ name, description }) => `/${name}`.padEnd(width) + description.replace(/[:;]$/, "")).join("\n"));
-  viewport.followEnd();
+/** Stop the run, and say so: it may have been a key. */
+async function stop() {
+  if (!state.busy && !dock.size) return;
+  try {
+    await post("/interrupt");
+    report("Stopped. What was done so far is kept.");
+  } catch (error) { reportError(error); }
 }
 
+/** Esc closes what is open before it stops anything; see `Dock.escape` for requests. */
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || event.repeat) return;
+  const { target } = event;
+  if (target.closest?.("dialog, aside") || document.querySelector("dialog[open]")) return;
+  if (!isWide.matches && document.body.classList.contains("with-plan")) { showPlan(false); return; }
+  if (isField(target) && target !== $("message") && !$("dock").contains(target)) return;
+  if (dock.escape(target)) return;
+  if (target === $("message")) stop();
+  else $("message").focus();
+});
+
+addEventListener("keydown", (event) => {
+  const isHelp = event.key === "F1" || (event.key === "?" && !isField(event.target));
+  if (!isHelp || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  event.stopPropagation();
+  if (!closeHelp() && !document.querySelector("dialog[open]")) showHelp(typed);
+}, true);
+
 typing().then((answer) => {
-  commands = answer.commands.filter(({ name, runs_here: runsHere }) => runsHere || name in PAGE_COMMANDS);
+  const commands = answer.commands.filter(({ name, runs_here: runsHere }) => runsHere || name in PAGE_COMMANDS);
   for (const command of commands) {
     const values = Object.entries(command.arguments);
     if (!command.runs_here) command.arguments = Object.fromEntries(command.name === "theme" ? values.filter(([value]) => LOOKS.includes(value)) : []);
   }
   composer.completion.commands = commands;
+  Object.assign(typed, answer, { commands });
+  explainModes("mode");
+  explainModes("approvals");
   dock.setKeys(answer.keys);
   composer.setDraft(answer.draft);
 }).catch(() => {});  // shown again as lost by the stream
 
 for (const mode of MODES) $("mode").append(el("option", { value: mode, text: mode }));
-for (const [value, text] of APPROVALS) $("approvals").append(el("option", { value, text }));
+for (const mode of APPROVALS) $("approvals").append(el("option", { value: mode, text: mode }));
+
+/** Put the explanation of each mode, as on the screen, next to its name in the opened list, where browsers can show it. */
+function explainModes(id) {
+  const explanations = typed.commands.find(({ name }) => name === id)?.arguments ?? {};
+  for (const option of $(id).options) {
+    option.title = explanations[option.value] ?? "";
+    if (CSS.supports("appearance", "base-select") && option.title) option.replaceChildren(option.value, el("small", { text: option.title }));
+  }
+}
 $("mode").addEventListener("change", (event) => post("/modes", { mode: event.target.value }).catch(reportError));
 $("approvals").addEventListener("change", (event) => post("/modes", { approval_mode: event.target.value }).catch(reportError));
-$("stop").addEventListener("click", () => post("/interrupt").catch(reportError));
+$("stop").addEventListener("click", stop);
 $("clear").addEventListener("click", () => composer.clear($("clear")));
 $("model").addEventListener("click", () => chooseModel(report).catch(reportError));
 $("sessions").addEventListener("click", () => chooseSession(report).catch(reportError));

@@ -2,10 +2,10 @@
 
 import { $, el, button, icon, cutCount, plural } from "./dom.js";
 import { PlanEditor, SummaryEditor } from "./editors.js";
-import { Draft, changedTexts, confirmButton, onCtrlEnter, unsentText } from "./fields.js";
+import { Draft, changedTexts, confirmButton, isCtrl, onCtrlEnter, unsentText } from "./fields.js";
 import { EditView } from "./hunks.js";
 import { SeenLines } from "./seen_lines.js";
-import { alternativeRank } from "./transcript.js";
+import { alternativeRank, planConfidence } from "./transcript.js";
 import { post } from "./wire.js";
 
 const SETTLE_MS = 400;  // a click within this time is ignored, since it was meant for what was there before
@@ -13,16 +13,19 @@ const LONE_MS = 250;  // a key on a button acts if no other one is pressed withi
 const TYPING_MS = 1000;  // who typed within this time goes on typing
 const UNREAD = "unread";  // typed to approve what was not read
 const MAX_UNSEEN = 500;  // lines not seen from which that is possible
+const SCOPES = { session: "For this session", always: "Always" };
 const DECIDED_ELSEWHERE = "This was decided elsewhere.";
 
 /** The open requests. Each is { createCard, draft, card, isSent }; only the first one is shown. */
 export class Dock {
-  constructor(container, report, onChange) {
+  /** `stop()` stops the run. */
+  constructor(container, report, onChange, stop) {
     this.unsent = el("div", { class: "unsent-texts" });
     this.place = el("div");
     container.replaceChildren(this.unsent, this.place);
     this.report = report;
     this.onChange = onChange;
+    this.stop = stop;
     this.requests = new Map();
     this.shownId = "";
     this.keys = {};  // kind of a request → action → its keys
@@ -38,6 +41,11 @@ export class Dock {
 
   /** Keys of the request that is shown act while no field has the focus; other text goes on in the message field. */
   takeKeys() {
+    addEventListener("keydown", (event) => {
+      if (!isCtrl(event, "s")) return;
+      event.preventDefault();  // the browser would save the page
+      if (!event.repeat && this.shown?.accept && !event.target.closest("aside, dialog")) this.shown.accept();
+    });
     let held = null;  // a key of an action that acts unless another one follows at once
     const type = (text) => {
       $("message").focus();
@@ -62,6 +70,21 @@ export class Dock {
         held = null;
       }
     });
+  }
+
+  /**
+   * Do what Esc does on the screen while a request is shown: leave the field, then what the request says, such as
+   * stopping the run. In the composer it stops the run. Returns false if no request is shown.
+   */
+  escape(target) {
+    if (!this.shown) return false;
+    const { card, onEscape, hasOwnFields } = this.shown;
+    const leave = [...card.querySelectorAll("[data-escape]")].find((each) => each.checkVisibility());
+    if (leave) leave.click();
+    else if (card.contains(target) && isField(target) && hasOwnFields) card.focus();
+    else if (onEscape && target !== $("message")) onEscape();
+    else this.stop();
+    return true;
   }
 
   /** The control that a key is for, even if it can't be used now. */
@@ -123,8 +146,9 @@ export class Dock {
   }
 
   createCard(id, request) {
-    const { node, isEditor = false, isCritical = false, keys = "", unseenLine = null } = request.createCard((body) => this.answer(id, body), request.draft);
-    request.unseenLine = unseenLine;
+    const { node, isEditor = false, isCritical = false, keys = "", unseenLine = null, accept = null, onEscape = null, escape = "Esc stops the run", hasOwnFields = true } = request.createCard((body) => this.answer(id, body), request.draft);
+    Object.assign(request, { unseenLine, accept, onEscape, hasOwnFields });
+    node.querySelector(".request-head").append(el("span", { class: "escape", text: escape }));
     request.card = el("section", { class: `request${isEditor ? " editor" : ""}${isCritical ? " critical" : ""}`, role: "group", tabindex: "-1", "aria-label": "A decision is needed", "data-keys": keys }, node);
     this.labelKeys(request.card);
   }
@@ -190,7 +214,7 @@ export class Dock {
 }
 
 /** Whether keys pressed in an element are text or choose a value. */
-const isField = (element) => element.matches?.("textarea, select, input:not([type=checkbox]), [contenteditable]") ?? false;
+export const isField = (element) => element.matches?.("textarea, select, input:not([type=checkbox]), [contenteditable]") ?? false;
 
 /** An action that needs approval. */
 export function approval(request, report) {
@@ -216,16 +240,16 @@ export function approval(request, report) {
     const word = isCritical ? request.harm?.word ?? "run it" : UNREAD;
     const wordForm = confirmForm(word, () => answer({ verdict: "approve", ...(isCritical ? { word } : edit?.data() ?? {}) }));
     const notSeen = el("p", { class: "warning", role: "status" });
-    const standing = isCritical ? [] : [["session", "For this session"], ["always", "Always"]].filter(([scope]) => grants.some((grant) => grant.scope === scope))
+    const standing = isCritical ? [] : Object.entries(SCOPES).filter(([scope]) => grants.some((grant) => grant.scope === scope))
       .map(([scope, label]) => approveButton(label, () => ({ scope }), "", scope));
     const reject = action.kind === "trust" ? button("Read-only", () => answer({ verdict: "reject" }), { class: isRisky ? "primary" : "", "data-action": "reject" })
       : rejectWithReason("Why not? The model reads your reason.", answer, draft);
     const order = isCritical ? [reject, wordForm.node] : isRisky ? [reject, once] : [once, standing, reject, wordForm.node];
     const choices = el("div", { class: "choices" }, order.flat());
-    const patterns = grants.filter((grant) => grant.scope === "session").map((grant) => grant.pattern).join(", ");
-    const allows = patterns ? el("p", { class: "grant" }, "“For this session” allows ", el("code", { text: patterns })) : null;
+    const rules = standing.length ? Object.entries(request.rules ?? {}).map(([scope, text]) => [SCOPES[scope], text]) : [];
+    const allows = rules.length ? el("div", { class: "grant" }, rules.map(([name, text]) => el("p", {}, `“${name}” allows `, el("code", { text })))) : null;
     const hint = edit?.hasParts ? el("p", { class: "hint", text: "Uncheck parts to skip them, or edit their text." }) : null;
-    const node = el("div", {}, heading(title(action), request.why),
+    const node = el("div", { class: edit ? "edit-request" : null }, heading(title(action), request.why),
       isCritical ? el("div", { class: "harm" }, (request.harm_texts ?? []).map((text) => el("p", { text }))) : null,
       hint, body, revealButton, remarks(action, request.warning), notSeen, choices, allows);
     const update = () => {
@@ -325,7 +349,7 @@ function rejectWithReason(hint, answer, draft) {
   const form = messageForm(field, "Reject", "danger", (text) => answer({ verdict: "reject", text }));
   form.hidden = !field.value;
   const openButton = button("Reject", () => { openButton.hidden = true; form.hidden = false; field.focus(); }, { class: "danger", hidden: Boolean(field.value), "data-action": "reject" });
-  field.addEventListener("keydown", (event) => { if (event.key === "Escape") { form.hidden = true; openButton.hidden = false; openButton.focus(); } });
+  form.append(button("Back", () => { form.hidden = true; openButton.hidden = false; openButton.focus(); }, { "data-escape": "" }));
   return [openButton, form];
 }
 
@@ -345,16 +369,18 @@ function messageForm(field, label, kind, onSubmit) {
 export function question(request) {
   return (answer, draft) => {
     const reply = (text) => { if (text) answer({ verdict: "reply", text }); };
-    return { node: el("div", {}, heading(request.question),
+    const { otherwise } = request;  // what Esc means in a choice of the program, which may have no run to stop
+    const decline = otherwise ? { escape: `Esc: ${otherwise}`, onEscape: () => answer({ verdict: "reject", text: "The user did not want to answer." }) } : {};
+    return { ...decline, hasOwnFields: false, node: el("div", {}, heading(request.question),
       el("div", { class: "choices column" }, (request.options ?? []).map((option) => button(option, () => reply(option)))),
-      request.otherwise ? null : messageForm(messageField("Your answer", draft), "Answer", "primary", reply)) };
+      otherwise ? null : messageForm(messageField("Your answer", draft), "Answer", "primary", reply)) };
   };
 }
 
 const editedChip = () => el("span", { class: "chip edited", hidden: true, text: "edited" });
 
 /** A plan to approve; its steps can be edited. */
-export function plan(request, view, report) {
+export function plan(request, view, report, stop) {
   return (answer, draft) => {
     let editor = null;
     const chip = editedChip();
@@ -388,12 +414,17 @@ export function plan(request, view, report) {
       show(editor.node);
       update();
     };
-    const node = el("div", {}, heading(request.recovery ? "Continue with this plan?" : "Run this plan?", request.why, chip),
+    const node = el("div", {}, heading(request.recovery ? "Continue with this plan?" : "Run this plan?", request.why, [planConfidence(request.plan), chip]),
       request.fallback ? el("p", { class: "warning", text: "No valid plan was produced: this is the request as one step." }) : null, body, alternatives,
       el("div", { class: "choices foot" }, approveButton, editButton, resetButton, rejectWithReason("What should be different?", answer, draft)));
     if (draft.value) edit();
     else show(view);
-    return { node, isEditor: true, keys: "review" };
+    const onEscape = () => {
+      if (resetButton.hidden) stop();
+      else if (editor.isEdited) report("Your changes of the steps are kept. Approve, reject or reset them.");
+      else { show(view); editButton.focus(); }
+    };
+    return { node, isEditor: true, keys: "review", onEscape };
   };
 }
 
@@ -415,10 +446,10 @@ export function summary(request, report) {
     const editor = new SummaryEditor(request.summary, draft, update);
     const node = el("div", {}, heading("Add this to the plan?", request.by === "program" ? "written by the program" : "saved to the plan when you accept it", chip), editor.node,
       el("div", { class: "choices foot" }, acceptButton, confirmButton("Discard", "Discard it?", () => answer({ verdict: "reject" }), { class: "danger" }), resetButton,
-        el("span", { class: "hint wide-only", text: "Ctrl+Enter accepts it" })));
+        el("span", { class: "hint wide-only", text: "Ctrl+S or Ctrl+Enter accepts it" })));
     update();
     onCtrlEnter(editor.node, accept);
-    return { node, isEditor: true };
+    return { node, isEditor: true, accept, escape: "Esc leaves it", onEscape: () => $("message").focus() };
   };
 }
 

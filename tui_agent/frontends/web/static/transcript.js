@@ -98,7 +98,7 @@ export class Transcript {
   plan({ plan, recovery }) {
     this.steps.clear();
     this.add(el("article", { class: "plan-card" }, el("div", { class: "card-head" }, icon("plan"), el("b", { text: recovery ? "Recovery plan" : "Plan" }),
-      el("span", { class: "note", text: plural(plan.steps.length, "step") })), planView(plan, { rows: this.steps, showAlternatives: true })));
+      el("span", { class: "note", text: plural(plan.steps.length, "step") }), planConfidence(plan)), planView(plan, { rows: this.steps, showAlternatives: true })));
   }
 
   updateStep(number, state, text = "") {
@@ -112,7 +112,7 @@ export class Transcript {
   }
 
   endRun({ outcome, text, tool_calls, ms }, run) {
-    const facts = [OUTCOMES[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", formatDuration(ms)].filter(Boolean).join(" · ");
+    const facts = [OUTCOMES[outcome] ?? outcome, tool_calls ? plural(tool_calls, "tool call") : "", ms ? formatDuration(ms) : ""].filter(Boolean).join(" · ");
     if (outcome !== "done" && outcome !== "interrupted" && text) this.add(el("p", { class: "notice error", text }));
     this.add(el("div", { class: "run-end" }, el("p", { class: `outcome ${outcome}`, text: facts }),
       run ? undoButton(run, (reply) => this.commandReply(reply)) : null));
@@ -179,7 +179,7 @@ export function planView(plan, { rows = new Map(), showAlternatives = false } = 
       step.tool && step.tool !== "analyze" ? el("code", { text: step.tool }) : null,
       step.critical && isMixed ? el("span", { class: "confidence", text: "essential" }) : null,
       step.confidence < LOW_CONFIDENCE ? el("span", { class: "confidence low", text: `unsure ${percent(step.confidence)}` }) : null,
-      step.expected ? el("p", { class: "expected", text: step.expected }) : null,
+      step.expected ? el("p", { class: "expected", text: `Expect: ${step.expected}` }) : null,
       step.fallback ? el("p", { class: "expected", text: `If it fails: ${step.fallback}` }) : null));
     rows.set(step.number, row);
     return row;
@@ -200,6 +200,11 @@ function labeledList(label, items) {
 export function alternativeRank({ when, confidence }) {
   return el("span", { class: "rank" }, when ? el("span", { class: "condition", text: when }) : null,
     el("span", { class: `confidence${confidence < LOW_CONFIDENCE ? " low" : ""}`, text: `${percent(confidence)} sure` }));
+}
+
+/** How sure the model is of a whole plan. */
+export function planConfidence({ confidence }) {
+  return el("span", { class: `confidence${confidence < LOW_CONFIDENCE ? " low" : ""}`, text: `confidence ${percent(confidence)}` });
 }
 
 const percent = (share) => `${Math.round(100 * share)}%`;
