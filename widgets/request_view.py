@@ -568,8 +568,10 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
 
     # --- key hints ---
 
-    key_rows = 1
-    """Maximum lines of key hints."""
+    @property
+    def key_rows(self) -> int:
+        """Maximum lines of key hints."""
+        return 1
 
     def keys(self) -> list[tuple[str, str]]:
         """Return keys and what they do, most important first."""

@@ -197,7 +197,8 @@ class ActivityLine(LinesView):
         doing = reading_progress(self.view, self.now()) or WORDS.phases.get(status.phase, status.phase)
         spans = [("● ", style), (doing, styles.text)]
         if status.detail:
-            spans.append((" " + one_line(status.detail), styles.muted))
+            separator = " · " if status.phase == "waiting" else " "
+            spans.append((separator + one_line(status.detail), styles.muted))
         retry = self.view.reply.retry if self.view.reply is not None else None
         if status.phase == "retrying" and retry is not None:
             left = max(0, round(retry.until - self.now()))
