@@ -354,7 +354,6 @@ class ListView(LineView, Generic[RowT]):
         self._height_of = height
         self._heights = LineHeights()
         self._painted: dict[int, Sequence[Line]] = {}
-        self._painted_width = 0
 
     @property
     def current(self) -> RowT | None:
@@ -466,9 +465,6 @@ class ListView(LineView, Generic[RowT]):
         index, within = self._heights.find(y)
         if index >= len(self.rows):
             return None
-        if self._painted_width != self.columns:  # a scroll bar has appeared
-            self._painted.clear()
-            self._painted_width = self.columns
         if index not in self._painted:
             if len(self._painted) > MAX_PAINTED_ROWS:
                 self._painted.clear()

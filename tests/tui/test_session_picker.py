@@ -269,15 +269,3 @@ def test_pictures(size: tuple[int, int], snap_compare: Any) -> None:
         await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)
-
-
-async def test_the_last_column_of_a_long_list_is_whole_in_a_narrow_terminal() -> None:
-    app, _session, now = session_app()
-    for number in range(30):
-        saved_session(f"Session {number}", ("hi", "hello"), ago=(number + 1) * DAY, now=now)
-    async with run_app(app, (80, 24)) as pilot:
-        await opened(pilot)
-        await wait_for(pilot, lambda: "Session 3 " in screen_text(app))
-        row = next(line for line in screen_text(app).split("\n") if "Session 3 " in line)
-        listed = next(row for row in app.screen.query_one("#sessions-list", ListView).rows if row.title == "Session 3")
-        assert listed.age in row
