@@ -242,7 +242,9 @@ class ApprovalModal(RequestModal):
         if any(keys for keys, _effect in others):
             style = styles.accent if self.armed else styles.muted
             lines += [*self._gap, *key_lines(others, width, styles, gap=3, style=style, held=held)]
-        hint = key_spans([("esc", "not now: read-only" if self._is_trust else "stops the run")], styles)
+        hint = key_spans(
+            [("esc", "does the same: you are asked again next time" if self._is_trust else "stops the run")], styles
+        )
         return [*lines, *self._gap, *wrap([*hint, *self._sight_hint(styles)], width)]
 
     def _option_lines(

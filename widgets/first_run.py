@@ -16,6 +16,7 @@ from tui_agent.text import make_visible, one_line
 from widgets.dialog_keys import Keys, held_label, key_lines
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
+from widgets.lone_keys import LINE_BREAKS
 from widgets.panel import cursor_mark
 from widgets.request_view import GuardedModal
 from widgets.styled_text import Line, TextStyles, fit, hanging, line, wrap
@@ -71,6 +72,8 @@ class FirstRun(GuardedModal):
         """What is happening, shown instead of the keys."""
         self._cursor = -1
         self._first_field: FieldName = field
+        self._shown_value = ""
+        """What the field contained when it got the focus."""
         self.fields = {
             name: LineInput(id=f"server-{name}", placeholder=placeholder) for name, (_, placeholder) in LABELS.items()
         }
@@ -183,6 +186,7 @@ class FirstRun(GuardedModal):
             for field in self.fields.values():
                 field.can_focus = True
             self.fields[name].focus()
+            self._shown_value = self.fields[name].value
 
     def overrides_field(self, key: str) -> bool:
         """Return whether a key has a function here: none of them is typed into a field."""
@@ -190,10 +194,24 @@ class FirstRun(GuardedModal):
 
     def take_text(self, event: events.Key) -> None:
         """Type a key into the field, or before keys are accepted into the draft."""
-        if self.armed and event.key not in ("enter", "ctrl+j"):
+        if event.key in LINE_BREAKS:
+            self.forward_to_draft(event)
+        elif self.armed or self.is_typing:
             self._current_field.press(event)
         else:
             super().take_text(event)
+
+    def forward_to_draft(self, event: events.Key) -> None:
+        """Send a key to the draft, but never what ends the text of a field: that connects, if the field was edited."""
+        if self.is_typing and event.key in LINE_BREAKS:
+            self._current_field.call_later(self._connect_if_edited)  # after the keys that the field has yet to get
+        else:
+            super().forward_to_draft(event)
+
+    def _connect_if_edited(self) -> None:
+        if self._current_field.value != self._shown_value:
+            self.tell("")
+            self._submit()
 
     def unbound_key(self, event: events.Key) -> None:
         """Type a key that was pressed before the field had the focus."""
@@ -209,8 +227,7 @@ class FirstRun(GuardedModal):
         if action == "demo":
             self.post_message(self.Picked("demo"))
         elif action == "retry":
-            values = (self.fields[name].value.strip() for name in LABELS)
-            self.connect(ServerValues(*values))
+            self._submit()
         elif action in ("next_field", "previous_field"):
             fields = list(self.fields.values())
             step = 1 if action == "next_field" else -1
@@ -222,6 +239,9 @@ class FirstRun(GuardedModal):
         else:
             self.body.scroll_for(action)
         return bool(action)
+
+    def _submit(self) -> None:
+        self.connect(ServerValues(*(self.fields[name].value.strip() for name in LABELS)))
 
     def escape(self) -> None:
         """Continue without a model."""

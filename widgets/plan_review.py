@@ -21,7 +21,7 @@ from widgets.dialog_keys import Keys
 from widgets.inputs import LineInput
 from widgets.line_view import MAX_MOVE, LinesView
 from widgets.request_body import Body
-from widgets.request_view import RequestPanel
+from widgets.request_view import WIDE, RequestPanel
 from widgets.styled_text import (
     Line,
     Span,
@@ -172,6 +172,16 @@ class PlanReview(RequestPanel):
         """Whether the plan differs from the proposal."""
         return self.editor.plan != self.proposal.plan
 
+    @property
+    def key_rows(self) -> int:
+        """Two lines of keys on a narrow screen, where they would not fit on one."""
+        return 2 if self.state == "review" and self.app.size.width < WIDE else 1
+
+    @property
+    def _has_warning(self) -> bool:
+        """Whether the head says that this is no plan of the model."""
+        return self.proposal.fallback and self.state == "review"
+
     def _paint_head(self, width: int, styles: TextStyles) -> list[Line]:
         plan, proposal = self.editor.plan, self.proposal
         name = "New plan after the failure" if proposal.recovery else "Plan"
@@ -181,7 +191,7 @@ class PlanReview(RequestPanel):
         left += [(" · from cache", styles.muted)] if proposal.cached else []
         style = styles.warn if plan.confidence < MIN_CONFIDENCE else styles.muted
         lines = [justified_line(left, [(f"confidence {plan.confidence:.0%}", style)], width, styles)]
-        if proposal.fallback and self.state == "review":
+        if self._has_warning:
             lines += wrap([("No valid plan was produced: this is the request as one step.", styles.warn)], width)[:2]
         return lines
 
@@ -238,7 +248,10 @@ class PlanReview(RequestPanel):
     def _fit_height(self) -> None:
         """Give the plan the lines that gaps would take on a low screen."""
         self._is_low = self.app.size.height < LOW_SCREEN
-        self._body.reserved_lines = (2 if self.state == "reason" else 0) - self._is_low
+        is_reason = self.state == "reason"
+        self._body.reserved_lines = (2 if is_reason else 0) - self._is_low
+        around = 3 + is_reason + self.key_rows + (2 if self._has_warning else 0)  # its border and the head
+        self._body.lines_around = around if self._is_low else 0
         self._body.relayout()
 
     def on_resize(self) -> None:
@@ -260,13 +273,13 @@ class PlanReview(RequestPanel):
             return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
         count = len(self.proposal.plan.alternatives[:5])
         approve = "show the rest" if self.unseen() else "approve as edited" if self.edited else "approve"
-        pairs = REVIEW_KEYS.hints([("approve", approve), ("edit", "edit")])
+        pairs = REVIEW_KEYS.hints([("approve", approve), ("reject", "reject"), ("edit", "edit")])
         if count:
-            pairs.append(("1", "use the alternative") if count == 1 else (f"1–{count}", "use an alternative"))
-        pairs += REVIEW_KEYS.hints([("reject", "reject")])
+            pairs.append(("1", "alternative") if count == 1 else (f"1–{count}", "alternatives"))
+        pairs.append(("esc", "stops the run"))
         if left := self._body.lines_below:
             pairs.append((REVIEW_KEYS.arrow_labels("down"), f"{left} more line{'s' * (left > 1)}"))
-        return [*pairs, ("esc", "stops the run")]
+        return pairs
 
     # --- keys ---
 
@@ -295,7 +308,7 @@ class PlanReview(RequestPanel):
     def _handle_review_action(self, action: str) -> bool:
         match action:
             case "approve" if not self.check_seen():
-                self.tell(f"{self.unseen_text()}: {REVIEW_KEYS.labels('bottom')} shows the end")
+                self.call_after_refresh(self._tell_rest)
             case "approve":
                 data = {"plan": msgspec.to_builtins(self.editor.plan), "edited": True} if self.edited else None
                 self.answer(Answer(verdict="approve", data=data))
@@ -308,6 +321,12 @@ class PlanReview(RequestPanel):
             case _:
                 return False
         return True
+
+    def _tell_rest(self) -> None:
+        """Say how to see the rest; if it is in view now, the same key approves in a moment."""
+        if count := self._body.lines_below:
+            more = f"{count} more line{'s' * (count > 1)}"
+            self.tell(f"↓ {more}: {REVIEW_KEYS.labels('bottom')} shows {'them' if count > 1 else 'it'}")
 
     def _handle_list_action(self, action: str) -> bool:
         editor = self.editor

@@ -11,6 +11,8 @@ from widgets.line_view import LinesView, LineView
 
 MAX_HEIGHT_SHARE = 0.6
 """Maximum share of the screen's height for a request panel."""
+PANEL_SHARE = 0.62
+"""The same with the frame; see `styles/request_panel.tcss`."""
 FRAME_LINES = 6
 """Maximum lines of head, keys, border and gaps."""
 
@@ -25,10 +27,13 @@ class Body(LinesView):
 
     reserved_lines = 0
     """Lines reserved for another widget."""
+    lines_around = 0
+    """Lines of the panel that are always visible, beside these."""
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Limit the height to the lines available."""
         limit = max(3, lines_available(viewport) - self.reserved_lines)
+        limit = min(limit, max(1, int(viewport.height * PANEL_SHARE) - self.lines_around))
         return min(limit, super().get_content_height(container, viewport, width))
 
 

@@ -568,6 +568,11 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
 
     # --- key hints ---
 
+    @property
+    def key_rows(self) -> int:
+        """Maximum lines of key hints."""
+        return 1
+
     def keys(self) -> list[tuple[str, str]]:
         """Return keys and what they do, most important first."""
         raise NotImplementedError
@@ -578,4 +583,4 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
         is_elsewhere = focused is None or self not in focused.ancestors_with_self
         pairs = [("tab", "switch to it")] if is_elsewhere else self.keys()
         style = styles.accent if focused is not self or self.armed else styles.muted
-        return key_lines(pairs, width, styles, gap=3, style=style, held=held_label(self.held_key))[:1]
+        return key_lines(pairs, width, styles, gap=3, style=style, held=held_label(self.held_key))[: self.key_rows]

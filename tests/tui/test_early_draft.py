@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from tests.doubles.terminal import Terminal
 from tests.tui.kit import app_for, run_app, wait_for
@@ -104,3 +105,13 @@ async def test_a_draft_is_written_within_300_ms_of_the_last_key(monkeypatch: pyt
         app.prompt.append_text("y" * 2000 + "end")
         await wait_for(pilot, lambda: read_composer_state(session.id).draft.full_text.endswith("end"))
     assert delays and max(delays) <= MAX_SAVE_DELAY
+
+
+async def test_enter_before_the_screen_is_up_leaves_no_line_break_and_sends_nothing() -> None:
+    app, session = app_for("empty")
+    assert app._early_keys is not None
+    for key, character in (("a", "a"), ("ctrl+j", "\n"), ("b", "b"), ("ctrl+j", "\n"), ("ctrl+j", "\n")):
+        app._early_keys.append(events.Key(key, character))
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: app.prompt.text == "a\nb")
+        assert session.sent == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tests.doubles.mock import MockServer, scenario, serve
@@ -131,12 +132,14 @@ def server(*models: str, **options: Any) -> MockServer:
 
 
 @asynccontextmanager
-async def real_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **flags: str) -> AsyncIterator[Pilot[int]]:
+async def real_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet_seconds: float = 0, **flags: str
+) -> AsyncIterator[Pilot[int]]:
     """The app with a session of the engine, and a settings file of its own."""
     monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
     (tmp_path / "work").mkdir()
     options = SessionOptions(workspace=tmp_path / "work", flags={"mode": "direct", **flags}, trust=True, attended=True)
-    app = TuiAgentApp(partial(open_session, options), quiet_seconds=0)
+    app = TuiAgentApp(partial(open_session, options), quiet_seconds=quiet_seconds)
     async with app.run_test(size=(100, 40)) as pilot:
         try:
             await wait_for(pilot, lambda: open_one(app) and first_run(app).is_typing)
@@ -266,3 +269,24 @@ async def test_a_session_without_a_model_says_so() -> None:
         await wait_for(pilot, lambda: open_one(app))
         await pilot.press("escape")
         await wait_for(pilot, lambda: "none yet" in screen_text(app))
+
+
+async def test_a_key_that_is_typed_at_once_with_enter_stays_in_the_dialog_and_connects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LLM_AUTH_TOKEN", raising=False)
+    async with server("here", token=KEY) as served:
+        async with real_app(tmp_path, monkeypatch, quiet_seconds=QUIET_SECONDS, base_url=f"{served.url}/v1") as pilot:
+            app = dialog_app(pilot)
+            await wait_for(pilot, lambda: first_run(app).fields["key"].has_focus)
+            assert "the field Key below" in first_run(app).explanation
+            for character in f"{KEY}\n":
+                app.post_message(events.Key("enter" if character == "\n" else character, character))
+            await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun) or "goes to your" in screen_text(app))
+            await wait_for(pilot, lambda: "LLM_AUTH_TOKEN keeps it" in screen_text(app))
+            assert app.prompt.text == ""
+
+
+async def test_only_the_default_address_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with real_app(tmp_path, monkeypatch, base_url=NOBODY) as pilot:
+        assert "(the default)" not in first_run(dialog_app(pilot)).explanation

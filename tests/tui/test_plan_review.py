@@ -370,10 +370,44 @@ async def test_a_plan_that_was_not_in_sight_is_shown_before_it_can_be_approved()
         assert panel is not None and panel.unseen() > 0
         await pilot.press("a")
         await wait_until_idle(pilot)
-        assert session.answers == [] and "not seen yet" in screen_text(app)
+        assert session.answers == [] and "more lines: end shows them" in screen_text(app)
         while panel.unseen():
             await pilot.press("a")
             await wait_until_idle(pilot)
         assert session.answers == []
         await pilot.press("a")
         await wait_for(pilot, lambda: [answer.verdict for _id, answer in session.answers] == ["approve"])
+
+
+@pytest.mark.parametrize("size", [(60, 16), (40, 10), (60, 12), (80, 24)])
+@pytest.mark.parametrize("scene", ["plan_waits", "plan_unsure"])
+async def test_the_keys_and_the_field_for_the_reason_are_visible_on_any_screen(
+    scene: str, size: tuple[int, int]
+) -> None:
+    app, session = app_for(scene)
+    async with run_app(app, size) as pilot:
+        widget = await shown(pilot)
+        assert "r reject" in screen_text(app)
+        assert size[0] < 60 or "esc stops the run" in screen_text(app)
+        await pilot.press("r")
+        await wait_for(pilot, lambda: "why not?" in screen_text(app))
+        await pilot.press(*"a bad idea")
+        await wait_for(pilot, lambda: "a bad idea" in screen_text(app))
+        assert widget.region.contains_region(widget._reason.region)
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: session.answers == [("p1", Answer(verdict="reject", text="a bad idea"))])
+
+
+async def test_it_says_how_many_lines_are_left_and_the_key_that_shows_them() -> None:
+    app, session = app_for("plan_waits")
+    async with run_app(app, (80, 24)) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("a")
+        await wait_for(
+            pilot,
+            lambda: (
+                f"↓ {widget._body.lines_below} more lines: end shows them" in screen_text(app)
+                or widget._body.lines_below == 0
+            ),
+        )
+        assert session.answers == []

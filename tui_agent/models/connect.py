@@ -49,6 +49,8 @@ def resolve_provider(
         name, because = (provider, "--provider") if provider else (configured, "the setting `provider`")
     elif env.get("LLM_BASE_URL", "").strip():
         name, because = "openai", "LLM_BASE_URL"
+    elif base_url:
+        name, because = "ollama", "`base_url`"
     else:
         name, because = "ollama", "OLLAMA_HOST" if env.get("OLLAMA_HOST", "").strip() else "the default"
     name = (name or "").strip().lower()

@@ -255,6 +255,8 @@ class BaseApp(App[int], inherit_bindings=False):
     async def replay_early_keys(self) -> None:
         """Deliver the buffered keys; from now on keys go to the focused widget."""
         keys, self._early_keys = self._early_keys or [], None
+        while keys and keys[-1].key == "ctrl+j":  # Enter, as the terminal sends it before the screen is up
+            keys.pop()
         for event in keys:
             await self.on_event(event)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tui_agent.tui.commands import CommandApp
 
 UNAUTHORIZED = 401
+KEY_ADVICE = {True: "The key was not accepted: correct", False: "The server requires a key: type"}
+"""Whether a key was sent → what to do with the field."""
 
 
 class ServerDialog(FirstRun):
@@ -35,12 +37,20 @@ class ServerDialog(FirstRun):
         model = (loaded.settings.model or "") if loaded is not None else ""
         self._configured = url, self._choice.provider if self._choice is not None else "ollama"
         """Address and provider of the settings."""
-        super().__init__(explanation, url=url, model=model, field=self._field(), **guard)
+        super().__init__(self._explain(explanation), url=url, model=model, field=self._field(), **guard)
         self.commands = self._commands()
 
     @property
     def _fault(self) -> Fault | None:
         return self._choice.fault if self._choice is not None else None
+
+    def _explain(self, text: str) -> str:
+        """Return `text`, which says why there is no model, with the field of this dialog to fill in."""
+        fault = self._fault
+        if fault is None or fault.status != UNAUTHORIZED or "token" not in fault.advice:
+            return text
+        advice = f"{KEY_ADVICE['not accepted' in fault.advice]} it in the field Key below."
+        return text.replace(fault.advice, advice) if fault.advice in text else f"{text}\n{advice}"
 
     def _field(self) -> FieldName:
         """Return the field to correct."""
@@ -98,7 +108,7 @@ class ServerDialog(FirstRun):
         if problem and self._closed:
             self._base.hints.show(one_line(problem, 300))
         elif problem:
-            self.show_problem(problem, self._field(), self._commands())
+            self.show_problem(self._explain(problem), self._field(), self._commands())
         else:
             await self._use(choice, settings, used, values)
 
