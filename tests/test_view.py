@@ -144,7 +144,7 @@ def test_a_thought_ends_when_text_arrives() -> None:
         ("command_asked", "waiting", "run a command"),
         ("question", "waiting", "a question"),
         ("trust", "waiting", "trust this folder"),
-        ("command_running", "running", "run_terminal_command python -m pytest -q tests/test_export.py"),
+        ("command_running", "running", "python -m pytest -q tests/test_export.py"),
         ("retrying", "retrying", "2 of 5"),
         ("tests_ok", "", ""),
         ("interrupted", "", ""),

@@ -111,10 +111,12 @@ def _demo_workspace(chosen: Path | None) -> Path:
     return create_demo_workspace(folder.path)
 
 
-def _remove_demos() -> None:
-    """Remove the demos' folders, and say so."""
+def _remove_demos(quiet: bool) -> None:
+    """Remove the demos' folders, and say so; if `quiet`, only of those that are still there."""
     for folder in _TEMPORARY:
         folder.remove()
+        if quiet and not folder.path.exists():
+            continue
         with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
             left = f"is still there: {folder.path}" if folder.path.exists() else "was removed"
             sys.stderr.write(f"The demo's folder {left}. To keep one: tui-agent --demo -C DIR\n")
@@ -212,27 +214,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # terminate the process, until a front end handles the signal
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(list(sys.argv[1:] if argv is None else argv))
+        return _run(arguments)
     except Exception as error:
         from tui_agent.frontends.plain import report_failure
 
         return report_failure(error)
     finally:
-        _remove_demos()
+        _remove_demos(quiet=not {"-q", "--quiet"}.isdisjoint(arguments))
 
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["exec"]:
         return _run_exec(arguments[1:])
+    if arguments in (["help"], ["version"]):
+        arguments = [f"--{arguments[0]}"]
     if arguments and arguments[0] in command_names():
         return _run_command(arguments[0], arguments[1:])
     parser = command_parser("")
     draft = parser.parse_known_args(arguments)[0].draft
     if draft and draft[0] in command_names():
         return _run([draft[0], *without_word(parser, arguments, draft[0])])
-    if draft and " " not in draft[0] and (command := closest_name(draft[0], command_names())):
-        parser.error(f"no such command: `{draft[0]}`; did you mean `{command}`?")
+    if draft and " " not in draft[0]:
+        command = "sessions export" if draft == ["export"] else closest_name(draft[0], command_names())
+        if command:
+            parser.error(f"no such command: `{draft[0]}`; did you mean `{command}`?")
     args = parser.parse_args(arguments)
     if args.reset_tty:
         from tui_agent.tui.terminal import reset_terminal

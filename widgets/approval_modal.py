@@ -47,6 +47,8 @@ SHOW_REST = "show the rest"
 """What the key for approving does while something was not on the screen."""
 LOW_SCREEN = 20
 """Screen height below which gaps between keys are omitted."""
+SHORT_TEXTS = {"for this session": "this session", "reject, with a reason": "reject"}
+"""What options are called where a line is too short for all of them."""
 CRITICAL_TITLE = "!! CRITICAL !!"
 VERBS = {"create": "Create", "modify": "Edit", "delete": "Delete"}
 
@@ -163,10 +165,9 @@ class ApprovalModal(RequestModal):
                 title, right = f"{VERBS[diff.kind]} {make_visible(name)}", self._change_size(styles)
             case ReadAction(display=name):
                 title = f"Read {make_visible(name)}"
-            case RunAction(severity=severity):
+            case RunAction() as action:
                 title = "Run a critical command?" if self._is_critical else "Run a command"
-                style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(severity, styles.muted)
-                right = [] if severity is Severity.NONE else [(f"severity {severity.value}", style)]
+                right = self._command_facts(action, styles)
             case _:
                 title = "Trust this folder?"
         lines = [justified_line([(title, styles.heading)], right, width, styles)]
@@ -175,6 +176,16 @@ class ApprovalModal(RequestModal):
         if self.request.void_reason:
             lines += wrap([(VOID, styles.warn)], width)
         return lines
+
+    def _command_facts(self, action: RunAction, styles: TextStyles) -> list[Span]:
+        """Return how severe a command is, and whether it would run in the sandbox; the notes of a critical one say
+        that."""
+        style = {Severity.HIGH: styles.warn, Severity.CRITICAL: styles.bad}.get(action.severity, styles.muted)
+        spans = [] if action.severity is Severity.NONE else [(f"severity {action.severity.value}", style)]
+        if self._is_critical:
+            return spans
+        spans += [(" · ", styles.faint)] if spans else []
+        return [*spans, ("sandboxed" if action.sandboxed else "no sandbox", styles.muted)]
 
     @property
     def _scrolls_notes(self) -> bool:
@@ -254,20 +265,30 @@ class ApprovalModal(RequestModal):
     def _choices(
         self, options: list[tuple[str, str, str]], width: int, styles: TextStyles, held: str, *, beside: bool
     ) -> list[Line]:
-        """Paint options one below the other, or `beside` each other."""
+        """Paint options one below the other, or `beside` each other with what they allow on the next line."""
         if not beside:
             return option_lines(options, self._acts, KEYS.label, width, styles, held=held)
         enabled = any(self._acts(action) for action, _text, _rule in options)
         style = styles.accent + styles.strong.without_color if enabled else styles.muted
-        pairs = [(KEYS.label(action), f"{text}: {rule}" if rule else text) for action, text, rule in options]
-        return key_lines(pairs, width, styles, gap=3, style=style, held=held)
+        lines: list[Line] = []
+        for shorter in (False, True):
+            texts = [(action, SHORT_TEXTS.get(text, text) if shorter else text) for action, text, _rule in options]
+            lines = key_lines(KEYS.hints(texts), width, styles, gap=3, style=style, held=held)
+            if len(lines) == 1:
+                break
+        keys_by_rule: dict[str, list[str]] = {}
+        for action, _text, rule in options:
+            if rule and KEYS.label(action):
+                keys_by_rule.setdefault(rule, []).append(KEYS.label(action))
+        rules = " · ".join(f"{', '.join(keys)}: {rule}" for rule, keys in keys_by_rule.items())
+        return [*lines, *(wrap([(rules, styles.muted)], width) if rules else [])]
 
     def _fit_beside(self, options: list[tuple[str, str, str]], width: int, styles: TextStyles) -> bool:
-        """Return whether options stand beside each other: on a low screen, if they fit, for what they are about."""
+        """Return whether options stand beside each other: on a low screen, if that takes less room."""
         if self._is_critical or self._is_trust or self.size.height >= LOW_SCREEN:
             return False
         lines = self._choices(options, width, styles, "", beside=True)
-        return len(lines) <= 2 and all(cell_len(painted.text) <= width for painted in lines)
+        return len(lines) <= min(3, len(options)) and all(cell_len(painted.text) <= width for painted in lines)
 
     @property
     def _gap(self) -> list[Line]:

@@ -51,7 +51,8 @@ class ContextPanel(Panel):
         if view.context_used is None:
             lines = wrap([(self._requests_text(), styles.muted)], width)
         else:
-            lines = [*self._parts(width, styles), Line([]), *self._totals(width, styles)]
+            parts = self._parts(width, styles)
+            lines = [*parts, *([Line([])] if parts else []), *self._totals(width, styles)]
         return [*lines, Line([]), *self._facts(width, styles)]
 
     def _requests_text(self) -> str:
@@ -82,7 +83,7 @@ class ContextPanel(Panel):
         used, limit = self.view.context_used or 0, self.view.context_limit
         share = used / limit if limit else 0.0
         style = styles.bad if share >= 0.9 else styles.warn if share >= 0.75 else styles.accent
-        lines = [self._bar("all of it", used, style, width, styles)]
+        lines = [self._bar("used", used, style, width, styles)]
         if limit:
             lines.append(self._bar("free", max(0, limit - used), styles.muted, width, styles))
         return lines

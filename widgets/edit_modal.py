@@ -155,7 +155,7 @@ class EditModal(ApprovalModal):
         if self.request.void_reason and action not in ("sides", "secrets"):
             return "the file has changed: this edit can't be approved any more"
         if action == "sides":
-            return f"side by side needs {MIN_SPLIT_COLUMNS + FRAME_COLUMNS} columns; not {self.size.width}"
+            return f"side by side needs {MIN_SPLIT_COLUMNS + FRAME_COLUMNS} columns, not {self.size.width}"
         if action in ("next_hunk", "previous_hunk", "leave_out", "only_seen"):
             return "there is only one hunk" if not self._selectable else "no hunk was left out of sight"
         if action == "edit":

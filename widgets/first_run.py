@@ -125,7 +125,7 @@ class FirstRun(GuardedModal):
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         if self.message:
             return wrap([(one_line(self.message, 300), styles.warn)], width)[:2]
-        models = [(KEYS.labels("up", "down", separator="  "), "choose a model")] if self.models else []
+        models = [(KEYS.arrow_labels("up", "down"), "choose a model")] if self.models else []
         pairs = [
             *KEYS.hints([("retry", "connect, or retry"), ("next_field", "next field")]),
             *models,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rich.cells import cell_len
 from textual import events
 
 from tui_agent.keys.key_names import key_label, pressed_key, read_key, read_untyped_key
@@ -14,6 +15,8 @@ from widgets.styled_text import Line, Span, TextStyles, add_below, chop, hanging
 Group = tuple[str, Sequence[tuple[str, str]]]
 COLUMN_WIDTH, GAP = 44, 4
 """Minimum width of a column, and the gap between two."""
+KEY_WIDTH = 13
+"""Width of the keys before their descriptions, the same in all groups."""
 
 
 class HelpPanel(Panel):
@@ -49,14 +52,17 @@ def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[Line]
 
 
 def _group_lines(group: Group, width: int, styles: TextStyles) -> list[Line]:
+    """Paint a group; long keys have a line of their own, unless the description fits beside them."""
     name, rows = group
-    key_width = min(max(len(keys) for keys, _description in rows), 11) + 2
     lines = [line((name, styles.muted))]
     for keys, description in rows:
-        head: list[Span] = [(f"{keys:<{key_width}}", styles.accent)]
-        if len(keys) > key_width - 2:
+        head: list[Span] = [(f"{keys:<{KEY_WIDTH}}", styles.accent)]
+        if len(keys) > KEY_WIDTH - 2:
+            if cell_len(keys) + 2 + cell_len(description) <= width:
+                lines.append(line((f"{keys}  ", styles.accent), (description, styles.text)))
+                continue
             lines += wrap([(keys, styles.accent)], width)
-            head = [(" " * key_width, styles.text)]
+            head = [(" " * KEY_WIDTH, styles.text)]
         lines += hanging(head, [(description, styles.text)], width, styles.text)
     return lines
 

@@ -110,7 +110,7 @@ class Palette(PickerDialog[PaletteMatch]):
 
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the keys, and the number of rows."""
-        moves = self.keys.labels("up", "down", separator="  ")
+        moves = self.keys.arrow_labels("up", "down")
         pairs = [*self.keys.hints([("do", "run")]), (moves, "choose"), ("esc", "back")]
         first, *others = key_lines(pairs, width - 12, styles)
         spans = [(segment.text, segment.style or styles.text) for segment in first.segments]

@@ -133,7 +133,18 @@ class PlanPanel(Vertical):
         if self.content is None:
             return [line()]
         state = plan_state(self.content.plan, self._run, self._now())
-        return plan_head_lines(self.content, state, width, styles, focused=self._list.has_focus)
+        lines = plan_head_lines(self.content, state, width, styles, focused=self._list.has_focus)
+        return lines[:1] if self._is_low and not self.content.change_count else lines
+
+    @property
+    def _is_low(self) -> bool:
+        """Whether the screen is too low for gaps."""
+        return self.screen.has_class("-low")
+
+    def on_resize(self) -> None:
+        """Lay out head and keys for the new height."""
+        self._head.relayout()
+        self._repaint_keys()
 
     def _paint_label(self, width: int, styles: TextStyles) -> list[Line]:
         if self.draft is None:
@@ -153,7 +164,9 @@ class PlanPanel(Vertical):
                 tick = "collapse" if row.kind in self._list.expanded else "expand"
             actions = [("tick", tick), ("edit", "edit"), ("add", "add"), ("remove", "remove"), ("undo", "undo")]
             keys = [*KEYS.hints(actions), ("esc", "back")]
-        return [line(), *key_lines(keys, width, styles, gap=3)]
+        return (
+            key_lines(keys, width, styles, gap=2) if self._is_low else [line(), *key_lines(keys, width, styles, gap=3)]
+        )
 
     def _repaint_keys(self) -> None:
         if self._keys.display:

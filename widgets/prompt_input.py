@@ -25,6 +25,7 @@ from widgets.composer_history import (
 )
 from widgets.dialog_keys import bindings
 from widgets.inputs import PlainTextArea, press_bound_key
+from widgets.request_view import call_later_once
 from widgets.textual_private import replace_selection
 
 MENU_KEYS = ("up", "down", "tab", "enter", "escape")
@@ -34,6 +35,12 @@ PLACEHOLDER = "Ask for a change, or ask a question"
 
 MAX_MESSAGE_CHARACTERS = 500_000
 """The engine's limit for a message; a longer text stays in the composer."""
+
+MESSAGE_LENGTH: Final = 8
+"""Characters from which a text is taken for a message, for which the first run is prepared."""
+
+HESITATION: Final = 1.0
+"""Seconds after which a shorter text is."""
 
 CHIP = "prompt-input--chip"
 
@@ -209,7 +216,7 @@ class PromptInput(ChipTextArea):
         argument: str
 
     class Started(Message):
-        """The user typed for the first time."""
+        """The user has begun a message, for the first time: more than a key that was pressed and deleted again."""
 
     def __init__(self, menu: CommandMenu | None = None, *, id: str | None = None) -> None:
         chips = Chips(lambda: [self.draft, self.stashed, *self.input_history.all_texts()])
@@ -241,8 +248,8 @@ class PromptInput(ChipTextArea):
         return self.vim is not None and self.has_focus and self.vim.claims(key)
 
     async def on_key(self, event: events.Key) -> None:
-        if event.is_printable:
-            self._start()
+        if not self._started and (event.is_printable or event.key == "enter"):
+            self._expect_message(event.key)
         menu, menu_shown = self.menu, self.menu is not None and self.menu.display
         if await self.host.handle_key(event):
             pass
@@ -258,6 +265,13 @@ class PromptInput(ChipTextArea):
             UNBOUND_ACTIONS[event.key](self)
         event.stop()
         event.prevent_default()
+
+    def _expect_message(self, key: str) -> None:
+        """Start with Enter, with `MESSAGE_LENGTH` characters, or when fewer are still there after `HESITATION`."""
+        if key == "enter" or len(self.text) >= MESSAGE_LENGTH:
+            self._start()
+        elif not self.text:
+            call_later_once(HESITATION, self, lambda: self._start() if self.text else None)
 
     def _start(self) -> None:
         if not self._started:

@@ -115,7 +115,7 @@ class SettingsForm(PickerDialog[SettingRow]):
         if self.editing is not None:
             choices = EDITING_KEYS.labels("previous_word", "next_word", separator="  ") if self.editing.choices else ""
             return [*EDITING_KEYS.hints([("keep", "save")]), (choices, "next choice"), ("esc", "cancel")]
-        moves = self.keys.labels("up", "down", separator="  ")
+        moves = self.keys.arrow_labels("up", "down")
         resets = self.keys.hints([("reset", "reset to default")]) if self._can_reset() else []
         return [*self.keys.hints([("change", "change")]), (moves, "choose"), *resets, ("esc", "back")]
 

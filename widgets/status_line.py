@@ -25,6 +25,7 @@ from widgets.styled_text import (
     TextStyles,
     fit,
     fitted_spans,
+    hanging,
     justified_line,
     line,
     share_bar,
@@ -64,15 +65,21 @@ def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
         left += [(" · ", styles.faint), (one_line(name), styles.text)]
     model = fit(one_line(view.model), max(8, width // 3))
     model_spans: list[Span] = [(model, styles.muted)] if view.model else []
+    modes, model_spans = _modes(view, styles), does_on_click("model", model_spans)
     meter = does_on_click("context", _meter(view, width, styles))
-    candidates = _modes(view, styles), does_on_click("model", model_spans), meter
-    parts = [part for part in candidates if part]
-    right: list[Span] = []
-    for part in parts:
-        right += [(" · ", styles.faint), *part] if right else part
-    if width_of(right) > width - 12:
-        right = parts[0] if parts else []
+    choices = (modes, model_spans, meter), (modes, meter or model_spans), (modes,)
+    rights = [_with_dots(parts, styles) for parts in choices]
+    room = width - min(width_of(left) + 2, max(12, width * 2 // 5))
+    right = next((right for right in rights if width_of(right) <= room), rights[-1])
     return [justified_line(left, right, width, styles)]
+
+
+def _with_dots(parts: Iterable[list[Span]], styles: TextStyles) -> list[Span]:
+    """Return the parts that are not empty on one line, with dots between them."""
+    spans: list[Span] = []
+    for part in filter(None, parts):
+        spans += [(" · ", styles.faint), *part] if spans else part
+    return spans
 
 
 def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
@@ -157,18 +164,16 @@ class ActivityLine(LinesView):
             else []
         )
         trouble += self._truncated(width, styles)
-        return [
-            *trouble,
-            *self._queue(width, styles),
-            justified_line(self._phase(styles), self._below(styles), width, styles),
-        ]
+        return [*trouble, *self._queue(width, styles), *self._activity(width, styles)]
 
     def _truncated(self, width: int, styles: TextStyles) -> list[Line]:
         """Warn during the run that the model received only part of the prompt."""
         if not self.view.truncated:
             return []
         text = f"the server truncated the prompt to {self.view.truncated:,} tokens"
-        return [line(*fitted_spans([("! ", styles.bad), (text, styles.text), (" · /context", styles.muted)], width))]
+        spans: list[Span] = [("! ", styles.bad), (text, styles.text)]
+        more: Span = (" · /context", styles.muted)
+        return [line(*([*spans, more] if width_of([*spans, more]) <= width else fitted_spans(spans, width)))]
 
     def _queue(self, width: int, styles: TextStyles) -> list[Line]:
         queue = self.view.queue
@@ -183,29 +188,43 @@ class ActivityLine(LinesView):
             lines.append(line((f"          and {len(queue) - MAX_QUEUED} more", styles.muted)))
         return lines
 
-    def _phase(self, styles: TextStyles) -> list[Span]:
+    def _activity(self, width: int, styles: TextStyles) -> list[Line]:
+        """Paint what is going on; what it is about is shortened, so that its time stays visible. A long hint wraps."""
+        below = self._below(styles)
+        doing, about, spent = self._phase(styles)
+        if self.hint and width_of([*doing, *below]) + 2 > width:
+            return wrap(doing, width)
+        if about:
+            room = width - width_of([*doing, *spent, *below]) - (2 if below else 0)
+            about = fitted_spans(about, max(0, room))
+        return [justified_line([*doing, *about, *spent], below, width, styles)]
+
+    def _phase(self, styles: TextStyles) -> tuple[list[Span], list[Span], list[Span]]:
+        """Return what is done, what it is about, and for how long."""
         status = self.view.status
         if self.hint:
-            return [(self.hint, styles.warn)]
+            return [(self.hint, styles.warn)], [], []
         if self.waiting:
-            return [("● ", styles.warn), (self.waiting, styles.text)]
+            return [("● ", styles.warn), (self.waiting, styles.text)], [], []
         if self.starting:
-            return [("● ", styles.faint), (self.starting, styles.muted)]
+            return [("● ", styles.faint), (self.starting, styles.muted)], [], []
         if not status.phase:
-            return [(last_reply_speed(self.view), styles.muted)]
+            return [(last_reply_speed(self.view), styles.muted)], [], []
         style: Style = styles.warn if status.phase in ("waiting", "retrying") else styles.accent
         doing = reading_progress(self.view, self.now()) or WORDS.phases.get(status.phase, status.phase)
         spans = [("● ", style), (doing, styles.text)]
-        if status.detail:
-            spans.append((" " + one_line(status.detail), styles.muted))
+        separator = " · " if status.phase in ("waiting", "retrying") else " "
+        about = [(separator + one_line(status.detail), styles.muted)] if status.detail else []
         retry = self.view.reply.retry if self.view.reply is not None else None
         if status.phase == "retrying" and retry is not None:
             left = max(0, round(retry.until - self.now()))
-            return [*spans, (f" · in {left} s", styles.muted)]
+            return spans, about, [(f" · in {left} s", styles.muted)]
+        times: list[Span] = []
         if rate := current_rate(self.view, self.now()):
-            spans.append((f" · {rate}", styles.muted))
-        spent = max(0.0, self.now() - status.since)
-        return [*spans, (f" · {format_duration(int(spent) * 1000)}", styles.muted)] if spent >= 1 else spans
+            times.append((f" · {rate}", styles.muted))
+        if (spent := max(0.0, self.now() - status.since)) >= 1:
+            times.append((f" · {format_duration(int(spent) * 1000)}", styles.muted))
+        return spans, about, times
 
     def _below(self, styles: TextStyles) -> list[Span]:
         if self.transcript.following:
@@ -246,4 +265,4 @@ def greeting(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
         if view.sandbox_network and view.sandbox not in ("off", "none"):
             sandbox += "; with the network"
         rows.append([("sandbox    ", styles.muted), (sandbox, styles.text)])
-    return [line(*fitted_spans(row, width)) for row in rows]
+    return [painted for row in rows for painted in (hanging(row[:1], row[1:], width, styles.text) if row else [line()])]

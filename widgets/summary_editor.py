@@ -30,6 +30,8 @@ from widgets.request_view import RequestPanel
 from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, justified_line, line, strip_untypable
 
 KEYS = Keys("summary")
+SCROLLS = {"pageup": "scroll_page_up", "pagedown": "scroll_page_down", "home": "scroll_home", "end": "scroll_end"}
+"""Keys that scroll the fields while none has the focus, and how."""
 MADE, REJECTED = "+", "-"
 """Prefixes of the lines with decisions."""
 REASON_SEPARATOR = re.compile(r"\s(?:—|–|--?)\s")
@@ -103,6 +105,7 @@ class SummaryEditor(RequestPanel):
         self._ticks = Ticks(summary.criteria, id="criteria")
         self._decisions = _text_area(format_decisions(summary), "decisions")
         self._last_summary = summary
+        self._place = FieldsView(id="summary-place")
 
     # --- what is shown ---
 
@@ -110,7 +113,7 @@ class SummaryEditor(RequestPanel):
         """Head, fields, keys."""
         labels = ("Action", "Details", "Result", *(["Criteria"] if self._ticks.criteria else []), "Decisions")
         yield self._head
-        with FieldsView(id="summary-place"), Grid(id="summary-fields"):
+        with self._place, Grid(id="summary-fields"):
             for name, field in zip(labels, self.fields(), strict=True):
                 yield _label(name)
                 yield field
@@ -134,7 +137,8 @@ class SummaryEditor(RequestPanel):
         """Return the keys for the focused field."""
         if self._discard_pressed:
             return [(KEYS.label("discard"), "again to discard"), ("any other key", "keep")]
-        pairs = [*KEYS.hints([("accept", "accept")]), ("tab", "edit" if self.has_focus else "next field")]
+        accept = "show the rest" if self.unseen() else "accept"
+        pairs = [*KEYS.hints([("accept", accept)]), ("tab", "edit" if self.has_focus else "next field")]
         if self.screen.focused is self._ticks:
             pairs += KEYS.hints([("tick", "ticks")])
         pairs += [] if self.has_focus else [("esc", "back")]
@@ -168,8 +172,12 @@ class SummaryEditor(RequestPanel):
     # --- keys ---
 
     def action_accept(self) -> None:
-        """Accept the summary, with edits."""
+        """Accept the summary, with edits, once all of it was in sight; before that, show what was not."""
         if not self.armed and self.has_focus:
+            return
+        self._place.note_seen()
+        if not self.check_seen():
+            self.tell(f"{self.unseen_text()}: {KEYS.labels('accept')} shows them, then accepts")
             return
         self.answer(Answer(verdict="approve", data=self.draft_data() if self.summary() != self.proposed else None))
 
@@ -195,11 +203,26 @@ class SummaryEditor(RequestPanel):
             self.repaint_keys()
 
     def process_key(self, event: events.Key) -> bool:
-        """Focus the first field on Enter."""
+        """Focus the first field on Enter, and scroll."""
         if event.key in ("enter", "down"):
             self.focus_field(1)
             return True
+        if event.key in SCROLLS:
+            if self.unseen() and event.key in ("pagedown", "end"):  # also what a long text hides
+                self.show_unseen()
+            else:
+                getattr(self._place, SCROLLS[event.key])(animate=False)
+            self.call_after_refresh(self.repaint_keys)
+            return True
         return False
+
+    def unseen(self) -> int:
+        """Return how many lines were never in sight."""
+        return len(self._place.unseen())
+
+    def show_unseen(self) -> None:
+        """Scroll to the first of them."""
+        self._place.show_unseen()
 
     def escape(self) -> None:
         """Focus the composer, where Esc stops the run."""

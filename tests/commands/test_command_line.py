@@ -21,6 +21,9 @@ from tui_agent.settings import load_settings
         ("exec --approve al task", "must be none, safe, edits or all, not `al`; did you mean `all`?"),
         ("exec fix the bug", "too many arguments: the bug. Put a text of several words in quotes."),
         ("sessions lst", "must be list, search, rename, fork, export or delete, not `lst`; did you mean `list`?"),
+        ("settings base_url", "too many arguments: base_url. tui-agent settings takes only options."),
+        ("exec --timeout soon task", "must be a number of seconds from more than 0 to 86400, not `soon`"),
+        ("export", "no such command: `export`; did you mean `sessions export`?"),
         ("-C . docter", "no such command: `docter`; did you mean `doctor`?"),
     ],
 )
@@ -31,6 +34,14 @@ def test_what_is_misspelled_is_named_with_what_was_meant(
         main(line.split())
     assert end.value.code == 2
     assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("word", "beginning"), [("help", "usage: tui-agent"), ("version", "tui-agent 0.")])
+def test_help_and_version_are_words_too(word: str, beginning: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([word])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(beginning)
 
 
 def test_only_similar_names_are_suggested() -> None:

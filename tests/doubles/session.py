@@ -130,6 +130,7 @@ class FakeSession:
         self.records = list(records or [])
         self.sent: list[tuple[str, bool]] = []
         self.answers: list[tuple[str, Answer]] = []
+        self.jobs: tuple[str, ...] = ()
         self.modes: list[tuple[str | None, str | None]] = []
         self.commands: list[str] = []
         self.plans: list[str] = []
@@ -243,6 +244,9 @@ class FakeSession:
 
     async def saved(self, request: str) -> None:
         await self.disk.wait()
+
+    def background_jobs(self) -> tuple[str, ...]:
+        return self.jobs
 
     async def set_modes(self, mode: str | None = None, approval_mode: str | None = None) -> None:
         self.modes.append((mode, approval_mode))

@@ -125,3 +125,26 @@ async def test_a_write_does_not_follow_a_link_that_came_after_the_question(works
     (finished,) = watch.of(ToolFinished)
     assert (workspace / "shown").is_symlink() and not finished.result.success
     assert list((tmp_path / "far").iterdir()) == []
+
+
+@pytest.mark.parametrize("modes", [{"approval_mode": "read-only"}, {"mode": "plan"}])
+async def test_what_a_stricter_mode_refuses_does_not_run_although_it_is_approved(
+    workspace: Path, modes: dict[str, str]
+) -> None:
+    """The mode changes while the dialog is open."""
+    async with (
+        serve(
+            scenario("go", step("", call("run_terminal_command", command="touch made")), "done"), strict=True
+        ) as server,
+        run_session(server, workspace, flags={"approval_mode": "ask"}) as session,
+    ):
+        watch = SessionDriver(session, lambda _: None)
+        await session.send("go")
+        asked_for = await watch.until_event(ApprovalRequested)
+        await session.set_modes(**modes)
+        session.answer(asked_for.id, Answer(verdict="approve", scope=Scope.SESSION))
+        await watch.ended()
+        assert session._environment.grants.listed() == ()
+    (finished,) = watch.of(ToolFinished)
+    assert finished.result.code == "refused" and "Not allowed" in finished.text
+    assert not (workspace / "made").exists()

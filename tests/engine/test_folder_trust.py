@@ -241,3 +241,19 @@ async def test_nothing_of_git_is_told_after_trust_is_revoked(workspace: Path) ->
             await watch.ended()
     first, second = (request.messages[0]["content"] for request in server.requests)
     assert "secret-branch" in first and "secret-branch" not in second
+
+
+async def test_an_approval_mode_chosen_since_trust_was_revoked_stays_when_it_is_given_again(workspace: Path) -> None:
+    trust.trust(workspace)
+    async with serve(scenario("hi", "hello"), strict=True) as server:
+        async with run_session(server, workspace, trust=False, flags={"approval_mode": "auto"}) as session:
+            watch = SessionDriver(session)
+            for chosen, restored in (("ask", "ask"), ("", "ask")):
+                await session.trust.revoke(str(workspace))
+                await watch.until_event(TrustChanged, trusted=False)
+                assert approval_mode(session) == "read-only"
+                if chosen:
+                    await session.set_modes(approval_mode=chosen)
+                asking = asyncio.create_task(session.trust.ask(str(workspace)))
+                await watch.until_event(TrustChanged, trusted=True)
+                assert await asking and approval_mode(session) == restored

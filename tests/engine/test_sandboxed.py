@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.job import make_workspace
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
-from tui_agent.common.domain import Answer
+from tui_agent.common.domain import Answer, RunAction
 from tui_agent.events import ApprovalRequested, FilesQuarantined, SandboxChanged, SessionOpened, ToolFinished
 from tui_agent.safety.sandbox import find_sandbox
 
@@ -196,3 +196,17 @@ async def test_stricter_settings_show_in_the_status_of_the_sandbox(workspace: Pa
             assert len(watch.of(SandboxChanged)) == 1, "the same again is no change"
     assert changed.sandbox_required and not changed.sandbox_network
     assert changed.sandbox == find_sandbox(workspace).label
+
+
+async def test_a_command_runs_in_the_sandbox_as_its_dialog_said_whatever_the_mode_is_by_then(workspace: Path) -> None:
+    outside = workspace.parent / "outside"
+    async with serve(commands(f"touch {outside}; chmod 777 ."), strict=True) as server:
+        async with run_session(server, workspace, flags={"approval_mode": "auto"}) as session:
+            watch = SessionDriver(session, lambda event: None)
+            await session.send("go")
+            asked = await watch.until_event(ApprovalRequested)
+            assert isinstance(asked.action, RunAction) and asked.action.sandboxed
+            await session.set_modes(approval_mode="ask")  # in which approved commands run without one
+            session.answer(asked.id, Answer(verdict="approve"))
+            await watch.ended()
+    assert not outside.exists()

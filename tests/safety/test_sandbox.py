@@ -214,18 +214,19 @@ async def test_no_start_without_the_sandbox(place: Place, monkeypatch: pytest.Mo
 # --- when ---------------------------------------------------------------------------------------
 
 
-def command(*, safe: bool = False) -> RunAction:
-    return RunAction(command="make", cwd="/w", severity=Severity.MEDIUM, safe=safe)
+def command(*, safe: bool = False, sandboxed: bool = False) -> RunAction:
+    return RunAction(command="make", cwd="/w", severity=Severity.MEDIUM, safe=safe, sandboxed=sandboxed)
 
 
 async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
     required, off = Settings(sandbox="required"), Settings(sandbox="off")
     with pytest.raises(ToolError, match="demand a sandbox") as refused:
-        await SandboxPolicy(required, place.roots, NONE).confinement(command(), ApprovalMode.ASK)
+        await SandboxPolicy(required, place.roots, NONE).confinement(command())
     assert refused.value.code == "refused"
     there = Sandbox(kind="landlock", landlock=1)
-    assert await SandboxPolicy(required, place.roots, there).confinement(command(), ApprovalMode.ASK) is not None
-    assert await SandboxPolicy(off, place.roots, there).confinement(command(), ApprovalMode.AUTO) is None
+    assert await SandboxPolicy(required, place.roots, there).confinement(command(sandboxed=True)) is not None
+    assert await SandboxPolicy(off, place.roots, there).confinement(command()) is None
+    assert not SandboxPolicy(off, place.roots, there).applies_to(command(), ApprovalMode.AUTO)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +237,9 @@ def test_which_commands_are_confined(place: Place, mode: str, safe: bool, confin
     half = Sandbox(kind="landlock", landlock=7, sockets="asked")
     there = SandboxPolicy(Settings(), place.roots, msgspec.structs.replace(half, namespaces=True))
     assert there.applies_to(command(safe=safe), ApprovalMode(mode)) is confined
-    assert there.fully_confines(command(safe=safe), ApprovalMode(mode)) is confined
+    assert there.fully_confines(command(sandboxed=confined)) is confined
     partly = SandboxPolicy(Settings(), place.roots, half)
-    assert not partly.fully_confines(command(safe=safe), ApprovalMode(mode))
+    assert not partly.fully_confines(command(sandboxed=True))
 
 
 def test_denials_are_reported() -> None:

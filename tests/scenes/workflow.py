@@ -168,7 +168,7 @@ def plan_waits() -> Story:
 
 
 def plan_unsure() -> Story:
-    return Story().begin().propose(UNSURE, why="confidence below 60 %")
+    return Story().begin().propose(UNSURE, why="confidence below 60%")
 
 
 def plan_rejected() -> Story:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from textual import events
@@ -9,7 +11,18 @@ from tests.scenes import build, load
 from tests.tui.edits import edit_action, edit_app, long_texts
 from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
 from tui_agent import events as e
-from tui_agent.common.domain import Answer, Diff, EditAction, Hunk, ReadAction, RunAction, Scope, Severity, ToolResult
+from tui_agent.common.domain import (
+    Answer,
+    Diff,
+    EditAction,
+    Grant,
+    Hunk,
+    ReadAction,
+    RunAction,
+    Scope,
+    Severity,
+    ToolResult,
+)
 from tui_agent.events import Record
 from tui_agent.safety.policy import offered_grants
 from tui_agent.tui.app import TuiAgentApp
@@ -101,7 +114,7 @@ async def test_what_is_unusual_about_a_file_is_said_once() -> None:
 async def test_always_shows_the_exact_rule() -> None:
     app, _session = app_for("command_asked")
     async with run_app(app):
-        assert "run python -m pytest -q tests/test_export.py in /home/ada/exporter" in screen_text(app)
+        assert re.search("always +exactly the command above in this folder", screen_text(app))
 
 
 @pytest.mark.parametrize(
@@ -392,6 +405,28 @@ async def test_what_was_asked_before_this_process_is_not_asked_again() -> None:
 LONG = "cat > f.py <<'EOF'\n" + "\n".join(f"line {n}" for n in range(60)) + "\nEOF"
 
 
+async def test_at_sixty_by_sixteen_all_choices_of_a_command_take_two_lines() -> None:
+    app, session = app_for("command_asked")
+    async with run_app(app, (60, 16)) as pilot:
+        await wait_for(pilot, lambda: "approve once" in screen_text(app))
+        lines = [line.strip("│ ") for line in screen_text(app).split("\n")]
+        first = lines.index("a approve once   s this session   A always   r reject")
+        assert lines[first + 1] == "s, A: exactly the command above in this folder"
+        assert "esc stops the run" in lines[first + 2]
+        await pilot.press("A")
+        await wait_for(pilot, lambda: closed(app))
+        assert session.answers[0][1].scope is Scope.ALWAYS
+
+
+async def test_a_rule_for_another_folder_names_it() -> None:
+    app, session = app_for("empty", quiet_seconds=0)
+    async with run_app(app, (100, 30)) as pilot:
+        action = RunAction(command="make", cwd="/work/a", severity=Severity.MEDIUM)
+        grants = (Grant(kind="run", pattern="make", cwd="/work/b", scope=Scope.SESSION),)
+        session.push(e.ApprovalRequested(id="r1", action=action, digest="d", why="ask", grants=grants))
+        await wait_for(pilot, lambda: "exactly the command above in /work/b" in screen_text(app))
+
+
 @pytest.mark.parametrize("size", [(60, 16), (100, 30)])
 async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) -> None:
     app, session = app_for("empty", quiet_seconds=0)
@@ -405,7 +440,7 @@ async def test_a_long_command_leaves_its_keys_in_sight(size: tuple[int, int]) ->
         await read_through(pilot)
         await pilot.press("end")
         await wait_for(pilot, lambda: "no more lines below" in screen_text(app))
-        rule = "run exactly the command above in /work/a"
+        rule = "exactly the command above in this folder"
         assert rule in " ".join(screen_text(app).replace("│", " ").split())
         await pilot.press("s")
         await wait_for(pilot, lambda: closed(app))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from textual import events
@@ -227,3 +228,28 @@ async def test_a_terminal_too_narrow_for_two_columns_says_so() -> None:
     async with asked(action=edit_action(), size=(80, 24)) as (app, _session, pilot, _clock):
         await pilot.press("v")
         await wait_for(pilot, lambda: "side by side needs" in screen_text(app) and "not 80" in screen_text(app))
+
+
+@pytest.mark.parametrize(("sandboxed", "said"), [(True, "sandboxed"), (False, "no sandbox")])
+async def test_a_command_says_whether_it_would_run_in_the_sandbox(sandboxed: bool, said: str) -> None:
+    action = RunAction(command="make release", cwd="/w", severity=Severity.MEDIUM, sandboxed=sandboxed)
+    async with asked(action=action) as (app, _session, _pilot, _clock):
+        assert f"severity medium · {said}" in screen_text(app)
+
+
+def _has_mode(app: TuiAgentApp, mode: str) -> bool:
+    return app.view.approval_mode == mode
+
+
+async def test_it_is_said_what_a_mode_changed_meanwhile_means_for_the_open_request() -> None:
+    async with asked() as (app, session, pilot, _clock):
+        for mode, said in (
+            ("auto-edit", "counts from the next action; this one still waits"),
+            ("auto", "counts from the next action"),
+            ("read-only", "refuses what waits here, even if you approve it"),
+        ):
+            await pilot.press("shift+tab")
+            await wait_for(pilot, partial(_has_mode, app, mode))
+            await wait_until_idle(pilot)
+            assert f"{mode} {said}" in screen_text(app)
+        assert session.answers == []

@@ -256,3 +256,21 @@ async def test_trouble_with_saving_is_said_until_it_is_over() -> None:
         await wait_for(pilot, lambda: "No space is left" in screen_text(app))
         session.on_saving(None)
         await wait_for(pilot, lambda: "No space is left" not in screen_text(app))
+
+
+async def test_quitting_names_the_job_that_it_stops_and_no_hint_is_cut() -> None:
+    app, session = app_for("answered")
+    session.jobs = ("npm run dev -- --host 127.0.0.1 --port 5173 --open", "make watch")
+    async with run_app(app, (90, 30)) as pilot:
+        await pilot.press("ctrl+c")
+        await wait_until_idle(pilot)
+        text = " ".join(screen_text(app).split())
+        assert "again quits and stops npm run dev" in text and "and 1 more" in text
+        app.hints.show(
+            "this session is not saved: /export FILE saves it elsewhere · " + "more words " * 5 + "at the end"
+        )
+        await wait_until_rendered(pilot)
+        assert "at the end" in screen_text(app)
+        await pilot.press("ctrl+d")
+        await wait_until_idle(pilot)
+        assert app.is_running

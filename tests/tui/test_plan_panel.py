@@ -106,6 +106,18 @@ async def test_the_steps_of_the_running_plan_are_in_it_where_the_progress_is_not
         assert "✓ 2 Let export() write JSON" in screen_text(app)
 
 
+async def test_on_a_low_screen_the_panel_shows_criteria_not_gaps() -> None:
+    app, _session = app_for("plan")
+    async with run_app(app, (60, 16)) as pilot:
+        await pilot.press("f3")
+        await wait_for(pilot, lambda: "space tick  e edit" in screen_text(app))
+        text = screen_text(app)
+        assert "the parser accepts the flag" in text and "tests cover both formats" in text
+        assert any("space tick" in line and "esc back" in line for line in text.split("\n"))
+        await pilot.resize_terminal(60, 40)
+        await wait_for(pilot, lambda: "━" in screen_text(app))
+
+
 async def test_a_change_is_there_at_the_next_frame() -> None:
     app, session = app_for("plan")
     async with run_app(app) as pilot:

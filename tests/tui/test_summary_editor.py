@@ -12,7 +12,7 @@ from tests.nightly import crossed, sampled
 from tests.scenes.workflow import SUMMARY
 from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
-from tui_agent.common.domain import Answer
+from tui_agent.common.domain import Answer, TrustAction, action_digest
 from tui_agent.common.paths import sessions_dir
 from tui_agent.common.workplan import DecisionNote, Summary
 from tui_agent.tui.app import TuiAgentApp
@@ -79,6 +79,53 @@ async def test_every_field_is_reached_by_tab_and_edited() -> None:
         assert found.tools == SUMMARY.tools
         await wait_until_rendered(pilot)
         assert "Summary accepted · edited" in screen_text(app)
+
+
+async def test_it_is_accepted_once_all_of_it_was_in_sight() -> None:
+    app, session = app_for("answered")
+    long = msgspec.structs.replace(SUMMARY, details="\n".join(f"detail {number}" for number in range(12)))
+    async with run_app(app, (80, 24)) as pilot:
+        session.push(e.SummaryProposed(id="s9", summary=long, by="model"))
+        await shown(pilot)
+        await wait_until_rendered(pilot)
+        assert "show the rest" in screen_text(app)
+        for presses in range(20):
+            await pilot.press("ctrl+s")
+            await wait_until_idle(pilot)
+            if not presses:
+                assert session.answers == [] and "not seen yet" in screen_text(app)
+            if session.answers:
+                break
+        assert session.answers == [("s9", Answer(verdict="approve"))]
+
+
+async def test_end_and_page_keys_show_the_rest_of_it() -> None:
+    app, session = app_for("summary_waits")
+    async with run_app(app, (80, 20)) as pilot:
+        await shown(pilot)
+        await wait_until_rendered(pilot)
+        assert "show the rest" in screen_text(app)
+        for key in ["pagedown"] * 8 + ["end"]:
+            await pilot.press(key)
+            await wait_until_idle(pilot)
+        assert "show the rest" not in screen_text(app)
+        await pilot.press("ctrl+s")
+        await wait_for(pilot, lambda: session.answers != [])
+
+
+async def test_a_dialog_has_the_place_of_the_summary_until_it_is_answered() -> None:
+    app, session = app_for("summary_waits")
+    action = TrustAction(folder="/home/ada/exporter")
+    async with run_app(app, (80, 24)) as pilot:
+        await shown(pilot)
+        session.push(e.ApprovalRequested(id="t9", action=action, digest=action_digest(action), why=""))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen._is_fitted)
+        await wait_until_rendered(pilot)
+        assert "Trust this folder?" in screen_text(app) and "added to the plan" not in screen_text(app)
+        await pilot.press("r")
+        await wait_for(pilot, lambda: not isinstance(app.screen, RequestModal))
+        await wait_until_rendered(pilot)
+        assert "added to the plan" in screen_text(app) and editor(app).has_focus
 
 
 async def test_ctrl_d_asks_and_a_second_one_discards() -> None:

@@ -76,7 +76,7 @@ async def test_at_sixty_by_sixteen_a_plan_begins_with_its_steps() -> None:
         text = screen_text(app)
         for number, words in enumerate(("Read the exporter", "Let export()", "Add the --json", "Test both"), 1):
             assert f"{number} {words}" in text
-        assert "a approve" in text and "esc stop" in text.split("\n")[-1]
+        assert "a show the rest" in text and "esc stop" in text.split("\n")[-1]
         await pilot.resize_terminal(80, 40)
         await wait_until_idle(pilot)
         assert "Give export() a JSON branch" in screen_text(app)

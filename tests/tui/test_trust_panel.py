@@ -72,3 +72,17 @@ async def test_the_question_about_an_unsafe_folder_begins_with_no() -> None:
         text = screen_text(app)
         assert "Nothing in it is read and followed yet" in text and "asked about on their own" in text
         assert text.index("don't trust it") < text.index("trust it all the same")
+
+
+async def test_the_key_never_leaves_read_only_in_a_folder_that_is_not_trusted() -> None:
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        session.push(e.TrustChanged(trusted=False))
+        session.push(e.ModeChanged(mode="direct", approval_mode="read-only"))
+        await wait_for(pilot, lambda: not app.view.trusted and app.view.approval_mode == "read-only")
+        await pilot.press("shift+tab")
+        await wait_for(pilot, lambda: "not trusted · /trust trusts it" in screen_text(app))
+        assert session.modes == []
+        await pilot.press(*"/approvals ask", "enter")
+        await wait_for(pilot, lambda: session.modes == [(None, "ask")])
+        await wait_for(pilot, lambda: "ask: this folder is still not trusted" in screen_text(app))

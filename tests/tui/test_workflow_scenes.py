@@ -5,7 +5,7 @@ from textual.pilot import Pilot
 
 from tests.nightly import crossed
 from tests.scenes import build
-from tests.tui.kit import app_for, wait_for, wait_until_idle, wait_until_rendered
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent.tui.app import TuiAgentApp
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
@@ -59,3 +59,10 @@ def test_after_keys(name: str, size: tuple[int, int], snap_compare) -> None:
 def test_in_the_light(scene: str, snap_compare) -> None:
     app, _session = app_for(scene, theme="light")
     assert snap_compare(app, terminal_size=(120, 40), run_before=shown)
+
+
+async def test_the_check_of_the_program_is_marked_as_such() -> None:
+    app, _session = app_for("steps_recovered")
+    async with run_app(app, (120, 40)) as pilot:
+        await wait_until_rendered(pilot)
+        assert any("Check: " in row and "run by the program" in row for row in screen_text(app).split("\n"))

@@ -75,6 +75,7 @@ OFTEN = (
     "command_asked",
     "summary_waits",
     "plan_waits",
+    "plan_unsure",
     "question",
     "tests_failed",
     "queued",
@@ -156,7 +157,7 @@ async def test_axe_finds_nothing_in_dialogs_lists_and_while_it_runs_or_is_discon
     assert found == {}, "\n".join(f"{state}: {problem}" for state, problems in found.items() for problem in problems)
 
 
-SMALL_TARGETS = """() => [...document.querySelectorAll('button, select, summary, input, textarea, label:has(input)')]
+SMALL_TARGETS = """() => [...document.querySelectorAll('button, select, summary, input, textarea, label:has(input), [role=option]')]
   .filter((each) => each.checkVisibility() && (each.matches('label') || !each.closest('label:has(input)')))
   .map((each) => [each.outerHTML.slice(0, 80), each.getBoundingClientRect()])
   .filter(([, box]) => box.width && (box.height < 43.9 || box.width < 43.9))
@@ -194,3 +195,25 @@ async def test_a_phone_shows_whole_words_and_targets_for_fingers(pages: BrowserP
             assert await page.evaluate(HIDDEN_CHOICES) == []
             assert await page.evaluate(BROKEN_WORDS) == []
             await page.goto("about:blank")
+
+
+async def test_dialogs_and_lists_on_a_phone_have_targets_for_fingers(tmp_path: Path, pages: BrowserPages) -> None:
+    (tmp_path / "notes.md").write_text("x\n", encoding="utf-8")
+    async with serve() as server, serve_session(server, tmp_path) as client:
+        page = await pages.window(size=(390, 844), touch=True)
+        await open_link(page, client.page_server.link())
+        assert await page.evaluate(SMALL_TARGETS) == []
+        for opener in ("#model", "#sessions"):
+            await page.tap(opener)
+            await page.wait_for_selector("dialog")
+            assert await page.evaluate(SMALL_TARGETS) == [], opener
+            await page.tap("dialog .picker-head button")
+            await page.wait_for_selector("dialog", state="detached")
+        await page.tap("#show-plan")
+        assert await page.evaluate(SMALL_TARGETS) == [], "plan"
+        await page.tap("#hide-plan")
+        for typed in ("/", "@"):
+            await page.fill("#message", "")
+            await page.type("#message", typed)
+            await page.wait_for_selector("#completion li")
+            assert await page.evaluate(SMALL_TARGETS) == [], typed

@@ -8,6 +8,7 @@ from tests.web.kit import serve_fake_session
 from tests.web.windows import BROWSER_MARKS, READ_ALL, BrowserPages, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import Action, Harm, RunAction, Severity
 from tui_agent.events import ApprovalRequested, Record
+from tui_agent.frontends.web.feed import Feed
 
 WIPE = RunAction(command="rm -rf ~/", cwd="/home/ada", severity=Severity.CRITICAL, always_ask=True)
 HARM = Harm(targets=("/home/ada",), files=12_000, bytes=3_400_000_000, complete=False, word="ada")
@@ -33,6 +34,27 @@ async def test_the_server_takes_no_approval_of_a_critical_command_without_its_wo
             assert answer.status_code == 400 and "type ada" in answer.text
         assert session.received == []
         assert (await client.post("/answer", id="q1", verdict="approve", word="ada")).status_code == 200
+
+
+async def test_what_is_unusual_about_a_file_is_said_once_and_as_on_the_screen() -> None:
+    import msgspec
+
+    action = msgspec.structs.replace(edit_action(), protected=True, outside=True)
+    for why, warning in (
+        ("ask", "This file is outside the workspace and protected."),
+        ("protected files ask in every mode", "This file is outside the workspace."),
+    ):
+        session = AnsweredPageSession(
+            records=[
+                msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, why=why))
+                if isinstance(record.event, ApprovalRequested)
+                else record
+                for record in approval_records(action)
+            ]
+        )
+        feed = Feed(session)
+        (asked,) = [record.event for record in session.records if isinstance(record.event, ApprovalRequested)]
+        assert feed._data(asked)["warning"] == warning
 
 
 class TestInBrowser:

@@ -126,7 +126,9 @@ async def test_an_approval_says_what_each_scope_allows(pages: BrowserPages) -> N
         page = await pages.open(client.page_server.link())
         await page.wait_for_selector(".grant")
         texts = await page.locator(".grant p").all_text_contents()
-        assert texts == ["“For this session” allows run make in /w", "“Always” allows run make in /w"]
+        assert texts == [
+            f"“{name}” allows exactly the command above in this folder" for name in ("For this session", "Always")
+        ]
 
 
 async def test_a_plan_shows_its_confidence_and_labels(pages: BrowserPages) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.doubles.page_session import FakePageSession
 from tests.web.kit import serve_fake_session
 from tests.web.test_following import AT_END, settled, talk
 from tests.web.windows import BROWSER_MARKS, BrowserPages, open_link, wait_for
 from tui_agent import events as e
+from tui_agent.frontends.web.serving import join_modules
 
 pytestmark = BROWSER_MARKS
 
@@ -46,8 +49,23 @@ async def test_two_thousand_messages_take_few_layouts_and_few_bytes(pages: Brows
         await wait_for(page, AT_END)
         assert 0 < await layouts(devtools) <= 150
         assert await page.evaluate("document.getElementById('items').childElementCount") < 200
+        own = [each for each in pages.requests if "/in-" in each and not each.endswith(".svg")]
+        assert len(own) <= 7, "page, styles, two scripts, history, commands and events"
         size, encoding = sizes["history"]
         assert size < 100_000 and encoding == "gzip"
+
+
+async def test_modules_are_joined_after_what_they_import_and_not_in_a_circle() -> None:
+    files = {
+        "main.js": b'import { a } from "./a.js";\nimport { b } from "./b.js";\nconst x = 1;\ntell(a() + b.c);',
+        "a.js": b'import { b } from "./b.js";\nconst x = 2;\nexport function a() { return x + b.c; }',
+        "b.js": b"const x = 3;\nexport const b = { c: x };",
+    }
+    joined = join_modules("main.js", files)
+    assert joined.index("const module_b") < joined.index("const module_a") < joined.index("const module_main")
+    assert joined.count("const module_b") == 1 and "import" not in joined and "export" not in joined
+    with pytest.raises(ValueError, match="import each other"):
+        join_modules("a.js", {**files, "b.js": b'import { a } from "./a.js";'})
 
 
 async def test_earlier_messages_come_as_the_user_scrolls_up_and_nothing_jumps(pages: BrowserPages) -> None:

@@ -50,7 +50,9 @@ class CommandParser(argparse.ArgumentParser):
             first = unknown[0].partition("=")[0]
             if first.startswith("-"):
                 self.error(f"unknown option `{first}`{did_you_mean(first, self.option_names())}")
-            self.error(f"too many arguments: {' '.join(unknown)}. Put a text of several words in quotes.")
+            takes_text = any(not action.option_strings for action in self._actions)
+            rest = "Put a text of several words in quotes." if takes_text else f"{self.prog} takes only options."
+            self.error(f"too many arguments: {' '.join(unknown)}. {rest}")
         return cast(argparse.Namespace, parsed)
 
     def option_names(self) -> list[str]:
@@ -176,17 +178,19 @@ def _two_columns(rows: Mapping[str, str], indent: str = "") -> str:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError("must be more than 0 seconds")
+        raise argparse.ArgumentTypeError(f"must be a number of seconds from more than 0 to 86400, not `{text}`")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 10_000:
-        raise argparse.ArgumentTypeError("must be from 1 to 10000")
-    return value
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to 10000, not `{text}`")
+    return int(text)
 
 
 def _temperatures(text: str) -> tuple[float, ...]:

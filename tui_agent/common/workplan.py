@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -141,5 +141,5 @@ def plan_template(milliseconds: int) -> str:
 
     Its bracketed placeholders count as empty.
     """
-    text = files("tui_agent.common").joinpath("plan_template.md").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("plan_template.md").read_text(encoding="utf-8")
     return text.format(milliseconds=milliseconds)

@@ -189,6 +189,10 @@ class SessionApi(SessionParts, Protocol):
         """Run a shell command of the user."""
         ...
 
+    def background_jobs(self) -> tuple[str, ...]:
+        """Return the command lines of what runs in the background; it ends with the session."""
+        ...
+
     def can_be_resumed(self) -> bool:
         """Return whether the session is still on disk, where `--resume` looks for it. Does file IO."""
         ...

@@ -154,7 +154,8 @@ class FolderTrust:
             self._saved = saved
             self._stamps = await asyncio.to_thread(self._files)
             before, self._mode_before = self._mode_before, None
-            await self._tighten(before)
+            is_unchanged = self._environment.approval_mode is ApprovalMode.READ_ONLY
+            await self._tighten(before if is_unchanged else None)
             self._project.set_trusted(True)
             self._stream.emit(TrustChanged(trusted=True))
 

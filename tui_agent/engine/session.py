@@ -242,8 +242,7 @@ class Session:
         self._closed = False
         self.replay_end = stream.last
         """Number of the last record from before this process: `follow(replay_end)` yields what is new."""
-        self.answer = approvals.answer
-        self.saved = approvals.saved
+        self.answer, self.saved = approvals.answer, approvals.saved
         self.copy_journal = partial(copy_journal, stream)
         self.mask = stream.mask  # A7
         self.checkpoints = checkpoints  # K1
@@ -253,6 +252,7 @@ class Session:
         self.calibrator = Calibrator(stream, roles, environment)  # E4
         self.models = ModelChoice(roles, stream)  # M5, U4
         self.mentions = Mentions(environment.roots, environment.recent)  # H7
+        self.background_jobs = lambda: tuple(job.program for job in environment.jobs())
         self.trust = FolderTrust(
             stream,
             approvals,

@@ -32,8 +32,6 @@ MAX_TARGETS = 3
 """Paths named of those that a critical command would destroy."""
 MAX_NAMES = 8
 """Files named in one line."""
-MAX_RULE = 160
-"""Characters of a command up to which it is repeated as the rule that an approval saves."""
 MAX_COMMAND = 80
 """Characters of a command that are quoted."""
 MAX_DETAILS = 100
@@ -101,17 +99,18 @@ def action_text(action: Action) -> str:
 
 def grants_text(grants: Sequence[Grant], action: Action | None, scope: Scope) -> str:
     """Return what an approval of `action` with a scope allows from then on; "" if nothing."""
-    command = action.command if isinstance(action, RunAction) else ""
-    return ", ".join(_rule(grant, command) for grant in grants if grant.scope is scope)
+    run = action if isinstance(action, RunAction) else None
+    return ", ".join(_rule(grant, run) for grant in grants if grant.scope is scope)
 
 
-def _rule(grant: Grant, command: str) -> str:
-    """Describe what a grant allows. A long command is not repeated, to keep the choices visible."""
-    is_repetition = grant.pattern == command and ("\n" in command or len(command) > MAX_RULE)
-    pattern = "exactly the command above" if is_repetition else make_visible(grant.pattern)
-    folder = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
+def _rule(grant: Grant, run: RunAction | None) -> str:
+    """Describe what a grant allows. Command and folder are not repeated, to keep the choices visible."""
+    is_repetition = run is not None and grant.pattern == run.command
+    pattern = "exactly the command above" if is_repetition else f"{grant.kind} {make_visible(grant.pattern)}"
+    is_here = run is not None and grant.cwd == run.cwd
+    folder = f" in {'this folder' if is_here else make_visible(grant.cwd)}" if grant.cwd else ""
     changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{grant.kind} {pattern}{folder}{changes}"
+    return f"{pattern}{folder}{changes}"
 
 
 def trust_texts(action: TrustAction) -> tuple[str, str]:

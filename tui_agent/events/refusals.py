@@ -57,12 +57,14 @@ class Refusals:
         """Return the refused actions that explain a run with this outcome, as texts; empty if they don't.
 
         A run that is done lacks the changes and commands that were refused and did not happen later; that a file was
-        not read is only a reason if nothing else succeeded. One that failed was prevented if it changed nothing.
+        not read is only a reason if nothing else succeeded. One that failed was prevented if it changed nothing, one
+        that ended as refused in any case.
         """
         everything = [*self._missing.values(), *self._unread.values()]
         if outcome == "done":
             return everything if self._missing or not self._succeeded else []
-        return everything if outcome == "failed" and not self._changed else []
+        was_prevented = outcome == "refused" or (outcome == "failed" and not self._changed)
+        return everything if was_prevented else []
 
 
 def _key(action: Action) -> str:

@@ -141,7 +141,7 @@ EDITING_KEYS: Final = _TABLE.editing
 """Keys that edit or select in a text field."""
 _NEVER_GLOBAL = PLAIN_KEYS | {"ctrl+s", "ctrl+d", "ctrl+a"}
 """Keys of lists and text fields, which can't be assigned to actions with the scope `app`."""
-_FOOTER_LAST = ("help", "plan", "details", "progress", "search", "quit")
+_FOOTER_LAST = ("help", "quit", "approvals", "plan", "details", "progress", "search")
 """Labels that come last in the footer, in this order, and are dropped first on narrow screens."""
 
 

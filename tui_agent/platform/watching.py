@@ -13,7 +13,9 @@ from typing import TypeAlias
 FileStamp: TypeAlias = tuple[int, int, int]
 """Inode, size and modification time."""
 
-_POLL_MS = 150
+_STEP_MS = 150
+"""Interval at which reported changes are collected: the watching thread wakes up that often."""
+_POLL_MS = 1_000
 """Interval of additional checks, as not every file system reports changes."""
 
 
@@ -32,8 +34,8 @@ async def file_changes(path: Path, *since: FileStamp | None) -> AsyncGenerator[N
                 watch = watchfiles.awatch(
                     path.parent,
                     watch_filter=lambda _, name: os.path.basename(name) == path.name,
-                    debounce=_POLL_MS,
-                    step=20,
+                    debounce=_STEP_MS,
+                    step=_STEP_MS,
                     rust_timeout=_POLL_MS,
                     yield_on_timeout=True,
                     stop_event=stop,
@@ -47,7 +49,7 @@ async def file_changes(path: Path, *since: FileStamp | None) -> AsyncGenerator[N
             if (now := file_stamp(path)) != last:
                 last = now
                 yield
-            await asyncio.sleep(_POLL_MS / 1000)
+            await asyncio.sleep(_STEP_MS / 1000)
     finally:
         stop.set()
 

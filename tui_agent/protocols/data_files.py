@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import tomllib
 from typing import Any
@@ -20,16 +19,14 @@ def parse_data(name: str, text: str) -> Any:
         if name.endswith(".toml"):
             return tomllib.loads(text)
         if name.endswith((".ini", ".cfg")):
-            parser = configparser.ConfigParser(interpolation=None, strict=False)
-            parser.read_string(text)
-            return {section: dict(parser[section]) for section in parser.sections()}
+            return _parse_ini(text)
         import yaml
 
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise UnreadableData(str(error)) from error
-    except (ValueError, TypeError, AttributeError, RecursionError, MemoryError, configparser.Error) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:
         raise UnreadableData(str(error)) from error
 
 
@@ -43,3 +40,14 @@ def yaml_error(text: str) -> str:
     except yaml.YAMLError as error:
         return str(error)
     return ""
+
+
+def _parse_ini(text: str) -> dict[str, dict[str, str]]:
+    import configparser
+
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+        return {section: dict(parser[section]) for section in parser.sections()}
+    except configparser.Error as error:
+        raise UnreadableData(str(error)) from error

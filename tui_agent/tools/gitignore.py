@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 FILE_CAP = 256 * 1024
 """Bytes of a .gitignore; larger ones are ignored."""
@@ -59,6 +61,8 @@ class GitIgnore:
     def _with_file(self, folder: Path) -> GitIgnore:
         try:
             text = read_file(folder / ".gitignore", FILE_CAP, follow=False).data.decode("utf-8", "replace")
+            from pathspec import GitIgnoreSpec  # slow to import, and not every folder has such a file
+
             spec = GitIgnoreSpec.from_lines(text.splitlines()[:PATTERN_CAP])
         except (FileFault, ValueError):
             return self

@@ -212,8 +212,14 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         commands.execute_command(self, message.name, message.argument)
 
     def leave(self) -> None:
-        """Quit; during a run only on the second press."""
-        self.hints.quit_or_arm(keymap.key_of("leave")) if self.view.busy else self.exit(0)
+        """Quit; during a run, or while a background job runs, only on the second press."""
+        jobs = self._jobs
+        self.hints.quit_or_arm(keymap.key_of("leave"), jobs) if self.view.busy or jobs else self.exit(0)
+
+    @property
+    def _jobs(self) -> tuple[str, ...]:
+        """Command lines of what runs in the background."""
+        return () if self.session is None else self.session.background_jobs()
 
     def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
         """Open the link."""
@@ -255,7 +261,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         elif not isinstance(self.screen, ModalScreen) and self.prompt.move_to_history():
             self.hints.show("draft stashed · up restores it")
         else:
-            self.hints.quit_or_arm(keymap.key_of("cancel"))
+            self.hints.quit_or_arm(keymap.key_of("cancel"), self._jobs)
 
     def exit(self, *args: Any, **kwargs: Any) -> None:
         """Save the edits of the open request first, also when a signal ends the program."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,6 +13,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 
 from tui_agent.engine.api import SessionApi
+from tui_agent.text import one_line
 from tui_agent.tui.exit_codes import ContinueIn
 from tui_agent.tui.terminal import log_failure
 from tui_agent.tui.themes import ANSI, DARK, HAS_ANSI_FIELD, THEMES, fallback_variables
@@ -94,9 +95,11 @@ class TransientHints:
         self.show(text)
         return False
 
-    def quit_or_arm(self, key: str) -> None:
-        """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`."""
-        if self.confirms(f"{key} again quits"):
+    def quit_or_arm(self, key: str, jobs: Sequence[str] = ()) -> None:
+        """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`, and the
+        background `jobs` that end with the program."""
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        if self.confirms(f"{key} again quits" + (f" and stops {one_line(jobs[0], 60)}{more}" if jobs else "")):
             self._app.exit(0)
 
 

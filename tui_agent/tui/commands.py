@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from textual import on
 
-from tui_agent.common.domain import ApprovalMode, Mode
+from tui_agent.common.domain import ApprovalMode, EditAction, Mode, RunAction
 from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.keys import keymap
 from tui_agent.tui.base_app import BaseApp
@@ -20,8 +20,9 @@ from tui_agent.tui.preferences import Preferences
 from tui_agent.tui.request_dialogs import RequestDialogs
 from widgets.info_panels import HelpPanel
 from widgets.plan_panel import PlanPanel
-from widgets.request_view import KeyGuard, RequestModal
+from widgets.request_view import GuardedModal, KeyGuard, RequestModal
 from widgets.search_bar import SearchBar
+from widgets.status_line import READ_ONLY_MODES
 from widgets.textual_private import driver_of
 
 if TYPE_CHECKING:
@@ -93,12 +94,34 @@ APPROVALS = tuple(mode.value for mode in ApprovalMode)
 
 
 def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...], name: str) -> None:
-    """Switch the mode (W11) or the approval mode (A4) to `name`, or to the next one if that is empty."""
+    """Switch the mode (W11) or the approval mode (A4) to `name`, or to the next one if that is empty.
+
+    The next one never leaves read-only in a folder that is not trusted (A8).
+    """
+    is_restricted = command == "approvals" and not app.view.trusted and current == ApprovalMode.READ_ONLY
+    if is_restricted and not name:
+        _say(app, "read-only: this folder is not trusted · /trust trusts it · /approvals ask works without trust")
+        return
     name = name or (choices[(choices.index(current) + 1) % len(choices)] if current in choices else current)
     if name not in choices:
         app.hints.show(f"use /{command} with {', '.join(choices)}")
     elif app.session is not None:
         app.work(partial(app.session.set_modes, **{"mode" if command == "mode" else "approval_mode": name}))
+        if any(isinstance(request.action, EditAction | RunAction) for request in app.view.pending.values()):
+            refuses = name in READ_ONLY_MODES or name == ApprovalMode.READ_ONLY
+            _say(app, f"{name} {REFUSES_PENDING if refuses else KEEPS_PENDING}")
+        elif is_restricted and name != ApprovalMode.READ_ONLY:
+            _say(app, f"{name}: this folder is still not trusted, so nothing in it is followed · /trust trusts it")
+
+
+REFUSES_PENDING: Final = "refuses what waits here, even if you approve it"
+KEEPS_PENDING: Final = "counts from the next action; this one still waits for you"
+
+
+def _say(app: CommandApp, text: str) -> None:
+    """Show what became of a key, in the open dialog or above the composer."""
+    screen = app.screen
+    screen.tell(text) if isinstance(screen, GuardedModal) else app.hints.show(text)
 
 
 def _details(app: CommandApp, _: str) -> None:

@@ -8,11 +8,12 @@ import re
 import select
 import selectors
 import signal
+import socket
 import sys
 import threading
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, ClassVar, Final, TextIO, cast
 
@@ -204,6 +205,11 @@ class BackgroundQuery:
         """Whether the question was sent."""
         return self._asked_at is not None
 
+    @property
+    def held(self) -> bool:
+        """Whether what is held back may be a key, so that `release` is due soon."""
+        return 0 < len(self._held) <= 2
+
     def ask(self) -> str:
         """Return the question for the terminal, once; the input is searched for the answer from now on."""
         self._asked_at = self._clock()
@@ -231,10 +237,36 @@ class BackgroundQuery:
 
     def release(self) -> str:
         """Return held input that turned out to be a key, such as Esc; empty if there is none."""
-        if not self._held or len(self._held) > 2 or self._clock() - self._held_at < KEY_SECONDS:
+        if not self.held or self._clock() - self._held_at < KEY_SECONDS:
             return ""
         text, self._held = self._held, ""
         return text
+
+
+class WakingEvent(threading.Event):
+    """An event whose `set` also wakes up a thread that waits for descriptors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._writer: socket.socket | None = None
+
+    @contextmanager
+    def descriptor(self) -> Iterator[socket.socket]:
+        """Return a socket that is readable once the event is set, for one thread, which then looks at the event."""
+        reader, writer = socket.socketpair()
+        with reader, writer:
+            self._writer = writer
+            try:
+                yield reader
+            finally:
+                self._writer = None
+
+    def set(self) -> None:
+        """Set the event, and wake up the thread."""
+        super().set()
+        if (writer := self._writer) is not None:
+            with suppress(OSError):  # the thread has just ended
+                writer.send(b"\0")
 
 
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
@@ -259,6 +291,7 @@ class ScreenDriver(LinuxDriver):
         self.output = TerminalOutput(cast(TextIO, sys.__stderr__), on_lost=_hang_up)
         self.output.on_caught_up = self._repaint_soon
         super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self.exit_event = self._exits = WakingEvent()
         self._has_links = os.environ.get("TERM", "") not in WITHOUT_LINKS
         self._hands_over_input = False
         """Further keys are for the next app."""
@@ -353,10 +386,11 @@ class ScreenDriver(LinuxDriver):
             getincrementaldecoder("utf-8")("replace").decode,
         )
         ScreenDriver._handed_over, parser.mouse_pixels = None, False
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, self._exits.descriptor() as exits:
             selector.register(self.fileno, selectors.EVENT_READ)
+            selector.register(exits, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(parser.patience) and not self.exit_event.is_set():
+                if selector.select(self._patience(parser)) and not self.exit_event.is_set():
                     data = _read(self.fileno)
                     if data == b"":
                         _hang_up()
@@ -371,6 +405,12 @@ class ScreenDriver(LinuxDriver):
                     self.process_message(message)
         if self._hands_over_input:
             ScreenDriver._handed_over = parser, decode
+
+    @staticmethod
+    def _patience(parser: PasteGuard) -> float | None:
+        """Return the seconds until something is due without input; None if nothing is: an idle program sleeps."""
+        held = ScreenDriver.background.held
+        return parser.patience if parser.patience is not None or not held else KEY_SECONDS
 
     def _without_answer(self, text: str) -> str:
         """Return input without the terminal's answer about its background, which is reported."""

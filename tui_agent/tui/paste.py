@@ -41,6 +41,9 @@ MIN_TEXT_RATE: Final = 120
 TORN_WINDOW: Final = 10.0
 """Seconds after the last text of a torn paste in which its remainder may arrive without a start marker."""
 
+TICK: Final = 0.1
+"""Seconds between ticks during a paste, or within an escape sequence."""
+
 ENTER_GRACE: Final = 0.3
 """Seconds that an Enter is held in that time: if text follows, it is a line break of the paste."""
 
@@ -162,9 +165,11 @@ class PasteGuard(KeyParser):
         super().__init__(debug)
 
     @property
-    def patience(self) -> float:
-        """Seconds until the next `tick` is due."""
-        return GRACE if self._pending_key or (self._pasting and self._end_marker_at is not None) else 0.1
+    def patience(self) -> float | None:
+        """Seconds until the next `tick` is due; None if nothing is due without further input."""
+        if self._pending_key or (self._pasting and self._end_marker_at is not None):
+            return GRACE
+        return TICK if self._pasting or self._timeout_time is not None else None
 
     def feed(self, data: str) -> Iterable[Message]:
         """Yield the messages for input; an empty text is the end of input."""

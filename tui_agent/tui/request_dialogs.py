@@ -45,6 +45,8 @@ class RequestDock:
         self._drafts = EditDraftStore()
         self._request: RequestItem | None = None
         """The request that is open or about to open."""
+        self._is_covered = False
+        """Whether a dialog is open, which has the place of the panel."""
 
     @property
     def panel(self) -> RequestPanel | None:
@@ -86,8 +88,20 @@ class RequestDock:
             on_draft=partial(self._save_draft, session.id, request),
         )
         panel.on_answer = session.answer
-        self.container.display = True
+        self.container.display = not self._is_covered
         await self.container.mount(panel)
+
+    def make_place(self, is_covered: bool) -> bool:
+        """Hide the panel while a dialog covers the screen, then show it again; return whether anything changed."""
+        is_changed = is_covered is not self._is_covered
+        self._is_covered = is_covered
+        if not is_changed or (panel := self.panel) is None or panel.answered:
+            return False
+        self.container.display = not is_covered
+        screen = self.app.screen_stack[0]
+        if not is_covered and screen.focused in (None, self.app.prompt):
+            screen.set_focus(panel)
+        return True
 
     def _save_draft(self, session_id: str, request: RequestItem, draft: dict[str, Any]) -> None:
         self._drafts.save(session_id, draft, request.id, proposed_content(request))
@@ -231,6 +245,8 @@ class RequestDialogs:
         padding = max(0, min(height - below, room - 1))
         if padding != screen.styles.padding.bottom:
             screen.styles.padding = (0, 0, padding, 0)
+        if self.dock.make_place(height > 0) and height:
+            app.call_after_refresh(self.cover, height)
 
     def set_aside(self) -> None:
         """Let the session's screen have the keys; the dialog, with all that was done in it, comes back with

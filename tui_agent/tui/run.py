@@ -22,7 +22,15 @@ from tui_agent.tui.base_app import QUIT_ARMED
 from tui_agent.tui.driver import ScreenDriver
 from tui_agent.tui.exit_codes import CONTINUE, RESTART_AS_DEMO, ContinueIn
 from tui_agent.tui.guardian import TerminalGuardian
-from tui_agent.tui.terminal import DEADLINE, RESET, SavedTerminal, exit_after, log_failure, widen_control_tables
+from tui_agent.tui.terminal import (
+    DEADLINE,
+    RESET,
+    SavedTerminal,
+    exit_after,
+    log_failure,
+    share_one_arena,
+    widen_control_tables,
+)
 from tui_agent.tui.themes import startup_name
 from widgets.textual_private import driver_of
 
@@ -82,6 +90,7 @@ def _apply_startup_theme(app: TuiAgentApp) -> None:
 def run_app(app: TuiAgentApp) -> int:
     """Run an app in the terminal and return its exit code, as `run_tui` does."""
     keep_off_screen()
+    share_one_arena()
     widen_control_tables()
     saved = SavedTerminal()
     guardian = ScreenDriver.guardian = TerminalGuardian(sys.__stdin__.fileno() if sys.__stdin__ else 0, RESET)

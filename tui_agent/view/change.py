@@ -59,6 +59,8 @@ def _running_calls(view: SessionView) -> str:
     if len(subagents) > 1:
         return f"{len(subagents)} sub-agents"
     tool = calls[-1]
+    if tool.call.name == "run_terminal_command" and tool.title:
+        return tool.title
     name = "sub-agent" if tool in subagents else tool.call.name
     return f"{name} {tool.title}".strip()
 

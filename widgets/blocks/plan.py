@@ -169,6 +169,7 @@ class StepBlock(TranscriptBlock[StepItem]):
         symbol, role = WORDS.step_states.get(item.outcome, ("·", "muted"))
         spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", styles.muted)]
         spans.append((one_line(item.step.description, 2_000), styles.strong))
+        spans += [] if item.step.number else [(" · run by the program", styles.muted)]
         if item.ms >= 1_000:
             spans.append((f" · {format_duration(item.ms)}", styles.muted))
         if item.outcome in ("skipped", "interrupted"):
@@ -235,7 +236,7 @@ def summary_lines(summary: Summary, width: int, styles: TextStyles) -> list[Line
         lines += hanging([mark], [(one_line(change.description, 1_000), styles.muted)], width, styles.text)
     for made, notes in ((True, summary.decisions_made), (False, summary.decisions_rejected)):
         for note in notes:
-            lines += labeled_lines("decided" if made else "not", decision_text(note), width, styles)
+            lines += labeled_lines("decided" if made else "rejected", decision_text(note), width, styles)
     for label, text in (("goal", summary.goal), ("status", summary.status)):
         if text:
             lines += labeled_lines(label, text, width, styles)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tui_agent.common import paths
-from tui_agent.engine.checks.project_checks import test_command_files
 from tui_agent.engine.context.project import AGENTS_FILE, TrustedFolder, above_in_repository, agent_file_paths
 from tui_agent.platform.git import git_data
 from tui_agent.safety import trust
@@ -67,6 +66,8 @@ def _git(folder: Path, settings: Settings) -> Iterator[str]:
 
 def _tests(folder: Path) -> Iterator[str]:
     """The files that `detect_test_command` reads."""
+    from tui_agent.engine.checks.project_checks import test_command_files  # an idle session does without
+
     if files := test_command_files(folder):
         more = f" and {len(files) - 2} more" if len(files) > 2 else ""
         yield f"{', '.join(files[:2])}{more}: how the project's tests are run, to check changes"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+_FOLDER = Path(__file__).parent.parent / "prompts"
 
 
 @cache
 def prompt(name: str) -> str:
     """Return the text of `prompts/<name>.md`."""
-    return files("tui_agent.engine").joinpath(f"prompts/{name}.md").read_text(encoding="utf-8").strip()
+    return (_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 @cache
 def reply_schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of the reply, `prompts/<name>.schema.json`. It is shared: do not modify it."""
-    schema: dict[str, Any] = json.loads(
-        files("tui_agent.engine").joinpath(f"prompts/{name}.schema.json").read_text(encoding="utf-8")
-    )
+    schema: dict[str, Any] = json.loads((_FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
     return schema
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tui_agent.engine.host.snapshots import Snapshots
     from tui_agent.platform.output import Capture
     from tui_agent.platform.proc import Confinement
-    from tui_agent.shell.terminal import ShellSession
+    from tui_agent.shell.terminal import Job, ShellSession
 
 _DENIED = re.compile(
     r"Permission denied|Read-only file system|not permitted|Device or resource busy|EACCES|EROFS|EPERM|"
@@ -96,15 +96,18 @@ class SandboxPolicy:
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
         return self.settings.sandbox == "required" or auto or action.safe
 
-    def fully_confines(self, action: RunAction, mode: ApprovalMode) -> bool:
+    def fully_confines(self, action: RunAction) -> bool:
         """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
-        return self.sandbox.is_complete and self.applies_to(action, mode)
+        return self.sandbox.is_complete and action.sandboxed
 
-    async def confinement(self, action: RunAction, mode: ApprovalMode) -> ConfinedCommand | None:
-        """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing."""
+    async def confinement(self, action: RunAction) -> ConfinedCommand | None:
+        """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing.
+
+        A command runs as its dialog said, whatever the approval mode has become in the meantime.
+        """
         if self.settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
-        if not self.applies_to(action, mode):
+        if not action.sandboxed:
             return None
         return await asyncio.to_thread(self._confine, action)
 
@@ -448,7 +451,7 @@ class ToolEnvironment:
 
         `file` receives the complete output. Raises ToolError.
         """
-        confined = await self.sandbox_policy.confinement(action, self.approval_mode)
+        confined = await self.sandbox_policy.confinement(action)
         cwd = Path(action.cwd)
         if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
@@ -529,8 +532,7 @@ class ToolEnvironment:
             return None
         from tui_agent.engine.host.harm import count_harm
 
-        sandboxed = self.sandbox_policy.applies_to(action, self.approval_mode)
-        return await asyncio.to_thread(count_harm, action, self._readable_folders, sandboxed=sandboxed)
+        return await asyncio.to_thread(count_harm, action, self._readable_folders, sandboxed=action.sandboxed)
 
     async def verdict(self, action: Action, cannot_undo: str = "") -> Verdict:
         """Decide whether an action runs, is asked for or is refused.
@@ -545,7 +547,7 @@ class ToolEnvironment:
             approval_mode=self.approval_mode,
             settings=self.settings,
             grants=self.grants.listed(),
-            sandboxed=isinstance(action, RunAction) and self.sandbox_policy.fully_confines(action, self.approval_mode),
+            sandboxed=isinstance(action, RunAction) and self.sandbox_policy.fully_confines(action),
         )
         is_hindered = isinstance(action, RunAction) and action.sandboxed and action.writes_outside
         if is_hindered and verdict.decision == "ask":
@@ -564,9 +566,9 @@ class ToolEnvironment:
         cwd = self._terminal.cwd if self._terminal is not None else self.workspace
         return cwd if cwd.is_dir() else self.workspace
 
-    def job_ids(self) -> frozenset[int]:
-        """Return the ids of what runs in the background."""
-        return frozenset(job.id for job in self._terminal.jobs()) if self._terminal is not None else frozenset()
+    def jobs(self) -> tuple[Job, ...]:
+        """Return what runs in the background."""
+        return self._terminal.jobs() if self._terminal is not None else ()
 
     async def jobs_ended(self, jobs: Collection[int]) -> None:
         """Wait until no process of these background jobs is left."""

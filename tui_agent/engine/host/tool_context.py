@@ -138,9 +138,11 @@ def refusal(answer: Answer) -> str:
     """Return the message for the model about an answer other than approval."""
     if answer.verdict == "withdrawn":
         return "Interrupted by the user before they decided."
-    reason = f" Their reason: {answer.text}" if answer.text else ""
-    subject = "The user" if answer.by == "user" else f"The rule «{answer.by}»"
-    return f"{subject} refused this.{reason}{NO_WORKAROUND}"
+    if answer.by == "user":
+        subject, reason = "The user", f" Their reason: {answer.text}"
+    else:
+        subject, reason = f"The rule «{answer.by}»", f" Reason: {answer.text}"
+    return f"{subject} refused this.{reason if answer.text else ''}{NO_WORKAROUND}"
 
 
 class CallContext:
@@ -262,6 +264,10 @@ class CallContext:
         if answer.verdict == "withdrawn" and answer.by == CHANGED and isinstance(action, EditAction):
             self._asked_anew = True
             raise changed_error(action)
+        if answer.verdict == "approve":
+            now = await environment.verdict(action, verdict.cannot_undo)
+            if now.decision == "refuse":  # mode or trust changed while the user was asked
+                raise ToolRefused(f"Not allowed: {now.rule}")
         if (grant := granted(verdict.grants, answer)) is not None:
             await environment.grants.add(grant)
         return self._approved(request, answer, verdict.cannot_undo)
@@ -445,11 +451,10 @@ class CallContext:
     ) -> CommandOutcome:
         """Run a command that may write, and ask the user about protected files that it made (A2)."""
         environment = self._environment
-        confined = environment.sandbox_policy.applies_to(action, environment.approval_mode)
-        approved = approval.answer.by in ("user", SAME_QUESTION) and not confined
+        approved = approval.answer.by in ("user", SAME_QUESTION) and not action.sandboxed
         with self.clock.paused():
             guarded = await guard.begin(action.command, approved=approved, run=self._run, call=self._node)
-        jobs = environment.job_ids()
+        jobs = {job.id for job in environment.jobs()}
         seconds: float | None = INTERRUPTED
         try:
             outcome = await environment.run_command(action, timeout, self.output, file)
@@ -457,7 +462,7 @@ class CallContext:
         finally:
             ended = await complete_shielded(guard.end(guarded, seconds=seconds))
             self.effects = ended.changes
-            if new := environment.job_ids() - jobs:
+            if new := frozenset(job.id for job in environment.jobs()) - jobs:
                 environment.follow_job(self._follow_job(new, guard.follow_job(guarded, ended.after), guard))
         notes = [outcome.note] if outcome.note else []
         notes += await self._decide_all(ended.edits, guarded, guard)

@@ -77,8 +77,6 @@ class Calibrator:
         return not has_strategy and not self._stream.state.runs
 
     async def _calibrate(self) -> None:
-        from tui_agent.engine.models.protocol_fallback import STRATEGY_NAMES
-
         name = self._roles.name
         await asyncio.sleep(IDLE)
         info = await self._roles.model.describe(name)
@@ -105,6 +103,8 @@ class Calibrator:
                 "model.not_calibrated",
             )
             return
+        from tui_agent.engine.models.protocol_fallback import STRATEGY_NAMES
+
         await catalog.reload(quietly=True)
         calibration = report.calibration
         rate = f", {calibration.tokens_per_second:,.0f} tokens/s" if calibration.tokens_per_second else ""

@@ -355,7 +355,7 @@ def needs_review(planned: PlanResult, settings: Settings) -> tuple[bool, str]:
     if INTERRUPTED in planned.faults:
         return True, INTERRUPTED
     if planned.plan.confidence < 0.6:
-        return True, f"its confidence is {planned.plan.confidence:.2f}, below 0.6"
+        return True, "confidence below 60%"
     if planned.fallback and not settings.plan_fallback:
         return True, "no valid plan could be made"
     if planned.depth == "simple" or planned.fallback:

@@ -15,9 +15,9 @@ from weakref import WeakSet
 from msgspec import to_builtins
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, EditAction, Scope
+from tui_agent.common.domain import Action, EditAction, ReadAction, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.events.narration import grants_text, harm_texts
+from tui_agent.events.narration import file_warning, grants_text, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.storage.lines import encode_json
@@ -207,7 +207,7 @@ class Feed:
                     diff = with_exact_signs(event.action.diff, cast(EditAction, exact).diff)
                     data["action"]["diff"] = to_builtins(diff)
                 shown = {"action": displayable_action(data["action"]), "hides_secrets": hides, "rules": _rules(event)}
-                return {**data, **shown, **_harm(event)}
+                return {**data, **shown, **_texts(event)}
         bounded: dict[str, Any] = map_strings(data, bounded_text)
         return bounded
 
@@ -297,8 +297,10 @@ def _rules(event: e.ApprovalRequested) -> dict[str, str]:
     return {scope: text for scope, text in texts.items() if text}
 
 
-def _harm(event: e.ApprovalRequested) -> dict[str, Any]:
-    """What a critical command would destroy, in words."""
+def _texts(event: e.ApprovalRequested) -> dict[str, Any]:
+    """What a critical command would destroy, and what is unusual about a file, in the words of the screen."""
+    if isinstance(event.action, EditAction | ReadAction):
+        return {"warning": file_warning(event.action, event.why)[0]}
     return {} if event.harm is None else {"harm_texts": [make_visible(text) for text in harm_texts(event.harm)]}
 
 

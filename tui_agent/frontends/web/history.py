@@ -10,8 +10,10 @@ from typing import NamedTuple
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
 
+FIRST_ITEMS = 40
+"""Items of the transcript in the newest part: more than a screen, and painted in a moment."""
 PART_ITEMS = 100
-"""Items of the transcript in a part."""
+"""Items of the transcript in an earlier part."""
 ITEMS_TO_MESSAGE = 60
 """Additional items to reach the message that they belong to."""
 NO_RECORD = 1 << 53
@@ -73,7 +75,7 @@ class HistoryPart(NamedTuple):
 def part_before(entries: Sequence[FeedEntry], before: int | None = None) -> HistoryPart:
     """The part that ends before the record number `before`, or at the end."""
     end = len(entries) if before is None else bisect_left(entries, before, key=lambda entry: entry.seq)
-    start = _start(entries, end)
+    start = _start(entries, end, FIRST_ITEMS if before is None else PART_ITEMS)
     if start < end and not entries[start].clears and not _has_items(entries, start):
         start = 0
     first = entries[start] if start < end else None
@@ -86,8 +88,8 @@ def _has_items(entries: Sequence[FeedEntry], end: int) -> bool:
     return any(entry.kind in ITEM_KINDS for entry in islice(entries, end))
 
 
-def _start(entries: Sequence[FeedEntry], end: int) -> int:
-    """Index of the first entry of the part: a message if one is near; nothing from before the last clearing."""
+def _start(entries: Sequence[FeedEntry], end: int, wanted: int) -> int:
+    """Index of the first entry of a part of `wanted` items: a message if near, none before the last clearing."""
     items = size = 0
     candidate = end
     for index in range(end - 1, -1, -1):
@@ -96,12 +98,12 @@ def _start(entries: Sequence[FeedEntry], end: int) -> int:
         size += 0 if entry.is_piece else entry.size
         if entry.clears:
             return index
-        is_enough = items >= PART_ITEMS or size >= PART_BYTES
+        is_enough = items >= wanted or size >= PART_BYTES
         if entry.kind in FIRST_KINDS and (not is_enough or candidate == end):
             candidate = index
         if is_enough and entry.kind == e.UserMessageAdded.type:
             return index
-        if items >= PART_ITEMS + ITEMS_TO_MESSAGE or size >= 2 * PART_BYTES:
+        if items >= wanted + ITEMS_TO_MESSAGE or size >= 2 * PART_BYTES:
             return candidate if candidate < end else index
     return 0
 

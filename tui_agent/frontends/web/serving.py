@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -260,11 +261,45 @@ async def read_body(request: Request, kind: type[B]) -> B:
         raise PageRefused(400, f"the request could not be parsed: {error}") from error
 
 
+_IMPORT = re.compile(r'^import (\{.*\}) from "\./(\w+\.js)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async function|function|class|const) (\w+|\$))", re.MULTILINE)
+_CSS_IMPORT = re.compile(r'^@import "(\w+\.css)";$', re.MULTILINE)
+
+
 @cache
 def static_files() -> dict[str, bytes]:
-    """File name → content of everything that can be requested by name."""
+    """File name → content of everything that can be requested by name; main.js and styles.css with all they import."""
     folder = resources.files("tui_agent.frontends.web") / "static"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES}
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in MEDIA_TYPES}
+    styles = _CSS_IMPORT.sub(lambda match: files[match[1]].decode(), files["styles.css"].decode())
+    return {**files, "main.js": join_modules("main.js", files).encode(), "styles.css": styles.encode()}
+
+
+def join_modules(main: str, files: Mapping[str, bytes]) -> str:
+    """Return the script `main` with the modules that it imports, each in a function: a page loads one file faster.
+
+    The modules use `import { … } from "./name.js";` on one line and export declarations only. Raises ValueError if
+    modules import each other in a circle.
+    """
+    joined: dict[str, str] = {}
+
+    def join(name: str, importing: tuple[str, ...]) -> None:
+        if name in importing:
+            raise ValueError(f"modules import each other: {', '.join(importing)}")
+        text = files[name].decode()
+        for _, imported in _IMPORT.findall(text):
+            if imported not in joined:
+                join(imported, (*importing, name))
+        exported = ", ".join(_EXPORT.findall(text))
+        body = _EXPORT.sub("", _IMPORT.sub(lambda match: f"const {match[1]} = {_variable(match[2])};", text))
+        joined[name] = f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
+
+    join(main, ())
+    return "".join(joined.values())
+
+
+def _variable(module: str) -> str:
+    return f"module_{module.removesuffix('.js')}"
 
 
 class PageServer:

@@ -154,6 +154,7 @@ function start({ state: earlier, events, before, cut }) {
   for (const [name, event] of events) receive(name, event);
   viewport.setOlder(before);
   viewport.followEnd();
+  viewport.fillLater();
 }
 
 /** The reason shown for a request that was not answered in this page. */
@@ -178,7 +179,7 @@ function showConnection(text) {
 }
 
 follow(new Set([...RENDERED, ...Object.keys(handlers)]), start, receive, (connection) => {
-  if (!state.isClosed) showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
+  if (!state.isClosed || connection === "closed") showConnection({ open: "", lost: "Connection lost; reconnecting…", closed: "This page is closed. Open it again with a new link from tui-agent." }[connection]);
 });
 
 /** Stop the run, and say so: it may have been a key. */

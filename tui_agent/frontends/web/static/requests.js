@@ -251,7 +251,7 @@ export function approval(request, report) {
     const hint = edit?.hasParts ? el("p", { class: "hint", text: "Uncheck parts to skip them, or edit their text." }) : null;
     const node = el("div", { class: edit ? "edit-request" : null }, heading(title(action), request.why),
       isCritical ? el("div", { class: "harm" }, (request.harm_texts ?? []).map((text) => el("p", { text }))) : null,
-      hint, body, revealButton, remarks(action), notSeen, choices, allows);
+      hint, body, revealButton, remarks(action, request.warning), notSeen, choices, allows);
     const update = () => {
       const count = edit && !edit.isReady ? 0 : unseen();
       const isReady = (edit?.isReady ?? true) && node.closest("[data-invalid]") === null;
@@ -329,12 +329,10 @@ function actOnLoneKeys(place) {
   }, true);
 }
 
-function remarks(action) {
+/** Return what is unusual about an action; `warning` is about a file, beyond what the reason for asking says. */
+function remarks(action, warning) {
   const texts = [...(action.reasons ?? [])];
-  if (action.outside === true) texts.push("outside the workspace");  // of a command a list, which is in its reasons
-  if (action.protected) texts.push("a protected file");
-  if (action.sensitive) texts.push("a sensitive file");
-  if (action.credentials === true) texts.push("this file is known to contain secrets");
+  if (warning) texts.push(warning);
   if (action.env_changes?.length) texts.push(`with changed variables: ${action.env_changes.join(", ")}`);
   const isSevere = action.severity === "critical" || action.severity === "high";
   if (!texts.length && !isSevere) return null;

@@ -79,6 +79,11 @@ export class Viewport {
     this.olderButton.hidden = !before;
   }
 
+  /** Fetch older messages once the page has nothing else to do, if those shown don't fill the view. */
+  fillLater() {
+    (window.requestIdleCallback ?? setTimeout)(() => { if (this.scroll.scrollTop < TOP_DISTANCE) this.loadOlder(); });
+  }
+
   /** Fetch the messages before those that are shown; what is in view stays where it is. */
   async loadOlder() {
     if (!this.older || this.isLoading) return;

@@ -61,14 +61,21 @@ export function follow(names, onHistory, onEvent, onState) {
  * the id of the `session`.
  */
 export async function history(before = 0) {
-  const response = await fetch(before ? `history?before=${before}` : "history");
+  const response = await get(before ? `history?before=${before}` : "history");
   if (!response.ok) throw new Error("the earlier messages can't be read");
   return { ...(await response.json()), session: response.headers.get("x-tui-agent-session") };
 }
 
+/** The response to a GET; the first one of a path may have been asked for by early.js. */
+function get(path) {
+  const asked = window.askedEarly?.get(path);
+  window.askedEarly?.delete(path);
+  return asked ?? fetch(path);
+}
+
 /** What typing needs: `commands` with name, description and arguments, `keys` of requests, and the `draft` of the composer. */
 export async function typing() {
-  const response = await fetch("typing");
+  const response = await get("typing");
   return response.ok ? response.json() : { commands: [], keys: {}, draft: "" };
 }
 
