@@ -10,7 +10,7 @@ from tests.tui.edits import approval_records, edit_action, long_texts
 from tests.web.kit import serve_fake_session
 from tests.web.windows import BROWSER_MARKS, BrowserPages, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import Grant, RunAction, Scope
-from tui_agent.events import ApprovalRequested, RunEnded, RunStarted
+from tui_agent.events import ApprovalRequested, RunEnded, RunStarted, SummaryProposed, SummaryReviewed
 
 pytestmark = BROWSER_MARKS
 
@@ -31,12 +31,14 @@ FIRST_CHANGE_IN_VIEW = """() => {
 }"""
 
 
-async def test_ctrl_s_accepts_a_summary(pages: BrowserPages) -> None:
+@pytest.mark.parametrize("key", ["Control+s", "Control+Enter"])
+async def test_a_key_accepts_a_summary_wherever_its_focus_is(key: str, pages: BrowserPages) -> None:
     session = AnsweredPageSession(records=load("summary_waits"))
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
         await wait_until_answerable(page)
-        await page.keyboard.press("Control+s")
+        assert (await page.evaluate(AT)).startswith("request")
+        await page.keyboard.press(key)
         assert (await session.next_answer()).verdict == "approve"
         was_prevented = (
             "window.wasPrevented = null; addEventListener('keydown', (e) => { wasPrevented = e.defaultPrevented; })"
@@ -126,7 +128,9 @@ async def test_an_approval_says_what_each_scope_allows(pages: BrowserPages) -> N
         page = await pages.open(client.page_server.link())
         await page.wait_for_selector(".grant")
         texts = await page.locator(".grant p").all_text_contents()
-        assert texts == ["“For this session” allows run make in /w", "“Always” allows run make in /w"]
+        assert texts == [
+            f"“{name}” allows exactly the command above in this folder" for name in ("For this session", "Always")
+        ]
 
 
 async def test_a_plan_shows_its_confidence_and_labels(pages: BrowserPages) -> None:
@@ -179,3 +183,14 @@ async def test_a_phone_shows_the_changed_lines_at_once(pages: BrowserPages) -> N
         await screenshot(page, "phone-edit")
         await page.click(".lead-button button")
         await wait_for(page, "!document.querySelector('.row.lead')")
+
+
+async def test_a_postponed_summary_is_not_lost_silently(pages: BrowserPages) -> None:
+    session = AnsweredPageSession(records=load("summary_waits"))
+    request = next(record.event for record in session.records if isinstance(record.event, SummaryProposed))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        await page.wait_for_selector(".request")
+        session.tell(SummaryReviewed(id=request.id, outcome="pending", summary=request.summary))
+        await page.wait_for_selector(".notice >> text=Summary postponed · offered again at the next start")
+        assert await page.locator(".request").count() == 0

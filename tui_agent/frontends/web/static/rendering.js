@@ -41,7 +41,7 @@ const RENDERERS = {
   "step.started": (to, { node, data }) => { to.stepNumbers.set(node, data.step.number); to.updateStep(data.step.number, "running"); },
   "step.finished": (to, { node, data }) => to.updateStep(to.stepNumbers.get(node), data.outcome, data.text),
   "summary.settled": (to, { data }) => { if (data.outcome === "accepted" || data.outcome === "edited") to.notice("info", `Added to the plan: ${data.summary.action}`);
-    else if (data.outcome === "pending") to.notice("warning", "The summary is not in the plan yet: it is offered again when this session is opened next."); },
+    else if (data.outcome === "pending") to.notice("warning", "Summary postponed · offered again at the next start"); },
   "undo.done": (to, { seq, data }) => {
     noteUndo(data.runs, data.kind, seq);
     to.notice("info", `${UNDONE[data.kind]}: ${plural(data.items.length, "file")}`);

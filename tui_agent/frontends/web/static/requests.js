@@ -42,7 +42,8 @@ export class Dock {
   /** Keys of the request that is shown act while no field has the focus; other text goes on in the message field. */
   takeKeys() {
     addEventListener("keydown", (event) => {
-      if (!isCtrl(event, "s")) return;
+      const isEnter = isCtrl(event, "enter");
+      if (!isCtrl(event, "s") && !(isEnter && this.shown?.accept && this.shown.card.contains(event.target) && !event.target.closest("button"))) return;
       event.preventDefault();  // the browser would save the page
       if (!event.repeat && this.shown?.accept && !event.target.closest("aside, dialog")) this.shown.accept();
     });
@@ -437,7 +438,7 @@ export function summary(request, report) {
       else answer({ verdict: "approve", ...(editor.isEdited ? { data: { summary: editor.values() } } : {}) });
     };
     const chip = editedChip();
-    const acceptButton = button("Accept", accept, { class: "primary" });
+    const acceptButton = button("Accept", accept, { class: "primary", "data-key": "Ctrl+S", "aria-keyshortcuts": "Control+S" });
     const resetButton = confirmButton("Reset", "Discard your changes?", () => { editor.reset(); editor.texts.action.area.focus(); }, { class: "quiet", title: "Discard your edits" });
     const update = () => {
       acceptButton.textContent = editor.isEdited ? "Accept as edited" : "Accept";
@@ -446,9 +447,8 @@ export function summary(request, report) {
     const editor = new SummaryEditor(request.summary, draft, update);
     const node = el("div", {}, heading("Add this to the plan?", request.by === "program" ? "written by the program" : "saved to the plan when you accept it", chip), editor.node,
       el("div", { class: "choices foot" }, acceptButton, confirmButton("Discard", "Discard it?", () => answer({ verdict: "reject" }), { class: "danger" }), resetButton,
-        el("span", { class: "hint wide-only", text: "Ctrl+S or Ctrl+Enter accepts it" })));
+        el("span", { class: "hint wide-only", text: "Ctrl+Enter accepts it, too" })));
     update();
-    onCtrlEnter(editor.node, accept);
     return { node, isEditor: true, accept, escape: "Esc leaves it", onEscape: () => $("message").focus() };
   };
 }
