@@ -252,6 +252,8 @@ class ModelRoles:
 
     async def select(self, role: Role, task: str = "", *, report: bool = True) -> SelectedModel:
         """Return the model of `role`. With `report`, a missing preferred model is reported once."""
+        if self.model.provider == "scripted":  # the only model there is, whatever the user's files name for servers
+            return SelectedModel(name=self.name, because="the session's model")
         settings = self._settings
         configured = {**settings.roles.model_dump(), "explorer": settings.explorer_model, "small": settings.small_model}
         choice = self.chosen.get(role, "")
@@ -286,7 +288,8 @@ class ModelRoles:
         infos = [ModelInfo(name=name) for name in names]
         if not served_name(self.catalog.current.rules.default, names):
             infos = await describe_models(self.model, names)
-        chosen = select_session_model(self.catalog.current, infos, configured=self.catalog.configured)
+        configured = self.catalog.configured and self.model.provider != "scripted"
+        chosen = select_session_model(self.catalog.current, infos, configured=configured)
         if chosen is None:
             return no_model(self.model, names)
         self._report_missing(chosen)
