@@ -87,7 +87,9 @@ def test_a_temporary_demo_is_independent_of_the_settings_and_leaves_no_session(t
     (home / "models.json").write_text('{"models": {}, "selectionRules": {"default": "coder:7b"}}')
     command = [sys.executable, "-m", "tui_agent", "exec", "--demo", "--approve", "all", "--mode", "agent"]
     environment = {**os.environ, "TUI_AGENT_HOME": str(home), "HOME": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr
     for name in ("coder:7b", "tiny:1b", "planner:70b"):
         assert name not in done.stderr
