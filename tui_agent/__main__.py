@@ -77,7 +77,8 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     workspace, trust = args.workspace, args.trust
     if args.demo:
         workspace, trust = _demo_workspace(args.workspace), True
-        flags["provider"] = "scripted"
+        flags |= {"provider": "scripted", "plan_cache": False}
+        flags.setdefault("model", "scripted")  # whatever the user's settings name for another server
     return SessionOptions(
         workspace=workspace,
         temporary=args.demo and args.workspace is None,
@@ -112,8 +113,9 @@ def _demo_workspace(chosen: Path | None) -> Path:
 
 
 def _remove_demos(quiet: bool) -> None:
-    """Remove the demos' folders, and say so; if `quiet`, only of those that are still there."""
+    """Remove the demos' folders and sessions, and say so; if `quiet`, only of folders that are still there."""
     for folder in _TEMPORARY:
+        _delete_sessions(folder.path)
         folder.remove()
         if quiet and not folder.path.exists():
             continue
@@ -121,6 +123,17 @@ def _remove_demos(quiet: bool) -> None:
             left = f"is still there: {folder.path}" if folder.path.exists() else "was removed"
             sys.stderr.write(f"The demo's folder {left}. To keep one: tui-agent --demo -C DIR\n")
     _TEMPORARY.clear()
+
+
+def _delete_sessions(workspace: Path) -> None:
+    """Delete the sessions of a demo whose folder is about to be removed: they can't be resumed."""
+    from tui_agent.common import paths
+    from tui_agent.storage import catalog, changes
+    from tui_agent.storage.folder import SessionError
+
+    with contextlib.suppress(paths.HomeNotFoundError, SessionError):
+        for entry in catalog.list_sessions(paths.data_dir(), workspace):
+            changes.delete_session(entry)
 
 
 def _run_exec(argv: Sequence[str]) -> int:

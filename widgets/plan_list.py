@@ -129,7 +129,7 @@ def _goal_rows(content: PlanContent, run: PlanRun) -> Iterator[PlanRow]:
         yield PlanRow("message", f"plan_doc.md can't be read as a plan: {content.problem}")
         yield PlanRow("gap")
     saved, proposed = content.saved.goal, content.plan.goal
-    if saved == proposed and content.empty and not run.steps:
+    if saved == proposed and content.empty and not run.steps and not run.has_plan:
         yield PlanRow("message", "No plan yet.")
     placeholder = one_line(run.request, 200) or "no goal yet"
     if content.lists["execution_log"] and not run.request:

@@ -31,6 +31,8 @@ class PlanRun:
     is_running: bool = False
     request: str = ""
     steps: tuple[RunStep, ...] = ()
+    has_plan: bool = False
+    """It carries out the steps of a plan, which may be shown elsewhere."""
 
 
 def plan_run(view: SessionView, *, with_steps: bool) -> PlanRun:
@@ -39,8 +41,9 @@ def plan_run(view: SessionView, *, with_steps: bool) -> PlanRun:
     if not tree.roots:
         return PlanRun(view.busy)
     root = tree.nodes[tree.roots[-1]]
-    steps = tuple(_steps(view, root)) if with_steps else ()
-    return PlanRun(view.busy, root.title[:2000] if view.busy else "", steps)
+    steps = tuple(_steps(view, root))
+    request = root.title[:2000] if view.busy else ""
+    return PlanRun(view.busy, request, steps if with_steps else (), has_plan=view.busy and bool(steps))
 
 
 def _steps(view: SessionView, run: ProgressNode) -> Iterator[RunStep]:
@@ -62,6 +65,8 @@ def plan_state(plan: Plan, run: PlanRun, now: float) -> tuple[str, str, str]:
     if plan.status == "completed":
         symbol, role, words = WORDS.plan_states["completed"]
         return symbol, role, words + when
+    if run.has_plan and plan.status == "planning":  # the document is first written with the summary
+        return WORDS.plan_states["in_progress"]
     if run.is_running or plan.status != "in_progress":
         return WORDS.plan_states.get(str(plan.status), WORDS.plan_states["planning"])
     if to_do := len(plan.acceptance_criteria) - plan.completed:

@@ -16,7 +16,7 @@ from tui_agent.text import one_line
 from tui_agent.view.items import SessionView
 from widgets.block_view import BlockView
 from widgets.blocks.base import format_duration
-from widgets.dialog_keys import clicked_key, key_lines
+from widgets.dialog_keys import Keys, clicked_key, key_lines
 from widgets.line_view import LinesView
 from widgets.speed_text import current_rate, last_reply_speed, reading_progress
 from widgets.styled_text import (
@@ -40,6 +40,7 @@ METER_WIDTH = 6
 """Width of the bar of the context meter."""
 MAX_QUEUED = 3
 """Maximum number of queued messages shown."""
+_QUEUE_KEYS = Keys("queue")
 
 
 def format_tokens(count: int) -> str:
@@ -186,6 +187,9 @@ class ActivityLine(LinesView):
         ]
         if len(queue) > MAX_QUEUED:
             lines.append(line((f"          and {len(queue) - MAX_QUEUED} more", styles.muted)))
+        if queue and not self.view.busy and not self.starting:  # the user stopped the run before
+            text = f"not sent: /queue, then {_QUEUE_KEYS.label('send')} sends it"
+            lines.append(line((" " * 10 + fit(text, width - 11), styles.muted)))
         return lines
 
     def _activity(self, width: int, styles: TextStyles) -> list[Line]:

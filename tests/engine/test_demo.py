@@ -112,3 +112,31 @@ async def test_an_edit_that_the_user_rewords_is_told_as_theirs(workspace: Path) 
     assert ended.outcome == "done", ended.text
     assert "with your changes" in said(watch) and ".lower()" not in ended.text
     assert "the user changed the edit" in of_summary(watch)
+
+
+@pytest.mark.parametrize("mode", ["direct", "agent", "chat", "plan"])
+async def test_no_reply_to_what_the_demo_suggests_is_rejected(workspace: Path, mode: str) -> None:
+    async with MockServer(DEMO_FILE) as server, run_session(server, workspace, flags={"mode": mode}) as session:
+        watch = SessionDriver(session)
+        for text in ("what files are here", "what can you do", "hello", "thank you", "something else"):
+            await session.send(text)
+            ended = await watch.ended()
+            assert ended.outcome == "done", ended.text
+        await session.send("help me with the word counter")
+        await watch.ended()
+    assert not [one for one in watch.of(Notice) if one.code.startswith("reply.")]
+
+
+async def test_the_count_of_the_calls_before_a_failure_is_grammatical(workspace: Path) -> None:
+    look: dict[str, object] = {
+        "content": "Let me look.",
+        "tool_calls": [{"name": "list_files", "arguments": {"path": "."}}],
+    }
+    steps = [{"response": look}, *[{"response": {"content": "I'll read it."}} for _ in range(3)]]
+    script = {"scenarios": [{"name": "looks", "trigger": "", "steps": steps}]}
+    async with MockServer(script) as server, run_session(server, workspace, flags={"mode": "direct"}) as session:
+        watch = SessionDriver(session)
+        await session.send("look")
+        ended = await watch.ended()
+    assert ended.outcome == "failed"
+    assert ended.text.endswith("1 call was run before.")

@@ -44,6 +44,8 @@ async def test_a_wrong_address_is_corrected_for_the_next_request(provider: str, 
             assert (await hi(watch)).outcome == "done"
             assert watch.of(ModelChanged)[-1].model == "here"
             assert session.models.endpoint.startswith(served.url)
+            (connected,) = [one for one in watch.of(Notice) if one.code == "server.connected"]
+            assert connected.text == f"Connected to {session.models.endpoint}: here answers."
 
 
 async def test_a_key_is_used_at_once_kept_in_memory_and_sent_to_its_server_only(tmp_path: Path) -> None:

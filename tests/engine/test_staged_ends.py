@@ -171,7 +171,19 @@ async def test_the_demo_shows_the_whole_cycle(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tui_agent", "exec", "--demo", "--mode", "agent", "--approve", "all"),
+        *(
+            sys.executable,
+            "-m",
+            "tui_agent",
+            "exec",
+            "--demo",
+            "-C",
+            str(tmp_path / "demo"),
+            "--mode",
+            "agent",
+            "--approve",
+            "all",
+        ),
         "--accept-summary",
         env=environment(home),
         cwd=home,

@@ -77,3 +77,22 @@ def test_a_demo_in_a_chosen_folder_stays(temporary: Path, tmp_path: Path) -> Non
         assert (chosen / "wordcount" / "counting.py").is_file()
     assert "Use an empty folder." in ended.stderr
     assert os.listdir(temporary) == []
+
+
+@pytest.mark.slow
+def test_a_temporary_demo_is_independent_of_the_settings_and_leaves_no_session(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("model: coder:7b\nsmall_model: tiny:1b\nroles:\n  planning: planner:70b\n")
+    (home / "models.json").write_text('{"models": {}, "selectionRules": {"default": "coder:7b"}}')
+    command = [sys.executable, "-m", "tui_agent", "exec", "--demo", "--approve", "all", "--mode", "agent"]
+    environment = {**os.environ, "TUI_AGENT_HOME": str(home), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("coder:7b", "tiny:1b", "planner:70b"):
+        assert name not in done.stderr
+    assert "Summary not reviewed." in done.stderr and "next interactive start" not in done.stderr
+    assert list((home / "sessions").iterdir()) == []
+    assert not (home / "plans.json").exists()

@@ -200,9 +200,10 @@ if __name__ == "__main__":
     if "TUI_AGENT_NO_STACKS" not in os.environ:
         enable_stack_dumps()
     if sys.argv[1] == "--demo":
-        from tui_agent.__main__ import main
+        from tui_agent import __main__ as program
 
         vars(run)["TuiAgentApp"] = FailingApp  # the same app with six more keys
-        sys.exit(main(["--demo"]))
+        vars(program)["_delete_sessions"] = lambda workspace: None  # the tests read its journal
+        sys.exit(program.main(["--demo"]))
     code = run_tui(open_session, folder=".")
     sys.exit(code if isinstance(code, int) else 0)

@@ -452,6 +452,19 @@ async def test_up_takes_the_last_queued_message_back_with_its_exact_text() -> No
         assert [one.id for one in app.view.queue] == ["q1"]
 
 
+async def test_what_stays_queued_after_a_stop_says_how_it_is_sent() -> None:
+    folder()
+    app, session = app_for("streaming")
+    async with run_app(app) as pilot:
+        session.push(e.MessageQueued(id="q1", text="and then this"))
+        await wait_until_rendered(pilot)
+        assert "queued    and then this" in screen_text(app)
+        assert "not sent" not in screen_text(app)
+        session.push(e.RunEnded(outcome="interrupted", text="Interrupted by the user."), run="run1")
+        await wait_until_rendered(pilot)
+        assert "not sent: /queue, then s sends it" in screen_text(app)
+
+
 async def test_a_message_that_is_on_its_way_stays_on_it() -> None:
     folder()
     app, session = app_for("streaming")

@@ -118,6 +118,24 @@ async def test_on_a_low_screen_the_panel_shows_criteria_not_gaps() -> None:
         await wait_for(pilot, lambda: "━" in screen_text(app))
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_a_plan_that_is_carried_out_is_in_progress_before_the_document_says_so(size: tuple[int, int]) -> None:
+    app, session = app_for("steps_running")
+    session.push(e.PlanDocChanged(text=SKELETON, by="template"))
+    async with run_app(app, size) as pilot:
+        await visit(pilot)
+        assert "● in progress" in screen_text(app)
+        assert "No plan yet" not in screen_text(app) and "○ planning" not in screen_text(app)
+
+
+async def test_a_plan_that_waits_for_approval_is_not_in_progress() -> None:
+    app, session = app_for("plan_waits")
+    session.push(e.PlanDocChanged(text=SKELETON, by="template"))
+    async with run_app(app) as pilot:
+        await wait_until_rendered(pilot)
+        assert "in progress" not in screen_text(app)
+
+
 async def test_a_change_is_there_at_the_next_frame() -> None:
     app, session = app_for("plan")
     async with run_app(app) as pilot:

@@ -208,6 +208,17 @@ async def test_escape_leaves_the_field_then_the_summary_and_only_then_stops() ->
         assert session.answers == []
 
 
+async def test_the_end_is_shown_once_the_summary_is_accepted() -> None:
+    app, session = app_for("summary_waits")
+    async with run_app(app, (80, 24)) as pilot:
+        await shown(pilot)
+        app.transcript.scroll_home(animate=False)
+        await wait_for(pilot, lambda: not app.transcript.following)
+        await pilot.press("ctrl+s")
+        await wait_for(pilot, lambda: bool(session.answers))
+        await wait_for(pilot, lambda: app.transcript.following)
+
+
 async def test_shift_tab_goes_back_and_does_not_change_the_approval_mode() -> None:
     app, session = app_for("summary_waits")
     async with run_app(app) as pilot:

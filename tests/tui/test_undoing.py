@@ -7,6 +7,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_rendered
+from tests.tui.test_follow import long_talk
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
 from tui_agent.common.domain import Diff, Hunk
 from tui_agent.engine.undo import CannotUndo, UndoReport
@@ -119,6 +120,17 @@ async def test_a_command_does_what_it_says(typed: str, call: tuple[Any, ...]) ->
         await wait_until_rendered(pilot)
         if call[0] == "rewind":
             await wait_for(pilot, lambda: app.prompt.text == "tidy up")
+
+
+@pytest.mark.parametrize("typed", ["undo", "redo"])
+async def test_what_was_undone_is_shown_where_one_had_scrolled_up(typed: str) -> None:
+    app, session = app_for(long_talk(12).records)
+    session.checkpoints = FakeCheckpoints()  # type: ignore[assignment]  # another double
+    async with run_app(app, (80, 24)) as pilot:
+        await pilot.press("pageup")
+        await wait_for(pilot, lambda: not app.transcript.following)
+        await pilot.press(*f"/{typed}", "enter")
+        await wait_for(pilot, lambda: app.transcript.following)
 
 
 async def test_what_cannot_be_undone_is_a_hint() -> None:

@@ -28,8 +28,12 @@ class ExecText(PlainText):
     before it.
     """
 
-    def __init__(self, out: TextIO, notes: TextIO, errors: TextIO, mask: SecretMask) -> None:
+    def __init__(
+        self, out: TextIO, notes: TextIO, errors: TextIO, mask: SecretMask, *, temporary: bool = False
+    ) -> None:
+        """`temporary`: the session can't be resumed."""
         super().__init__(out, mask, notes=notes)
+        self._temporary = temporary
         self._errors = errors
         self._streams = out.isatty()
         self._held = ""
@@ -77,6 +81,8 @@ class ExecText(PlainText):
                 return None  # the end of the run says by what
             case e.ContextAttached(items=(first, *_)) if first.kind == "input":
                 return f"  ✓ Attached: {first.display}{f' ({first.note})' if first.note else ''}"
+            case e.SummaryReviewed(outcome="pending") if self._temporary:
+                return "  … Summary not reviewed."
             case e.StepVerified(met=met, command=command, actual=actual) if command:
                 text = f"Check `{make_visible(command)}` {'passed' if met else f'failed: {actual}'}"
                 return f"  {'✓' if met else '✗'} {one_line(text, LINE_MAX)}"

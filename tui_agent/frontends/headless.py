@@ -75,12 +75,12 @@ class Headless(msgspec.Struct, frozen=True, kw_only=True):
 class Exec:
     """One headless run: prints events, and answers requests according to the options."""
 
-    def __init__(self, session: Session, options: Headless, out: TextIO) -> None:
+    def __init__(self, session: Session, options: Headless, out: TextIO, *, temporary: bool = False) -> None:
         self._session = session
         self._options = options
         self._out = out
         self._notes = open(os.devnull, "w", encoding="utf-8") if options.quiet else sys.stderr  # noqa: SIM115  # closed by run
-        self._plain = ExecText(out, self._notes, sys.stderr, session.mask)
+        self._plain = ExecText(out, self._notes, sys.stderr, session.mask, temporary=temporary)
         self._redactor = Redactor(session.mask)
         self._waiting: list[e.Record] = []
         """The last record, if the end of its text may be the beginning of a secret (`--json`)."""
@@ -288,7 +288,7 @@ async def exec_task(session_options: SessionOptions, options: Headless) -> int:
     except SessionOpenError as error:
         print_error(str(error))
         return error.code
-    return await Exec(session, options, sys.stdout).run()
+    return await Exec(session, options, sys.stdout, temporary=session_options.temporary).run()
 
 
 # --- answers on standard input --------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -18,6 +18,9 @@ from widgets.first_run import FirstRun
 from widgets.panel import Sheet
 from widgets.request_view import GuardedModal, RequestModal, RequestPanel
 from widgets.textual_private import is_being_removed
+
+if TYPE_CHECKING:
+    from tui_agent.engine.api import SessionApi
 
 ASIDE = "aside"
 """Name of the dialog that is set aside among the installed screens."""
@@ -87,7 +90,7 @@ class RequestDock:
             draft=draft,
             on_draft=partial(self._save_draft, session.id, request),
         )
-        panel.on_answer = session.answer
+        panel.on_answer = partial(self._answer, session)
         self.container.display = not self._is_covered
         await self.container.mount(panel)
 
@@ -102,6 +105,12 @@ class RequestDock:
         if not is_covered and screen.focused in (None, self.app.prompt):
             screen.set_focus(panel)
         return True
+
+    def _answer(self, session: SessionApi, request: str, answer: Answer) -> bool:
+        """Give the user's answer to the session, and show what follows from it; return whether it was the first."""
+        accepted = session.answer(request, answer)
+        self.app.transcript.follow()
+        return accepted
 
     def _save_draft(self, session_id: str, request: RequestItem, draft: dict[str, Any]) -> None:
         self._drafts.save(session_id, draft, request.id, proposed_content(request))

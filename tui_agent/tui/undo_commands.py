@@ -137,6 +137,7 @@ def _run_id(text: str) -> str:
 
 
 def _report(app: BaseApp, report: UndoReport) -> None:
+    app.transcript.follow()  # what was undone stands at its end
     if report.text:
         stashed = app.prompt.move_to_history()
         app.prompt.append_text(report.text)

@@ -47,7 +47,7 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
         details = self.item.details
         text: list[Span] = [(self.item.text, body)]
         if details and not self.open:
-            text.append((f" · {key_of('details')}", styles.muted))
+            text.append((f" · {key_of('details')} shows details", styles.muted))
         lines = hanging([(symbol + " ", style)], text, width, style)
         return [*lines, *self._details(details, width, styles)] if details and self.open else lines
 

@@ -19,7 +19,7 @@ from tui_agent.engine.loop.completion import Completion, CompletionRefusal
 from tui_agent.engine.loop.feedback import RejectionCounter, RejectionKind, announces_step, feedback_text, is_torn_tail
 from tui_agent.engine.loop.reply import ReceivedReply
 from tui_agent.events import CompletionRefused, Notice, ProgramMessageAdded, ReplyRejected, RunEnded, UserMessageAdded
-from tui_agent.text import one_line
+from tui_agent.text import one_line, pluralize
 
 CONTINUE, STOP = "Continue", "Stop"
 """Answers offered when a run is paused."""
@@ -170,7 +170,7 @@ class DirectLoop:
         if batch.stop:
             await self._reject("loop", batch.stop, 1)
             if not await self._confirm_continue(batch.stop):
-                return self._ended("limit", f"Stopped, because {batch.stop}. {self._calls.count} calls were run.")
+                return self._ended("limit", f"Stopped, because {batch.stop}. {_were_run(self._calls.count)}.")
         elif batch.warning:
             await self._reject("loop", batch.warning, 1, level="info")
             self._feedback("loop", batch.warning)
@@ -221,7 +221,7 @@ class DirectLoop:
         elif why:
             text += f" The last fault: {one_line(why, 300)}"
         if self._calls.count:
-            text += f" {self._calls.count} calls were run before."
+            text += f" {_were_run(self._calls.count)} before."
         self.strategy_failed = kind not in ("server", "broken")
         return self._ended("failed", text)
 
@@ -229,7 +229,7 @@ class DirectLoop:
         """Ask for a short summary if the run would end without any text (W10)."""
         if answer := await self._answer_to("closing"):
             return self._ended("done", answer)
-        text = f"The model fell silent after {self._calls.count} tool calls and gave no summary."
+        text = f"The model fell silent after {pluralize(self._calls.count, 'tool call')} and gave no summary."
         changed = ", ".join(self._calls.changed[-10:])
         return self._ended("failed", f"{text} Changed: {changed}." if changed else text)
 
@@ -304,3 +304,8 @@ def _rejection_kind(call: ToolCall, result: ToolResult, stop: str) -> RejectionK
 def _raw_call(call: ToolCall) -> str:
     arguments = call.raw if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
     return f"{call.name} {arguments}"
+
+
+def _were_run(count: int) -> str:
+    """Return how many calls were run, such as `1 call was run`."""
+    return f"{pluralize(count, 'call')} {'was' if count == 1 else 'were'} run"

@@ -90,6 +90,8 @@ class ModelRoles:
         self._others: dict[str, tuple[int | None, ModelInfo | None]] = {}
         self._served: tuple[str, ...] | None = None
         self._reported_missing: set[str] = set()
+        self._was_missing = False
+        """The user was told that there is no server or model, and not yet that there is one."""
         self._settle_lock = asyncio.Lock()
         self._replaced: list[Model] = []
         """Clients of earlier servers: a run may still use one."""
@@ -121,6 +123,7 @@ class ModelRoles:
         if isinstance(config, RunEnded):
             text = f"{config.text}\nTried {self.model.endpoint} ({self._because})."
             self._emit(Notice(level="error", text=text, code=NO_SERVER))
+            self._was_missing = True
 
     async def config(self) -> ModelConfig | RunEnded:
         """Return the session's model, or the end of the run if there is none.
@@ -142,6 +145,10 @@ class ModelRoles:
             self._config = ModelConfig(model=self.model, name=self.name, num_ctx=window, temperature=0, max_tokens=0)
             changed = ModelChanged(provider=self.model.provider, model=self.name, context_window=window, by=by)
             self._emit(changed)
+            if self._was_missing:
+                self._was_missing = False
+                text = f"Connected to {self.model.endpoint}: {self.name} answers."
+                self._emit(Notice(level="info", text=text, code="server.connected"))
         return msgspec.structs.replace(
             self._config, **msgspec.structs.asdict(self.sampling("execution", self._config.num_ctx))
         )
@@ -252,6 +259,8 @@ class ModelRoles:
 
     async def select(self, role: Role, task: str = "", *, report: bool = True) -> SelectedModel:
         """Return the model of `role`. With `report`, a missing preferred model is reported once."""
+        if self.model.provider == "scripted":  # the only model there is, whatever the user's files name for servers
+            return SelectedModel(name=self.name, because="the session's model")
         settings = self._settings
         configured = {**settings.roles.model_dump(), "explorer": settings.explorer_model, "small": settings.small_model}
         choice = self.chosen.get(role, "")
@@ -286,7 +295,8 @@ class ModelRoles:
         infos = [ModelInfo(name=name) for name in names]
         if not served_name(self.catalog.current.rules.default, names):
             infos = await describe_models(self.model, names)
-        chosen = select_session_model(self.catalog.current, infos, configured=self.catalog.configured)
+        configured = self.catalog.configured and self.model.provider != "scripted"
+        chosen = select_session_model(self.catalog.current, infos, configured=configured)
         if chosen is None:
             return no_model(self.model, names)
         self._report_missing(chosen)
