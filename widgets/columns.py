@@ -194,6 +194,14 @@ class Columns(Horizontal):
             self.go_home()
         return escape
 
+    @property
+    def focused_keys(self) -> list[tuple[str, str]] | None:
+        """Keys of the panel that has the focus, as far as it does not show them; None while no panel has it."""
+        focused = self.screen.focused
+        if focused is not None and self.plan in focused.ancestors:
+            return []
+        return self.progress.key_hints() if focused is self.progress else None
+
     def close_over(self) -> None:
         """Hide the part over the transcript, and an empty plan."""
         self.overlay_part, self._asked_for_plan = "", False

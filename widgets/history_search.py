@@ -47,6 +47,8 @@ class HistorySearch(PickerDialog[DraftText]):
             if not entry.blank:
                 newest_first.setdefault(entry.text.strip(), entry)
         self._entries = [*newest_first.values()]
+        if not self._entries:
+            self.list_view.empty = "no earlier messages"
         self.set_total(len(self._entries))
         self.filter_rows()
         self._loaded = True
@@ -79,7 +81,7 @@ class HistorySearch(PickerDialog[DraftText]):
     def key_pairs(self) -> list[tuple[str, str]]:
         """Return the keys and what they do."""
         older, newer = self.keys.label("down"), self.keys.label("up")
-        return [*self.keys.hints([("use", "take it")]), (older, "older"), (newer, "newer"), ("esc", "back")]
+        return [*self.keys.hints([("use", "use it")]), (older, "older"), (newer, "newer"), ("esc", "back")]
 
     def _sync_query(self) -> None:
         if self._chosen is None:

@@ -20,21 +20,73 @@ KEY_WIDTH = 13
 
 
 class HelpPanel(Panel):
-    """All keys and commands."""
+    """All keys and commands; `/` searches them."""
 
     TITLE = "Keys and commands"
 
     def __init__(self, groups: Sequence[Group]) -> None:
         super().__init__()
         self.groups = list(groups)
+        self.query_text: str | None = None
+        """What is searched for; None while nothing is."""
+
+    def head(self, width: int, styles: TextStyles) -> list[Line]:
+        """Paint the title, with the search."""
+        (title,) = super().head(width, styles)
+        if self.query_text is None:
+            return [title]
+        query = line(("  /", styles.accent), (self.query_text, styles.text), ("▏", styles.accent))
+        return [Line([*title.segments, *query.segments])]
 
     def body(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint as many columns as fit, of similar height."""
         count = max(1, (width + GAP) // (COLUMN_WIDTH + GAP))
         column_width = (width + GAP) // count - GAP
-        groups = [_group_lines(group, column_width, styles) for group in self.groups]
+        groups = [_group_lines(group, column_width, styles) for group in self._found()]
+        if not groups:
+            return [line(("no key or command matches", styles.muted))]
         columns = balance_columns(groups, count)
         return side_by_side(columns, [column_width + GAP] * (len(columns) - 1), [], styles)
+
+    def _found(self) -> list[Group]:
+        """Return the groups, with the rows that contain all words of the search."""
+        words = (self.query_text or "").casefold().split()
+        found = [
+            (name, [row for row in rows if all(word in f"{name} {row[0]} {row[1]}".casefold() for word in words)])
+            for name, rows in self.groups
+        ]
+        return [group for group in found if group[1]]
+
+    def key_pairs(self) -> list[tuple[str, str]]:
+        """Return the keys; Esc ends the search first."""
+        if self.query_text is not None:
+            return [("esc", "shows all"), *super().key_pairs()[1:]]
+        return [("/", "searches"), *super().key_pairs()]
+
+    def act(self, event: events.Key) -> bool:
+        """Edit the search."""
+        query = self.query_text
+        if query is None:
+            if event.character != "/":
+                return False
+            query = ""
+        elif event.key == "escape":
+            query = None
+        elif event.key == "backspace":
+            query = query[:-1] if query else None
+        elif event.is_printable and event.character:
+            query += event.character
+        else:
+            return False
+        self._search(query)
+        return True
+
+    def _search(self, query: str | None) -> None:
+        self.query_text = query
+        self.body_view.scroll_to(y=0, animate=False)
+        for part in ("#head", "#body"):
+            self.query_one(part, LinesView).relayout()
+        self.call_after_refresh(self.keys_view.relayout)
 
 
 def balance_columns(groups: Sequence[list[Line]], count: int) -> list[list[Line]]:

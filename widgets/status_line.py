@@ -68,7 +68,8 @@ def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     model_spans: list[Span] = [(model, styles.muted)] if view.model else []
     modes, model_spans = _modes(view, styles), does_on_click("model", model_spans)
     meter = does_on_click("context", _meter(view, width, styles))
-    choices = (modes, model_spans, meter), (modes, meter or model_spans), (modes,)
+    short = _modes(view, styles, brief=True)
+    choices = (modes, model_spans, meter), (short, model_spans, meter), (short, meter or model_spans), (short,)
     rights = [_with_dots(parts, styles) for parts in choices]
     room = width - min(width_of(left) + 2, max(12, width * 2 // 5))
     right = next((right for right in rights if width_of(right) <= room), rights[-1])
@@ -83,8 +84,11 @@ def _with_dots(parts: Iterable[list[Span]], styles: TextStyles) -> list[Span]:
     return spans
 
 
-def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
-    """Paint mode, approvals and sandbox; read-only modes stand out, as they never change files (W11)."""
+def _modes(view: SessionView, styles: TextStyles, *, brief: bool = False) -> list[Span]:
+    """Paint mode, approvals and sandbox; read-only modes stand out, as they never change files (W11).
+
+    `brief` shortens what is said about the sandbox; approvals say it for each command.
+    """
     if not view.mode:
         return []
     mode = (f"◇ {view.mode}", styles.accent) if view.mode in READ_ONLY_MODES else (view.mode, styles.muted)
@@ -92,18 +96,18 @@ def _modes(view: SessionView, styles: TextStyles) -> list[Span]:
     approvals = does_on_click("approvals", [(view.approval_mode, style)])
     spans = [*does_on_click("mode", [mode]), (" · ", styles.faint), *approvals]
     if view.sandbox:
-        spans += [(" · ", styles.faint), _sandbox(view, styles)]
+        spans += [(" · ", styles.faint), _sandbox(view, styles, brief=brief)]
     untrusted = does_on_click("trust", [("untrusted", styles.warn)])
     return spans if view.trusted else [*spans, (" · ", styles.faint), *untrusted]
 
 
-def _sandbox(view: SessionView, styles: TextStyles) -> Span:
+def _sandbox(view: SessionView, styles: TextStyles, *, brief: bool) -> Span:
     """Paint what confines the next command (A10); a warning if it may run unconfined and without approval."""
     auto = view.approval_mode in ("auto", "auto-edit")
     if view.sandbox in ("off", "none"):
         return "no sandbox", styles.warn if auto else styles.muted
     if view.approval_mode == "ask" and not view.sandbox_required:
-        return "approved commands: no sandbox", styles.muted
+        return "no sandbox" if brief else "approved commands: no sandbox", styles.muted
     network = ", network" if view.sandbox_network else ""
     if ":" in view.sandbox:
         return "partial sandbox" + network, styles.warn if auto else styles.muted
@@ -239,7 +243,11 @@ class ActivityLine(LinesView):
 
 
 class KeyLine(LinesView):
-    """Key hints that press their key when they are clicked."""
+    """Key hints of what has the focus, that press their key when they are clicked."""
+
+    def on_mount(self) -> None:
+        """Follow the focus."""
+        self.watch(self.screen, "focused", self.relayout, init=False)
 
     def on_click(self, event: events.Click) -> None:
         """Press the key."""
@@ -247,10 +255,13 @@ class KeyLine(LinesView):
             self.app.simulate_key(key.key)
 
 
-def key_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
-    """Paint the keys that are currently available."""
-    footer = keymap.current().footer(busy=view.busy, plan=bool(view.plan.changed_by))
-    return key_lines(footer, width, styles, gap=3, style=styles.text)[:1]
+def key_line(
+    view: SessionView, focused_keys: Callable[[], list[tuple[str, str]] | None], width: int, styles: TextStyles
+) -> list[Line]:
+    """Paint the keys that are currently available; `focused_keys` returns those of a panel that has the focus."""
+    own = focused_keys()
+    footer = keymap.current().footer(busy=view.busy, plan=bool(view.plan.changed_by), composing=own is None)
+    return key_lines([*(own or ()), *footer], width, styles, gap=3, style=styles.text)[:1]
 
 
 def greeting(view: SessionView, width: int, styles: TextStyles) -> list[Line]:

@@ -348,6 +348,10 @@ class ToolTree(TakesLetters, ListView[int]):
 
     # --- keys ---
 
+    def key_hints(self) -> list[tuple[str, str]]:
+        """Return the keys for the footer."""
+        return [*KEYS.hints([("show", "open")]), ("esc", "back")]
+
     def take_focus(self) -> None:
         """See ListView; moves to the last line."""
         super().take_focus()

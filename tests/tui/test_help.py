@@ -155,3 +155,25 @@ def test_shown(name: str, pressed: tuple[str, ...], size: tuple[int, int], theme
         await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=press)
+
+
+async def test_the_help_is_searched_with_a_slash() -> None:
+    app, _session = app_for("answered")
+    async with run_app(app) as pilot:
+        await pilot.press("f1")
+        await wait_for(pilot, lambda: helped(app))
+        await pilot.press("slash", *"approval", "space", *"mode")
+        await wait_until_idle(pilot)
+        text = screen_text(app)
+        assert "Keys and commands  /approval mode" in text
+        assert "next approval mode" in text
+        assert "new line" not in text
+        await pilot.press(*"zzq")
+        await wait_until_idle(pilot)
+        assert "no key or command matches" in screen_text(app)
+        await pilot.press("escape")
+        await wait_until_idle(pilot)
+        assert helped(app) and "send" in screen_text(app)
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: not helped(app))
+        assert app.prompt.text == ""

@@ -294,3 +294,15 @@ async def test_enter_that_follows_f4_at_once_is_for_the_tree() -> None:
             app.post_message(events.Key(key, {"enter": "\r"}.get(key, key)))
         await wait_for(pilot, lambda: bool(session.sent))
         assert session.sent[0][0] == "drafton"
+
+
+async def test_the_footer_names_the_keys_of_the_panel_that_has_the_focus() -> None:
+    app, _session = app_for("tests_ok")
+    async with run_app(app) as pilot:
+        assert screen_text(app).splitlines()[-1].split()[:2] == ["enter", "send"]
+        await pilot.press("f4")
+        await wait_until_idle(pilot)
+        assert screen_text(app).splitlines()[-1].split()[:4] == ["enter", "open", "esc", "back"]
+        await pilot.press("escape")
+        await wait_until_idle(pilot)
+        assert screen_text(app).splitlines()[-1].split()[:2] == ["enter", "send"]

@@ -135,7 +135,7 @@ async def test_a_retry_counts_down() -> None:
         await wait_until_idle(pilot)
         text = screen_text(app)
         assert "retrying in 2 s" in text
-        assert "waiting to retry 2 of 5 · in 2 s" in text
+        assert "waiting to retry · 2 of 5 · in 2 s" in text
 
 
 def test_only_whole_replies_are_marked_as_useless() -> None:

@@ -457,7 +457,7 @@ def _undone(event: e.UndoFinished) -> Narration:
         details = "\n".join(filter(None, [*restored, details]))
     details = "\n".join(filter(None, [details, commands_text(event.commands, event.uncovered, event.protected)]))
     text += f". Not undone: {_names(event.protected)}" if event.protected else ""
-    text += f". Not undone: what else was done by {_commands(event.commands)}" if event.commands else ""
+    text += f". Other effects of {_commands(event.commands)} are not undone" if event.commands else ""
     return Narration(f"{text}.", details, "!" if others else "✓", "warning" if others else "info", shows_details=True)
 
 

@@ -265,10 +265,15 @@ class Keymap:
         in_contexts = [name for name in CONTEXT_ACTIONS if key in self.keys[name]]
         return "; ".join([*texts, *([", ".join(in_contexts)] if in_contexts else [])])
 
-    def footer(self, *, busy: bool, plan: bool) -> list[tuple[str, str]]:
-        """Return (key, label) pairs for the current state, the most useful first."""
+    def footer(self, *, busy: bool, plan: bool, composing: bool = True) -> list[tuple[str, str]]:
+        """Return (key, label) pairs for the current state, the most useful first.
+
+        `composing` is false while the composer's keys, such as Enter, have another meaning.
+        """
         states = {"", "busy" if busy else "idle", *(("plan",) if plan else ())}
         actions = [action for action in SESSION.actions if action.footer and action.footer_when in states]
+        if not composing:
+            actions = [action for action in actions if action.scope != "composer" and action.name not in ("", "interrupt")]
         pairs = [(self.first_label(action.name or "send"), action.footer) for action in actions]
         bound = [pair for pair in pairs if pair[0]]
         return sorted(bound, key=lambda pair: _FOOTER_LAST.index(pair[1]) if pair[1] in _FOOTER_LAST else -1)

@@ -94,7 +94,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self.composer = Composer(self, draft=draft)
         self.notifier = Notifier(self)
         self.preferences = Preferences(self, self.notifier)
-        self.key_line = KeyLine(partial(key_line, self.view), id="keyline")
+        self.key_line = KeyLine(partial(key_line, self.view, lambda: self.columns.focused_keys), id="keyline")
         self._router = Router(self, on_requests_changed=self.dialogs.show_next, clock=clock)
         self.transcript.read_older = self._router.read_older
         self._running_shells = 0

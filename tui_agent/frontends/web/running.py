@@ -185,8 +185,7 @@ async def print_links(page: PageServer, open_page: bool) -> None:
     """Print a link, and a new one whenever Enter is pressed; never returns."""
     write = sys.stdout.write
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    write(f"tui-agent is at {page.address}\n\n  {page.link()}\n\n")
-    write("The link works once, in one browser. ")
+    write(f"Open this link in a browser. It works once:\n\n  {page.link()}\n\n")
     write("Enter shows a new link, Ctrl+C ends.\n" if interactive else "Ctrl+C ends.\n")
     sys.stdout.flush()
     if open_page and not open_browser(page.link()):
