@@ -104,6 +104,7 @@ class FakePrompt:
     add_to_history: Any = PromptInput.add_to_history
     move_to_history: Any = PromptInput.move_to_history
     _browse: Any = PromptInput._browse
+    _submit_command: Any = PromptInput._submit_command
     _record: Any = PromptInput._record
     _set_text = change
     _restore_stashed: Any = PromptInput._restore_stashed
