@@ -9,7 +9,7 @@ from dataclasses import fields
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tui_agent.events import Event, Record
+from tui_agent.events import Event, Record, ReplyEnded, RunEnded
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.view.fold import add_older, drop_older, fold_record
 from tui_agent.view.items import SessionView, ViewPart
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FRAME = 1 / 30
 """Minimum seconds between paints (U1)."""
-IDLE_FACTOR = 4
+IDLE_FACTOR = 8
 """After a paint, the loop is free for at least this many times its duration: keys and the stream come first."""
 MAX_PAUSE = 0.25
 """Maximum seconds between paints, however long they take."""
@@ -98,8 +98,12 @@ class Router:
             fold_record(self.view, record, self.redactor)
         for callback in self._subscribers.get(type(record.event), ()):
             callback(record)
-        if record.seq >= self._replay_end and self._next_paint is None:
-            self._paint_soon()
+        if record.seq >= self._replay_end:
+            if self._next_paint is not None and isinstance(record.event, ReplyEnded | RunEnded):
+                self._next_paint.cancel()
+                self._next_paint = call_later_once(0.0, self.app, self.paint)  # the end is not kept waiting
+            elif self._next_paint is None:
+                self._paint_soon()
 
     def _show_full_view(self, full_view: SessionView) -> None:
         """Replace the end of the journal by all of it."""
