@@ -81,7 +81,9 @@ def test_the_footer_ends_a_session_before_it_shows_more() -> None:
 
 
 def test_a_narrow_title_shortens_the_sandbox_before_it_drops_the_model() -> None:
-    view = SessionView(title="word counter", mode="agent", approval_mode="ask", sandbox="bwrap", model="coder:7b", trusted=True)
+    view = SessionView(
+        title="word counter", mode="agent", approval_mode="ask", sandbox="bwrap", model="coder:7b", trusted=True
+    )
     view.context_used, view.context_limit = 1_200, 8_192
     text = title_line(view, 80, INK)[0].text
     assert "coder:7b" in text

@@ -273,7 +273,9 @@ class Keymap:
         states = {"", "busy" if busy else "idle", *(("plan",) if plan else ())}
         actions = [action for action in SESSION.actions if action.footer and action.footer_when in states]
         if not composing:
-            actions = [action for action in actions if action.scope != "composer" and action.name not in ("", "interrupt")]
+            actions = [
+                action for action in actions if action.scope != "composer" and action.name not in ("", "interrupt")
+            ]
         pairs = [(self.first_label(action.name or "send"), action.footer) for action in actions]
         bound = [pair for pair in pairs if pair[0]]
         return sorted(bound, key=lambda pair: _FOOTER_LAST.index(pair[1]) if pair[1] in _FOOTER_LAST else -1)

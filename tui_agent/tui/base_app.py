@@ -42,6 +42,7 @@ RUN_MODULES: Final = (
     "tui_agent.tools.registry",
     "tui_agent.engine.loop.structured",
     "tui_agent.engine.workflow.workflow",
+    "tui_agent.lsp.pool",
     "markdown_it",
     "markdown_it.tree",
 )
@@ -51,16 +52,22 @@ RUN_MODULES: Final = (
 def preload_for_run() -> None:
     """Prepare what every run needs, in a thread, so that the first message does not wait for it (X1).
 
-    Imports `RUN_MODULES` and the tools, builds the schemas of their arguments, and compiles the expressions that read
-    a request.
+    Imports `RUN_MODULES` and the tools, builds the schemas of their arguments, reads the table of languages, and
+    compiles the expressions that read a request and a reply.
     """
     for name in RUN_MODULES:
         import_module(name)
     from tui_agent.engine.checks.request_reading import read_request
+    from tui_agent.lsp.languages import languages
+    from tui_agent.protocols.parser import ReplyParser
     from tui_agent.tools.registry import default_tools
 
     default_tools().specs()
-    read_request("Can you fix the test of `a.py`? It should pass, but do not change b.py. Add one line.")
+    languages({})
+    read_request("Can you fix the test of `a.py`? Name it `read_all`, but do not change b.py. Add one line.")
+    parser = ReplyParser((), "native", accept_attempts=True, on_reasoning=lambda text: None)
+    parser.feed("## One\n\nTwo *words*:\n\n```python\nx = 1\n```\n")
+    parser.finish()
 
 
 class TransientHints:

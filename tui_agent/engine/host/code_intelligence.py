@@ -284,14 +284,19 @@ def _served_languages(pool: ServerPool) -> list[tuple[Language, Path, Path]]:
     from tui_agent.lsp.languages import code_files, language_of_file
     from tui_agent.lsp.pool import served_languages
 
-    served = served_languages(pool.languages, pool.folders)
-    suffixes = frozenset(suffix for language in served for suffix in language.suffixes)
-    examples: dict[tuple[str, Path], tuple[Language, Path, Path]] = {}
-    for root in pool.roots if suffixes else ():
+    suffixes = frozenset(suffix for language in pool.languages for suffix in language.suffixes)
+    files: dict[tuple[str, Path], Path] = {}
+    """Suffix and root → the first file."""
+    for root in pool.roots:
         for entry in code_files(root, suffixes):
-            language = language_of_file(Path(entry.path), served)
-            if language is not None:
-                examples.setdefault((language.name, root), (language, root, Path(entry.path)))
+            path = Path(entry.path)
+            files.setdefault((path.suffix.lower(), root), path)
+    found = {suffix for suffix, _root in files}
+    served = served_languages([each for each in pool.languages if not found.isdisjoint(each.suffixes)], pool.folders)
+    examples: dict[tuple[str, Path], tuple[Language, Path, Path]] = {}
+    for (_suffix, root), path in files.items():
+        if (language := language_of_file(path, served)) is not None:
+            examples.setdefault((language.name, root), (language, root, path))
     return list(examples.values())
 
 
