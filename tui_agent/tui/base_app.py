@@ -19,6 +19,7 @@ from tui_agent.tui.terminal import log_failure
 from tui_agent.tui.themes import ANSI, DARK, HAS_ANSI_FIELD, THEMES, fallback_variables
 from tui_agent.view.items import SessionView
 from widgets.columns import LOW_SCREEN, Columns
+from widgets.highlight import prepare
 from widgets.inputs import LineInput
 from widgets.line_view import LinesView
 from widgets.lone_keys import LINE_BREAKS, LONE_SECONDS, TakesLetters, TypingFilter, Use
@@ -53,7 +54,7 @@ def preload_for_run() -> None:
     """Prepare what every run needs, in a thread, so that the first message does not wait for it (X1).
 
     Imports `RUN_MODULES` and the tools, builds the schemas of their arguments, reads the table of languages, and
-    compiles the expressions that read a request and a reply.
+    compiles the expressions that read a request and a reply, and those that highlight the most common code.
     """
     for name in RUN_MODULES:
         import_module(name)
@@ -68,6 +69,7 @@ def preload_for_run() -> None:
     parser = ReplyParser((), "native", accept_attempts=True, on_reasoning=lambda text: None)
     parser.feed("## One\n\nTwo *words*:\n\n```python\nx = 1\n```\n")
     parser.finish()
+    prepare("python")
 
 
 class TransientHints:
