@@ -181,6 +181,12 @@ class SummaryEditor(RequestPanel):
             return
         self.answer(Answer(verdict="approve", data=self.draft_data() if self.summary() != self.proposed else None))
 
+    def on_line_view_seen(self) -> None:
+        """Update what is still to be seen."""
+        if not self.unseen():
+            self.tell("")
+        super().on_line_view_seen()
+
     def action_discard(self) -> None:
         """Discard on the second press; a held key counts as one press."""
         is_new_press = self.clock() - self._quiet_since >= self.quiet_seconds

@@ -388,7 +388,7 @@ async def test_the_keys_and_the_field_for_the_reason_are_visible_on_any_screen(
     async with run_app(app, size) as pilot:
         widget = await shown(pilot)
         assert "r reject" in screen_text(app)
-        assert size[0] < 60 or "esc stops the run" in screen_text(app)
+        assert size[0] < 80 or "esc stops the run" in screen_text(app)
         await pilot.press("r")
         await wait_for(pilot, lambda: "why not?" in screen_text(app))
         await pilot.press(*"a bad idea")

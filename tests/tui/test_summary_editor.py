@@ -215,6 +215,9 @@ async def test_the_end_is_shown_once_the_summary_is_accepted() -> None:
         app.transcript.scroll_home(animate=False)
         await wait_for(pilot, lambda: not app.transcript.following)
         await pilot.press("ctrl+s")
+        await wait_for(pilot, lambda: "not seen yet" not in screen_text(app))
+        await wait_until_idle(pilot)
+        await pilot.press("ctrl+s")
         await wait_for(pilot, lambda: bool(session.answers))
         await wait_for(pilot, lambda: app.transcript.following)
 

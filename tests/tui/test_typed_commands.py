@@ -18,7 +18,7 @@ from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_id
 async def test_a_mistyped_command_stays_in_the_composer(typed: str, says: str) -> None:
     app, session = app_for("empty")
     async with run_app(app) as pilot:
-        for send in ("enter", "ctrl+g"):
+        for send in ("enter", "ctrl+t"):
             app.prompt.text = ""
             await pilot.press(*typed, send)
             await wait_for(pilot, lambda: says in screen_text(app))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.widget import Widget
 
 from tui_agent.common.domain import Answer, EditAction
 from tui_agent.events import Notice, Record
@@ -50,6 +51,8 @@ class RequestDock:
         """The request that is open or about to open."""
         self._is_covered = False
         """Whether a dialog is open, which has the place of the panel."""
+        self._focused: Widget | None = None
+        """What had the focus before."""
 
     @property
     def panel(self) -> RequestPanel | None:
@@ -100,10 +103,16 @@ class RequestDock:
         self._is_covered = is_covered
         if not is_changed or (panel := self.panel) is None or panel.answered:
             return False
-        self.container.display = not is_covered
         screen = self.app.screen_stack[0]
-        if not is_covered and screen.focused in (None, self.app.prompt):
-            screen.set_focus(panel)
+        if is_covered:
+            self._focused = screen.focused  # hiding it moves the focus
+        self.container.display = not is_covered
+        if not is_covered:
+            focused, self._focused = self._focused, None
+            if focused is not None and focused.is_attached and panel in focused.ancestors_with_self:
+                screen.set_focus(focused)
+            elif screen.focused in (None, self.app.prompt):
+                screen.set_focus(panel)
         return True
 
     def _answer(self, session: SessionApi, request: str, answer: Answer) -> bool:
