@@ -97,12 +97,12 @@ class RequestDock:
         self.container.display = not self._is_covered
         await self.container.mount(panel)
 
-    def make_place(self, is_covered: bool) -> bool:
-        """Hide the panel while a dialog covers the screen, then show it again; return whether anything changed."""
+    def make_place(self, is_covered: bool) -> None:
+        """Hide the panel while a dialog covers the screen, then show it again."""
         is_changed = is_covered is not self._is_covered
         self._is_covered = is_covered
         if not is_changed or (panel := self.panel) is None or panel.answered:
-            return False
+            return
         screen = self.app.screen_stack[0]
         if is_covered:
             self._focused = screen.focused  # hiding it moves the focus
@@ -113,7 +113,6 @@ class RequestDock:
                 screen.set_focus(focused)
             elif screen.focused in (None, self.app.prompt):
                 screen.set_focus(panel)
-        return True
 
     def _answer(self, session: SessionApi, request: str, answer: Answer) -> bool:
         """Give the user's answer to the session, and show what follows from it; return whether it was the first."""
@@ -185,6 +184,8 @@ class RequestDialogs:
         self._quiet_seconds = quiet_seconds
         self._show_server_dialog = show_server_dialog
         self.dock = RequestDock(app, clock=clock, quiet_seconds=quiet_seconds)
+        self._covered_height = 0
+        """Number of lines at the bottom that the open dialog covers."""
         self._aside: RequestModal | None = None
         """The dialog that makes place for the session's screen."""
         self._answered: set[str] = set()
@@ -253,18 +254,24 @@ class RequestDialogs:
 
     def cover(self, height: int) -> None:
         """Move the content of the session's screen up, above `height` lines that a dialog covers."""
-        app = self.app
+        self._covered_height = height
+        self._cover(checks=2)
+
+    def _cover(self, checks: int) -> None:
+        """Do so, and `checks` times again after the next layouts: the sizes may be those before a resize."""
+        app, height = self.app, self._covered_height
         if not any(isinstance(screen, RequestModal) for screen in app.screen_stack):
             height = 0  # the dialog has been closed in the meantime
         screen, columns = app.screen_stack[0], app.columns
-        room = columns.size.height + screen.styles.padding.bottom
-        """Lines of the content if nothing is covered."""
-        below = app.size.height - columns.region.y - room
-        padding = max(0, min(height - below, room - 1))
+        bottom = max(child.region.bottom for child in screen.children if child.display)
+        below = bottom - columns.region.bottom
+        """Lines below the content, whatever is covered."""
+        padding = max(0, min(height - below, app.size.height - columns.region.y - below - 1))
         if padding != screen.styles.padding.bottom:
             screen.styles.padding = (0, 0, padding, 0)
-        if self.dock.make_place(height > 0) and height:
-            app.call_after_refresh(self.cover, height)
+        self.dock.make_place(height > 0)
+        if checks and height:
+            app.call_after_refresh(self._cover, checks - 1)
 
     def set_aside(self) -> None:
         """Let the session's screen have the keys; the dialog, with all that was done in it, comes back with
