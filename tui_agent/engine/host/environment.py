@@ -96,6 +96,10 @@ class SandboxPolicy:
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
         return self.settings.sandbox == "required" or auto or action.safe
 
+    def tightened(self, action: RunAction, mode: ApprovalMode) -> RunAction:
+        """Return a command, in the sandbox if the settings confine it since it was judged in `mode`."""
+        return msgspec.structs.replace(action, sandboxed=action.sandboxed or self.applies_to(action, mode))
+
     def fully_confines(self, action: RunAction) -> bool:
         """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
         return self.sandbox.is_complete and action.sandboxed
@@ -103,11 +107,12 @@ class SandboxPolicy:
     async def confinement(self, action: RunAction) -> ConfinedCommand | None:
         """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing.
 
-        A command runs as its dialog said, whatever the approval mode has become in the meantime.
+        A command runs as its dialog said, whatever the approval mode has become in the meantime; a sandbox that the
+        settings require confines it all the same.
         """
         if self.settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
-        if not action.sandboxed:
+        if not action.sandboxed and self.settings.sandbox != "required":
             return None
         return await asyncio.to_thread(self._confine, action)
 

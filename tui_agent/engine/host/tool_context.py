@@ -260,7 +260,6 @@ class CallContext:
         finally:
             for task in watchers:
                 task.cancel()
-        answered(answer)
         if answer.verdict == "withdrawn" and answer.by == CHANGED and isinstance(action, EditAction):
             self._asked_anew = True
             raise changed_error(action)
@@ -268,6 +267,7 @@ class CallContext:
             now = await environment.verdict(action, verdict.cannot_undo)
             if now.decision == "refuse":  # mode or trust changed while the user was asked
                 raise ToolRefused(f"Not allowed: {now.rule}")
+        answered(answer)
         if (grant := granted(verdict.grants, answer)) is not None:
             await environment.grants.add(grant)
         return self._approved(request, answer, verdict.cannot_undo)
@@ -433,6 +433,7 @@ class CallContext:
     async def run(self, command: str, cwd: str, timeout: int) -> CommandOutcome:
         """See ToolContext."""
         environment = self._environment
+        mode = environment.approval_mode
         action = await environment.judge(command, Path(cwd) if cwd else environment.shell_cwd())
         approval = _require_complete(await self.approve(action))
         await environment.stream.durable()
@@ -440,6 +441,7 @@ class CallContext:
             await environment.before_change(self._run)
         self.had_effect = self.had_effect or not action.safe
         self._executed(approval, action)
+        action = environment.sandbox_policy.tightened(action, mode)
         file = environment.output_file()
         self._file = str(file)
         if action.safe or environment.guard is None:
