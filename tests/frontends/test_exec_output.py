@@ -187,7 +187,10 @@ async def test_a_job_that_is_only_a_refused_read_is_refused(run: ExecRunner) -> 
 async def test_what_a_refused_step_of_a_plan_was_is_named(run: ExecRunner) -> None:
     result = await run("--demo", "--quiet")
     assert result.code == 3 and "Not done: Nothing was changed." in result.out
-    assert "not done without what was refused: modify wordcount/counting.py (+2 -1). See --approve and --answers." in result.err
+    assert (
+        "not done without what was refused: modify wordcount/counting.py (+2 -1). See --approve and --answers."
+        in result.err
+    )
 
 
 async def test_a_refused_edit_that_is_made_later_is_no_reason(run: ExecRunner) -> None:
