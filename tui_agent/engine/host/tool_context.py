@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from tui_agent.common.domain import (
+    SAME_QUESTION,
     Action,
     Answer,
     CommandOutcome,
@@ -61,8 +62,6 @@ NOT_APPROVED = "Not in the workspace, as only the user may make them and they di
 """Begins a note for the model about protected files that a command made."""
 CHANGED = "changed on disk"
 """Reason why an approval is void."""
-SAME_QUESTION = "the answer to the same question"
-"""Source of an answer taken over from another call with the same question."""
 NO_WORKAROUND = " Do not try it by another way."
 """Ends a refusal, for the model only."""
 OUTPUT_CAP = 256 * 1024
