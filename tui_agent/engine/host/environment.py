@@ -96,10 +96,6 @@ class SandboxPolicy:
         auto = mode in (ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO)
         return self.settings.sandbox == "required" or auto or action.safe
 
-    def tightened(self, action: RunAction, mode: ApprovalMode) -> RunAction:
-        """Return a command, in the sandbox if the settings confine it since it was judged in `mode`."""
-        return msgspec.structs.replace(action, sandboxed=action.sandboxed or self.applies_to(action, mode))
-
     def fully_confines(self, action: RunAction) -> bool:
         """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
         return self.sandbox.is_complete and action.sandboxed

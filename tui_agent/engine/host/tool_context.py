@@ -440,7 +440,8 @@ class CallContext:
             await environment.before_change(self._run)
         self.had_effect = self.had_effect or not action.safe
         self._executed(approval, action)
-        action = environment.sandbox_policy.tightened(action, mode)
+        if environment.sandbox_policy.applies_to(action, mode):  # the settings may be stricter by now
+            action = replace(action, sandboxed=True)
         file = environment.output_file()
         self._file = str(file)
         if action.safe or environment.guard is None:
