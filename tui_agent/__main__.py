@@ -148,8 +148,11 @@ def _run_exec(argv: Sequence[str]) -> int:
         parser.error("--answers and the task `-` both need standard input")
     if args.resume == PICK:
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
-    if args.last_message is not None and not args.last_message.absolute().parent.is_dir():
-        parser.error(f"there is no folder {args.last_message.absolute().parent} for --last-message; create it first")
+    if (file := args.last_message) is not None:
+        if not file.absolute().parent.is_dir():
+            parser.error(f"there is no folder {file.absolute().parent} for --last-message; create it first")
+        if file.exists() and not file.is_file():
+            parser.error(f"{file} is {'a folder' if file.is_dir() else 'no regular file'}; --last-message needs a file")
     from tui_agent.frontends.piped_input import InputError, InputTimeoutError
 
     deadline = None if args.timeout is None else time.monotonic() + args.timeout
@@ -160,14 +163,15 @@ def _run_exec(argv: Sequence[str]) -> int:
         return LIMIT if isinstance(error, InputTimeoutError) else USAGE
     if not task.strip():
         parser.error('a task is required, for example: tui-agent exec "fix the failing test"')
-    from tui_agent.keys.slash import LEADING_SPACE, read_command
+    from tui_agent.keys.slash import LEADING_SPACE, message_of, read_command
 
-    if read_command(task) is not None:
-        parser.error(f"exec takes a task, and {task.split()[0]} is a command of the screen. {LEADING_SPACE}")
+    if (command := read_command(task)) is not None:
+        problem = command.problem or f"/{command.name} is a command of the screen. {LEADING_SPACE}"
+        parser.error(f"exec takes a task: {problem}")
     from tui_agent.frontends import headless
 
     task_options = headless.Headless(
-        task=task,
+        task=message_of(task),
         approve=args.approve,
         json=args.json,
         read_answers=args.answers,
@@ -188,13 +192,13 @@ def _task_and_input(args: argparse.Namespace, deadline: float | None) -> tuple[s
     from tui_agent.frontends.piped_input import read_piped
 
     if args.task == "-":
-        return read_piped(deadline), ""
+        return read_piped(deadline, quiet=args.quiet), ""
     if args.task is None and args.demo:
         from tui_agent.frontends.demo_workspace import DEMO_TASK
 
         return DEMO_TASK, ""
     task = args.task or ""
-    return task, "" if args.answers or not task.strip() else read_piped(deadline, optional=True)
+    return task, "" if args.answers or not task.strip() else read_piped(deadline, optional=True, quiet=args.quiet)
 
 
 async def _open_session(options: SessionOptions) -> Session:

@@ -15,6 +15,7 @@ from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.engine.kit import SessionDriver, run_session
 from tests.engine.staging import classified_as, plan_reply, plan_step, requests_of_role, step_reply, summarized
 from tui_agent.common.domain import Answer, ReadAction
+from tui_agent.engine.host.attachments import _piped_text
 from tui_agent.events import (
     ApprovalRequested,
     ContextAttached,
@@ -285,3 +286,9 @@ async def test_the_end_of_a_long_line_is_told_to_be_missing(workspace: Path) -> 
     assert "all of it" not in block
     assert "min.js, lines 1-1 of 1; the ends of long lines are missing" in block
     assert watch.of(ContextAttached)[0].items[0].note == "long lines cut"
+
+
+def test_one_long_line_of_standard_input_is_named_as_what_it_is() -> None:
+    cut = _piped_text("x" * 100, 60)
+    assert (cut.label, len(cut.text)) == ("standard input, the beginning of line 1 of 1 line, cut there", 60)
+    assert _piped_text("a\nb\n", 60).label == "standard input, all of it (2 lines)"

@@ -148,3 +148,48 @@ async def test_what_a_stricter_mode_refuses_does_not_run_although_it_is_approved
     (finished,) = watch.of(ToolFinished)
     assert finished.result.code == "refused" and "Not allowed" in finished.text
     assert not (workspace / "made").exists()
+
+
+async def test_a_read_that_is_refused_by_then_is_not_shared_with_the_same_question(workspace: Path) -> None:
+    """Two calls of one reply ask the same question; the mode becomes stricter while its dialog is open."""
+    (workspace / ".env").write_text("SECRET=value\n")
+    both = step("", call("read_file", path=".env"), call("read_file", path=".env", start_line=1))
+    async with (
+        serve(scenario("go", both, "done"), strict=True) as server,
+        run_session(server, workspace, flags={"approval_mode": "ask"}) as session,
+    ):
+        watch = SessionDriver(session, lambda _: None)
+        await session.send("go")
+        asked_for = await watch.until_event(ApprovalRequested)
+        await session.set_modes(approval_mode="read-only")
+        session.answer(asked_for.id, Answer(verdict="approve"))
+        await watch.ended()
+    results = watch.of(ToolFinished)
+    assert [finished.result.code for finished in results] == ["refused", "refused"]
+    assert not any("value" in finished.text for finished in results)
+
+
+@pytest.mark.parametrize(
+    ("before", "mode", "stricter"), [("auto", "ask", "required"), ("off", "auto", "required"), ("off", "auto", "auto")]
+)
+async def test_a_sandbox_that_became_stricter_confines_a_command_that_is_approved(
+    workspace: Path, tmp_path: Path, before: str, mode: str, stricter: str
+) -> None:
+    """A trusted workspace tightens the sandbox while the dialog is open."""
+    outside = tmp_path / "outside"
+    run = call("run_terminal_command", command=f"touch {outside}; rm -rf {tmp_path / 'nothing'}")
+    async with (
+        serve(scenario("go", step("", run), "done"), strict=True) as server,
+        run_session(server, workspace, flags={"approval_mode": mode, "sandbox": before}) as session,
+    ):
+        watch = SessionDriver(session, lambda _: None)
+        await session.send("go")
+        asked_for = await watch.until_event(ApprovalRequested)
+        assert isinstance(asked_for.action, RunAction) and not asked_for.action.sandboxed
+        environment = session._environment
+        if environment.sandbox.kind == "none" and before != "off":
+            pytest.skip("no sandbox here")
+        await environment.apply_settings(environment.settings.model_copy(update={"sandbox": stricter}))
+        session.answer(asked_for.id, Answer(verdict="approve"))
+        await watch.ended()
+    assert not outside.exists()

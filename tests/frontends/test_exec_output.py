@@ -3,7 +3,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
+import stat
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +71,38 @@ async def test_the_answer_is_in_the_file_that_is_named(run: ExecRunner, form: tu
 async def test_a_file_that_can_not_be_written_is_found_before_the_work(run: ExecRunner) -> None:
     result = await run("hi", "-o", str(run.home / "none" / "answer.txt"), "--provider", "scripted")
     assert result.code == 2 and "there is no folder" in result.err and not result.out
+    os.mkfifo(run.home / "pipe")
+    for file, kind in ((run.home, "a folder"), (run.home / "pipe", "no regular file"), (Path("/dev/null"), "no reg")):
+        result = await run("hi", "-o", str(file), "--provider", "scripted")
+        assert result.code == 2 and f"is {kind}" in result.err and not result.out
+
+
+async def test_a_file_for_the_answer_keeps_who_may_read_it(run: ExecRunner) -> None:
+    file = run.home / "answer.txt"
+    file.write_text("earlier")
+    file.chmod(0o644)
+    async with serve(scenario("", "done")) as server:
+        flags = server_flags(server, "openai")
+        assert (await run("hi", "-o", str(file), *flags)).code == 0
+        assert (await run("hi", "-o", str(run.home / "new.txt"), *flags)).code == 0
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("done\n", 0o644)
+    assert stat.S_IMODE((run.home / "new.txt").stat().st_mode) == 0o600
+
+
+async def test_who_stops_reading_stderr_does_not_stop_the_work(run: ExecRunner) -> None:
+    async with serve(job_scenario(), strict=True) as server:
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tui_agent", "exec", "-C", str(run.workspace), TASK, "--approve", "all",
+            *server_flags(server, "openai"), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=writing, env=run.env, cwd=run.home,
+        )  # fmt: skip
+        os.close(writing)
+        run.started.append(process)
+        out, _ = await process.communicate()
+    assert (process.returncode, out.decode()) == (0, f"{REPORT}\n")
+    assert (run.workspace / "adder.py").read_text() == FIXED
 
 
 # --- the time limit -------------------------------------------------------------------------
@@ -108,7 +143,7 @@ async def test_a_stop_signal_is_not_the_user(run: ExecRunner) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = await process.communicate()
     assert process.returncode == 143
-    assert b"interrupted: Interrupted: the program was stopped by SIGTERM." in err
+    assert b"interrupted: the program was stopped by SIGTERM." in err
     assert b"by the user" not in err
 
 
@@ -162,6 +197,14 @@ async def test_a_pipe_that_is_left_open_does_not_stop_the_work(run: ExecRunner) 
         assert await process.wait() == 0
 
 
+async def test_what_is_quiet_does_not_tell_that_nothing_was_piped_in(run: ExecRunner) -> None:
+    async with serve(scenario("explain", "done"), strict=True) as server:
+        process = await run.start("explain", "-q", *server_flags(server, "openai"), stdin=asyncio.subprocess.PIPE)
+        assert process.stdout is not None and process.stderr is not None
+        assert await process.stdout.read() == b"done\n"
+        assert await process.stderr.read() == b"" and await process.wait() == 0
+
+
 # --- the exit code --------------------------------------------------------------------------
 
 
@@ -193,6 +236,14 @@ async def test_what_a_refused_step_of_a_plan_was_is_named(run: ExecRunner) -> No
     )
 
 
+async def test_a_plan_that_a_person_rejects_is_not_called_what_was_refused(run: ExecRunner) -> None:
+    answers = b'{"verdict": "reject", "text": "no"}\n' * 3
+    result = await run("--demo", "--answers", stdin=answers, TUI_AGENT_MODE="agent")
+    assert result.code == 3, result.err
+    assert "refused: The plan was rejected" in result.err
+    assert "not done without what was refused" not in result.err
+
+
 async def test_a_refused_edit_that_is_made_later_is_no_reason(run: ExecRunner) -> None:
     answers = b'{"verdict": "reject", "text": "not yet"}\n' + b'{"verdict": "approve"}\n' * 3
     job = job_scenario()
@@ -205,11 +256,12 @@ async def test_a_refused_edit_that_is_made_later_is_no_reason(run: ExecRunner) -
 # --- what is printed about the work ---------------------------------------------------------
 
 
-async def test_a_greeting_has_no_plan(run: ExecRunner) -> None:
+async def test_what_has_no_plan_says_why_in_a_line(run: ExecRunner) -> None:
     async with serve(scenario("", "Hello there.")) as server:
         result = await run("hi", *server_flags(server, "openai"), TUI_AGENT_MODE="agent")
     assert (result.code, result.out) == (0, "Hello there.\n")
-    assert "Plan" not in result.err and "one step" not in result.err
+    assert "Plan" not in result.err and "Approach" not in result.err
+    assert "  ! There is no plan, and the task is one step. The reply is no plan: there is no JSON object" in result.err
 
 
 async def test_commands_that_ran_say_how_they_ended(run: ExecRunner) -> None:

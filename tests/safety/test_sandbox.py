@@ -224,7 +224,7 @@ async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
         await SandboxPolicy(required, place.roots, NONE).confinement(command())
     assert refused.value.code == "refused"
     there = Sandbox(kind="landlock", landlock=1)
-    assert await SandboxPolicy(required, place.roots, there).confinement(command(sandboxed=True)) is not None
+    assert await SandboxPolicy(required, place.roots, there).confinement(command()) is not None
     assert await SandboxPolicy(off, place.roots, there).confinement(command()) is None
     assert not SandboxPolicy(off, place.roots, there).applies_to(command(), ApprovalMode.AUTO)
 

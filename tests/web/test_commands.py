@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.job import BROKEN, FIXED, TASK, job_scenario, make_workspace
-from tests.doubles.mock import serve
+from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import FakePageSession
 from tests.web.kit import serve_fake_session, serve_session
 from tests.web.test_page import answer_all
 from tests.web.windows import BrowserPages, browser_test, send_message, wait_for
+from tui_agent.frontends import session_commands
 from tui_agent.keys.keymap import COMMANDS
 
 JSON_ONLY = {"Accept": "application/json"}
@@ -109,3 +110,29 @@ async def test_a_mistyped_command_stays_in_the_composer_of_the_page(pages: Brows
         await wait_for(page, "document.getElementById('message').value === ''")
         assert session.done == [("send", "/mdoel is a word")]
     pages.messages[:] = [message for message in pages.messages if "400" not in message]
+
+
+async def test_numbers_of_any_length_are_no_failure_and_rewind_lists_its_messages(tmp_path: Path) -> None:
+    make_workspace(tmp_path)
+    async with serve(scenario("", "hello")) as server, serve_session(server, tmp_path) as page:
+        await page.enter()
+        assert (await page.post("/chat", message="/rewind")).json()["text"] == "no earlier message to edit"
+        async with page.chat("only talk") as stream:
+            await stream.rest()
+        listed = (await page.post("/chat", message="/rewind")).json()["text"]
+        assert listed.startswith("  run-1 only talk\n/rewind N goes back")
+        for command in ("/trust revoke ", "/grants ", "/rewind "):
+            assert (await page.post("/chat", message=command + "9" * 5000)).status_code == 200
+        assert (await page.post("/chat", message="/rewind 1")).json()["draft"] == "only talk"
+
+
+async def test_the_newest_output_is_found_far_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_commands, "RECENT_RECORDS", 2)
+    (tmp_path / "a").write_text("first\n")
+    (tmp_path / "b").write_text("second\n")
+    read = [step("", call("read_file", path=name)) for name in "ab"]
+    async with serve(scenario("", *read, "words " * 50)) as server, serve_session(server, tmp_path) as page:
+        await page.enter()
+        async with page.chat("read") as stream:
+            await stream.rest()
+        assert "second" in (await page.post("/chat", message="/output")).json()["text"]

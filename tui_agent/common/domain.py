@@ -304,6 +304,10 @@ class Grant(FrozenValue, frozen=True, kw_only=True):
     scope: Scope = Scope.SESSION
 
 
+SAME_QUESTION = "the answer to the same question"
+"""`Answer.by` of the user's answer to another call with the same question."""
+
+
 class Answer(FrozenValue, frozen=True, kw_only=True):
     """The decision on a request; the first answer wins."""
 
@@ -313,7 +317,7 @@ class Answer(FrozenValue, frozen=True, kw_only=True):
     text: str = ""
     """The reason given with a rejection, or the answer to a question."""
     by: str = "user"
-    """`user`, or the flag, setting, rule or grant that decided."""
+    """`user`, `SAME_QUESTION`, or the flag, setting, rule or grant that decided."""
     data: dict[str, Any] | None = None
     """Changes made before approving: an edited plan or summary, or the selected and edited hunks (`HunkChoice`)."""
 

@@ -88,6 +88,8 @@ class RunDispatcher:
         self._stream = deps.stream
         self._environment = deps.environment
         self._roles = deps.roles
+        self._run_roles = deps.roles
+        """The models of the active or last run."""
         self._memory = deps.memory
         self._registry: Registry | None = None
         self._has_code = False
@@ -152,7 +154,7 @@ class RunDispatcher:
         config = await self._roles.config()
         if isinstance(config, RunEnded):
             return config
-        self._config = config
+        self._config, self._run_roles = config, self._roles.for_run()
         environment = self._environment
         mode, approval_mode = environment.mode, environment.approval_mode
         if mode is Mode.PLAN or not mode.reads_only:
@@ -171,7 +173,7 @@ class RunDispatcher:
         prompts = modes.versions(mode, registry, reads_only=read_only, role=role)
         fallback = self._fallback_for(config)
         await fallback.settle(config.model)
-        model_prompt, system = self._roles.prompt, self._deps.project.system
+        model_prompt, system = self._run_roles.prompt, self._deps.project.system
         self.system = await system(mode, approval_mode, model_prompt, role, config.num_ctx)
         self._files_system = await system(mode, approval_mode, model_prompt, modes.FILES, config.num_ctx)
         await self._attach(run)
@@ -211,7 +213,7 @@ class RunDispatcher:
         from tui_agent.engine.workflow.subagents import SubagentDeps
 
         deps = SubagentDeps(
-            **msgspec.structs.asdict(self._deps),
+            **msgspec.structs.asdict(self._deps) | {"roles": self._run_roles},
             tools=await self._tools(),
             config=self._config,
             protocol=self._fallback_for(self._config).protocol,
@@ -228,7 +230,7 @@ class RunDispatcher:
         config = await self._roles.config()
         if isinstance(config, RunEnded):
             return ""
-        structured = Structured(run=self._run, stream=self._stream, roles=self._roles, config=config)
+        structured = Structured(run=self._run, stream=self._stream, roles=self._roles.for_run(), config=config)
         return await rewrite_document(found, good, structured, node=self._run)
 
     def _workflow_deps(self, deps: LoopDeps, loops: _Loops, registry: Registry) -> WorkflowDeps:
@@ -239,13 +241,13 @@ class RunDispatcher:
         settings, history = self._environment.settings, self._stream.state.history
         conversation = SharedConversation(deps, registry.specs(), self._run)  # same prefix as the run's requests (E7)
         structured = Structured(
-            run=self._run, stream=self._stream, roles=self._roles, config=deps.config, conversation=conversation
+            run=self._run, stream=self._stream, roles=self._run_roles, config=deps.config, conversation=conversation
         )
         cache = None
         if settings.plan_cache:
             cache = PlanCache(paths.data_dir() / PLAN_CACHE, days=settings.plan_cache_days)
         return WorkflowDeps(
-            **msgspec.structs.asdict(self._deps),
+            **msgspec.structs.asdict(self._deps) | {"roles": self._run_roles},
             registry=registry,
             calls=deps.calls,
             completion=loops.completion(self._run, registry),
@@ -270,8 +272,8 @@ class RunDispatcher:
             self._fallback = ProtocolFallback(
                 config.name,
                 protocol=self._stream.state.protocol,
-                fixed=self._roles.protocol,
-                calibration=self._roles.calibration,
+                fixed=self._run_roles.protocol,
+                calibration=self._run_roles.calibration,
                 emit=self._stream.emit,
             )
         return self._fallback

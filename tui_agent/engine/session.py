@@ -115,7 +115,7 @@ class TitleGenerator:
             return ""
         exchange = f"The user:\n{request[:TITLE_EXCERPT]}\n\nThe agent:\n{answer[:TITLE_EXCERPT]}"
         messages = (SystemMessage(text=prompt("title")), UserMessage(text=exchange))
-        structured = Structured(run=run, stream=self._stream, roles=self._roles, config=config)
+        structured = Structured(run=run, stream=self._stream, roles=self._roles.for_run(), config=config)
         reply = await structured.ask(
             "title", Question(alone=messages), parent=run, schema=None, idle_timeout=TITLE_TIMEOUT
         )

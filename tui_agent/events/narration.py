@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from tui_agent import events as e
 from tui_agent.common.domain import (
+    SAME_QUESTION,
     Action,
     Answer,
     Diff,
@@ -177,7 +178,7 @@ def answer_text(answer: Answer) -> str:
         scope = {Scope.ONCE: "", Scope.SESSION: " for this session", Scope.ALWAYS: " always"}[answer.scope]
         head = f"Approved{scope}{by}{_edits_text(answer)}"
     else:
-        rejected = "Rejected" if answer.by == "user" else "Refused"  # a person rejects, a rule refuses
+        rejected = "Rejected" if answer.by in ("user", SAME_QUESTION) else "Refused"  # a person rejects, a rule refuses
         head = {"reject": f"{rejected}{by}", "withdrawn": "Withdrawn", "reply": f"Answered{by}"}[answer.verdict]
     return f"{head}: {answer.text}" if answer.text else f"{head}."
 
@@ -381,7 +382,7 @@ def _proposed(event: e.PlanProposed) -> Narration:
     kind = "Recovery plan" if event.recovery else "Plan"
     source = " from the cache" if event.cached else ", written by the program" if event.fallback else ""
     review = "needs review" if event.asks else "not reviewed"
-    head = f"{kind}{source}, confidence {event.plan.confidence:.2f}; {review}: {event.why}".rstrip(": ")
+    head = f"{kind}{source}, confidence {event.plan.confidence:.0%}; {review}: {event.why}".rstrip(": ")
     faults = [f"Earlier attempt failed: {fault}" for fault in event.faults]
     return Narration(head, "\n".join([plan_text(event.plan), *faults]), "", shows_details=True)
 

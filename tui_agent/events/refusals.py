@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tui_agent import events as e
-from tui_agent.common.domain import Action, EditAction, ReadAction, RunAction, TrustAction
+from tui_agent.common.domain import SAME_QUESTION, Action, EditAction, ReadAction, RunAction, TrustAction
 from tui_agent.events.narration import action_text
+from tui_agent.text import make_visible
 
 
 class Refusals:
@@ -16,8 +17,8 @@ class Refusals:
     def __init__(self) -> None:
         self._requested: dict[str, Action] = {}
         """Id of an open request → its action."""
-        self._reading: set[str] = set()
-        """Running calls that only read."""
+        self._running: dict[str, e.ToolStarted] = {}
+        """Id of a running call → its start."""
         self._missing: dict[str, str] = {}
         """Refused changes and commands that did not happen later: key → text."""
         self._unread: dict[str, str] = {}
@@ -31,26 +32,36 @@ class Refusals:
                 self._requested[request] = action
             case e.ApprovalAnswered(id=request, answer=answer):
                 requested = self._requested.pop(request, None)
-                if answer.verdict == "reject" and answer.by != "user":
+                if answer.verdict == "reject" and answer.by not in ("user", SAME_QUESTION):
                     self._refuse(record.node, requested)
                 elif answer.verdict == "approve" and isinstance(requested, RunAction):
                     self._missing.pop(_key(requested), None)
-            case e.ToolStarted(call=call, reads_only=True):
-                self._reading.add(call.id)
+            case e.ToolStarted(call=call):
+                self._running[call.id] = record.event
             case e.ToolFinished(call_id=call, result=result):
-                self._reading.discard(call)
+                started = self._running.pop(call, None)
                 self._succeeded = self._succeeded or result.success
+                if started is not None and result.success:
+                    self._missing.pop(f"call {started.title}", None)
             case e.FileChanged(change=change):
                 self._changed = True
                 self._missing.pop(f"edit {change.path}", None)
             case e.StepVerified(met=True, command=command) if command:
-                self._missing.clear()  # the check of the whole job passed without it
+                self._missing.pop(f"run {command}", None)
+                for key in [key for key in self._missing if key.startswith("edit ")]:
+                    del self._missing[key]  # what is checked is right without it
 
     def _refuse(self, call: str, action: Action | None) -> None:
         if isinstance(action, TrustAction):
             return
-        key, text = (_key(action), action_text(action)) if action else (call, "an action that a rule forbids")
-        is_read = isinstance(action, ReadAction) or (action is None and call in self._reading)
+        started = self._running.get(call)
+        if action is not None:
+            key, text = _key(action), action_text(action)
+        elif started is not None:
+            key, text = f"call {started.title}", f"{started.call.name} {make_visible(started.title)}"
+        else:
+            key, text = call, "an action that a rule forbids"
+        is_read = isinstance(action, ReadAction) or (action is None and started is not None and started.reads_only)
         (self._unread if is_read else self._missing)[key] = text
 
     def prevented(self, outcome: str) -> list[str]:

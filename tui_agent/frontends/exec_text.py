@@ -6,6 +6,7 @@ from typing import TextIO
 
 from tui_agent import events as e
 from tui_agent.frontends.plain import LINE_MAX, PlainText
+from tui_agent.platform.pipes import discard
 from tui_agent.text import SecretMask, make_visible, one_line
 
 _COMMAND = "run_terminal_command"
@@ -49,6 +50,15 @@ class ExecText(PlainText):
             self._held = event.text.strip()
         elif isinstance(event, e.Notice) and event.level == "error" and self._notes is not self._errors:
             self.write(event.text, self._errors)
+
+    def write(self, line: str, stream: TextIO) -> None:
+        """Write a line. Only a failure of `out` is one of the work: other streams are given up."""
+        try:
+            super().write(line, stream)
+        except OSError:
+            if stream is self._out:
+                raise
+            discard(stream)
 
     def end(self, event: e.RunEnded, answer: str) -> None:
         """Write the answer, and why the run was not done."""

@@ -32,7 +32,7 @@ from tui_agent.frontends.plain import (
     unattended_answer,
 )
 from tui_agent.platform.file_faults import FileFault
-from tui_agent.platform.files import atomic_write
+from tui_agent.platform.files import read_file, replace_file
 from tui_agent.platform.pipes import detach_stdout, print_error, wait_until_unread
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import SecretMask, clean, displayable, one_line
@@ -136,7 +136,8 @@ class Exec:
         if unsaved is not None:
             print_error(str(unsaved))
         elif code == EXIT_CODES["refused"]:
-            print_error(f"not done without what was refused: {self._refused_texts()}. See --approve and --answers.")
+            if texts := self._refused_texts():  # what a person rejects is told by the end of the run
+                print_error(f"not done without what was refused: {texts}. See --approve and --answers.")
         elif not self._outcome and code == EXIT_CODES["failed"]:
             print_error("the task did not end, and nothing was printed about it: see the debug log.")
         return code or (EXIT_CODES["failed"] if unsaved is not None else 0)
@@ -150,7 +151,9 @@ class Exec:
         """Write the answer into a file, as it is on stdout; return whether that worked."""
         text = displayable(self._session.mask.mask(clean(self._answer_text)))
         try:
-            atomic_write(file, f"{text}\n".encode("utf-8", "replace") if text else b"")
+            content = f"{text}\n".encode("utf-8", "replace") if text else b""
+            old_hash = read_file(file).sha256 if os.path.lexists(file) else None
+            replace_file(file, content, old_hash, follow=True, mode=0o600)
         except FileFault as error:
             print_error(f"the answer was not written: {error}")
             return False

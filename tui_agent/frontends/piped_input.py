@@ -25,11 +25,11 @@ class InputTimeoutError(InputError):
     """It did not end in time."""
 
 
-def read_piped(deadline: float | None = None, *, optional: bool = False) -> str:
+def read_piped(deadline: float | None = None, *, optional: bool = False, quiet: bool = False) -> str:
     """Return the text on standard input, up to its end; empty if it is a terminal or closed.
 
     `deadline` is a `time.monotonic()`. `optional` input is also empty if nothing comes in `FIRST_BYTE_SECONDS`; that
-    is said on standard error. Blocks. Raises InputError.
+    is said on standard error, as is waiting for the end, unless `quiet`. Blocks. Raises InputError.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -39,9 +39,10 @@ def read_piped(deadline: float | None = None, *, optional: bool = False) -> str:
         if os.isatty(descriptor):
             return ""
         if optional and not _begins(descriptor, deadline):
-            print_error(f"nothing was piped in within {FIRST_BYTE_SECONDS:g} s; working without standard input.")
+            if not quiet:
+                print_error(f"nothing was piped in within {FIRST_BYTE_SECONDS:g} s; working without standard input.")
             return ""
-        data = _read_all(descriptor, deadline)
+        data = _read_all(descriptor, deadline, quiet)
     except OSError as error:
         raise InputError(f"standard input can't be read: {error.strerror or error}") from error
     if len(data) > MAX_SIZE:
@@ -60,7 +61,7 @@ def _begins(descriptor: int, deadline: float | None) -> bool:
     return bool(select.select([descriptor], [], [], FIRST_BYTE_SECONDS)[0])
 
 
-def _read_all(descriptor: int, deadline: float | None) -> bytes:
+def _read_all(descriptor: int, deadline: float | None, quiet: bool) -> bytes:
     data = bytearray()
     patience: float | None = NOTICE_AFTER
     while len(data) <= MAX_SIZE:
@@ -69,7 +70,8 @@ def _read_all(descriptor: int, deadline: float | None) -> bytes:
         if not select.select([descriptor], [], [], min(limits, default=None))[0]:
             if (remaining is not None and remaining <= (patience or 0.0)) or patience is None:
                 raise InputTimeoutError("standard input did not end within the time limit (--timeout).")
-            print_error("reading standard input up to its end; `< /dev/null` means that there is none.")
+            if not quiet:
+                print_error("reading standard input up to its end; `< /dev/null` means that there is none.")
             patience = None
             continue
         chunk = os.read(descriptor, CHUNK)

@@ -109,10 +109,14 @@ class PlainText:
                 self._requests.discard(request)
                 mark = "✓" if answer.verdict == "approve" else "✗"
                 return f"  {mark} {one_line(answer_text(answer), LINE_MAX)}"
-            case e.PlanProposed(plan=plan, asks=False) if plan.is_the_request:
-                return None
+            case e.PlanProposed(plan=plan, asks=False, faults=faults) if plan.is_the_request:
+                return (
+                    f"  ! There is no plan, and the task is one step. {one_line(faults[-1], LINE_MAX)}"
+                    if faults
+                    else None
+                )
             case e.PlanReviewed(plan=plan, answer=answer, edited=True) if plan.is_the_request:
-                return f"  … This plan is not used ({one_line(answer.by, LINE_MAX)})."
+                return f"  … {one_line(answer.by[:1].upper() + answer.by[1:], LINE_MAX)}."
             case e.RunEnded():
                 return self._outcome_text(event)
         return narration_text(narrate(event))
@@ -122,7 +126,7 @@ class PlainText:
         if event.outcome == "done":
             return None if text == self._last_reply else text or None
         repeated = f"{self._last_reply.strip()}\n\n"
-        return f"{event.outcome}: {text.removeprefix(repeated)}"
+        return f"{event.outcome}: {text.removeprefix(repeated).removeprefix(f'{event.outcome.capitalize()}: ')}"
 
 
 def report_saving(failure: str | None) -> None:

@@ -25,8 +25,9 @@ SESSION_ROLE: Final = "execution"
 """The role of the session's model."""
 DIFFS_MAX = 100
 """Files of a run that `/diff` shows."""
+REWIND_USAGE = "/rewind N goes back to before run N; add code or conversation for only one of them"
 RECENT_RECORDS = 500
-"""Records that are searched before all of them are."""
+"""Records that a search reads first, from the end of the session; then twice as many before these, and so on."""
 SEARCH_SECONDS = 5.0
 """Time limit of a search for a record."""
 
@@ -59,6 +60,11 @@ def run_id(text: str) -> str:
     """`run-3` for `3` or `run-3`; "" for anything else."""
     number = text.removeprefix("run-")
     return f"run-{number}" if number.isdecimal() else ""
+
+
+def parse_choice(reply: str, count: int) -> int | None:
+    """The index for a number from 1 to `count`; None for anything else."""
+    return int(reply) - 1 if reply.isdecimal() and len(reply) < 7 and 0 < int(reply) <= count else None
 
 
 def _mode_command(name: str, field: str, modes: type[Mode | ApprovalMode]) -> CommandFunction:
@@ -114,9 +120,12 @@ async def _redo(session: Session, _: str) -> CommandReply:
 async def _rewind(session: Session, arguments: str) -> CommandReply:
     number, _, what = arguments.partition(" ")
     run = run_id(number)
+    if not arguments:
+        rows = [f"  {one.run} {one_line(clean(one.title), 80)}" for one in session.checkpoints.conversation()]
+        return CommandReply("\n".join([*rows, REWIND_USAGE]) if rows else "no earlier message to edit")
     targets: dict[str, RewindScope] = {"": "both", "both": "both", "code": "code", "conversation": "conversation"}
     if not run or what.strip() not in targets:
-        return CommandReply("/rewind needs a run number, then code, conversation or both; /checkpoints lists the runs")
+        return CommandReply(f"{REWIND_USAGE}; /rewind alone lists them")
     report = await session.checkpoints.rewind(run, targets[what.strip()])
     return CommandReply(draft=clean(report.text))
 
@@ -151,12 +160,12 @@ async def _diff(session: Session, run: str) -> CommandReply:
 
 async def _grants(session: Session, number: str) -> CommandReply:
     grants = session.grants.listed()
-    if number.isdecimal() and len(number) < 7 and 0 < int(number) <= len(grants):
-        await session.grants.revoke(grants[int(number) - 1])
+    if (index := parse_choice(number, len(grants))) is not None:
+        await session.grants.revoke(grants[index])
         return CommandReply("revoked: it needs approval again")
     if not grants:
         return CommandReply("no saved permissions")
-    rows = [f"  {index} {grant.scope.value}: {grant_text(grant)}" for index, grant in enumerate(grants, 1)]
+    rows = [f"  {number} {grant.scope.value}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
     return CommandReply("\n".join([*rows, "/grants N revokes one"]))
 
 
@@ -181,33 +190,41 @@ async def _export(session: Session, name: str) -> CommandReply:
 
 
 async def _newest(session: Session, kind: type[E]) -> E | None:
-    """Return the newest event of a kind."""
-    last = session.last
-    for after in dict.fromkeys((max(0, last - RECENT_RECORDS), 0)):
-        newest: E | None = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SEARCH_SECONDS), contextlib.aclosing(session.follow(after)) as records:
+    """Return the newest event of a kind; None if there is none. Raises TimeoutError."""
+    end, size = session.last, RECENT_RECORDS
+    async with asyncio.timeout(SEARCH_SECONDS):
+        while end > 0:
+            start, newest = max(0, end - size), None
+            async with contextlib.aclosing(session.follow(start)) as records:
                 async for record in records:
                     newest = record.event if isinstance(record.event, kind) else newest
-                    if record.seq >= last:
+                    if record.seq >= end:
                         break
-        if newest is not None:
-            return newest
+            if newest is not None:
+                return newest
+            end, size = start, 2 * size
     return None
 
 
 async def _output(session: Session, _: str) -> CommandReply:
-    finished = await _newest(session, e.ToolFinished)
+    try:
+        finished = await _newest(session, e.ToolFinished)
+    except TimeoutError:
+        return CommandReply(f"no output was found within {SEARCH_SECONDS:g} s; it is further up in the session")
     return CommandReply((finished.text if finished else "").rstrip("\n") or "no call has printed anything yet")
 
 
 async def _status(session: Session, _: str) -> CommandReply:
     model = (await session.models.current()).get(SESSION_ROLE, ("", False))[0]
     window = await session.models.window() if model else None
+    try:
+        usage = _context_usage(await _newest(session, e.ContextMeasured), window)
+    except TimeoutError:
+        usage = f"not found within {SEARCH_SECONDS:g} s"
     return CommandReply(
         f"session {session.id}  {one_line(session.title, 80)}\n"
         f"model {one_line(model, 100) or 'not known yet'} · {session.models.endpoint}\n"
-        f"context {_context_usage(await _newest(session, e.ContextMeasured), window)}"
+        f"context {usage}"
     )
 
 
@@ -232,8 +249,8 @@ async def _stop(session: Session, _: str) -> CommandReply:
 async def _trust(session: Session, argument: str) -> CommandReply:
     action, _, number = argument.partition(" ")
     states = await session.trust.states()
-    index = int(number or "1") - 1 if (number or "1").isdecimal() else -1
-    if action in ("add", "revoke") and 0 <= index < len(states):
+    index = parse_choice(number or "1", len(states))
+    if action in ("add", "revoke") and index is not None:
         folder = states[index].folder
         await (session.trust.ask(folder) if action == "add" else session.trust.revoke(folder))
         return CommandReply()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import fcntl
 import os
 import stat
@@ -59,10 +60,24 @@ async def wait_until_unread(out: TextIO) -> None:
 
 def detach_stdout() -> None:
     """Discard buffered output after its reader has gone, so that the program can end without an error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard(sys.stdout)
+
+
+def discard(stream: TextIO) -> None:
+    """Discard what is buffered in a stream, and what is written to it from now on."""
+    with contextlib.suppress(OSError, ValueError):  # closed, or no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def print_error(text: str) -> None:
-    """Print an error message to stderr, without control characters that text in it may contain."""
+    """Print an error message to stderr, without control characters that text in it may contain.
+
+    Nothing is printed if stderr can't be written.
+    """
     line = f"tui-agent: {displayable(text)}\n"
-    sys.stderr.write(line.encode("utf-8", "replace").decode())
+    try:
+        sys.stderr.write(line.encode("utf-8", "replace").decode())
+    except OSError:
+        discard(sys.stderr)

@@ -16,7 +16,7 @@ from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.core.tokens import characters_in_window
 from tui_agent.events import Attachment, ContextAttached, Notice
 from tui_agent.mentions.syntax import Mention, MentionTarget, mentions
-from tui_agent.text import clean, mark_invisible
+from tui_agent.text import clean, mark_invisible, pluralize
 from tui_agent.tools.base import ToolError, ToolRefused
 from tui_agent.tools.file_access import permit_read
 from tui_agent.tools.line_sources import open_lines
@@ -180,12 +180,16 @@ def _piped_text(text: str, room: int) -> Attachment:
         size += len(lines[kept]) + 1
         kept += 1
     complete = kept == len(lines)
-    total = f"{len(lines):,} {'line' if len(lines) == 1 else 'lines'}"
+    total = pluralize(len(lines), "line")
+    if complete:
+        part = f"all of it ({total})"
+    else:
+        part = f"{f'lines 1-{kept}' if kept else 'the beginning of line 1'} of {total}, cut there"
     return Attachment(
         display=STANDARD_INPUT,
         path="",
         kind="input",
-        label=f"{STANDARD_INPUT}, {f'all of it ({total})' if complete else f'lines 1-{kept} of {total}, cut there'}",
+        label=f"{STANDARD_INPUT}, {part}",
         text="\n".join(lines[:kept]) if kept else lines[0][:room],
         note="" if complete else f"cut after line {kept:,} of {len(lines):,}" if kept else "cut within its first line",
     )

@@ -103,11 +103,12 @@ class SandboxPolicy:
     async def confinement(self, action: RunAction) -> ConfinedCommand | None:
         """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing.
 
-        A command runs as its dialog said, whatever the approval mode has become in the meantime.
+        A command runs as its dialog said, whatever the approval mode has become in the meantime; a sandbox that the
+        settings require confines it all the same.
         """
         if self.settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
-        if not action.sandboxed:
+        if not action.sandboxed and self.settings.sandbox != "required":
             return None
         return await asyncio.to_thread(self._confine, action)
 

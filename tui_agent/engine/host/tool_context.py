@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from tui_agent.common.domain import (
+    SAME_QUESTION,
     Action,
     Answer,
     CommandOutcome,
@@ -61,8 +62,6 @@ NOT_APPROVED = "Not in the workspace, as only the user may make them and they di
 """Begins a note for the model about protected files that a command made."""
 CHANGED = "changed on disk"
 """Reason why an approval is void."""
-SAME_QUESTION = "the answer to the same question"
-"""Source of an answer taken over from another call with the same question."""
 NO_WORKAROUND = " Do not try it by another way."
 """Ends a refusal, for the model only."""
 OUTPUT_CAP = 256 * 1024
@@ -260,7 +259,6 @@ class CallContext:
         finally:
             for task in watchers:
                 task.cancel()
-        answered(answer)
         if answer.verdict == "withdrawn" and answer.by == CHANGED and isinstance(action, EditAction):
             self._asked_anew = True
             raise changed_error(action)
@@ -268,6 +266,7 @@ class CallContext:
             now = await environment.verdict(action, verdict.cannot_undo)
             if now.decision == "refuse":  # mode or trust changed while the user was asked
                 raise ToolRefused(f"Not allowed: {now.rule}")
+        answered(answer)
         if (grant := granted(verdict.grants, answer)) is not None:
             await environment.grants.add(grant)
         return self._approved(request, answer, verdict.cannot_undo)
@@ -433,6 +432,7 @@ class CallContext:
     async def run(self, command: str, cwd: str, timeout: int) -> CommandOutcome:
         """See ToolContext."""
         environment = self._environment
+        mode = environment.approval_mode
         action = await environment.judge(command, Path(cwd) if cwd else environment.shell_cwd())
         approval = _require_complete(await self.approve(action))
         await environment.stream.durable()
@@ -440,6 +440,8 @@ class CallContext:
             await environment.before_change(self._run)
         self.had_effect = self.had_effect or not action.safe
         self._executed(approval, action)
+        if environment.sandbox_policy.applies_to(action, mode):  # the settings may be stricter by now
+            action = replace(action, sandboxed=True)
         file = environment.output_file()
         self._file = str(file)
         if action.safe or environment.guard is None:

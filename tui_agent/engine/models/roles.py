@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -168,17 +169,30 @@ class ModelRoles:
         """Use another server, and the model that the settings or the server choose, from the next request on."""
         async with self._settle_lock:
             is_same = server.model.endpoint == self.model.endpoint
+            if not is_same or settings.model != self._settings.model or self._lacks_model():
+                self.name = settings.model or (self.name if is_same else "")
             self._replaced.append(self.model)
             self.model, self._because, self._settings = server.model, server.because, settings
             self._served, self._others = None, {}
-            self.name = settings.model or (self.name if is_same else "")
             self._window = self._info = self._config = None
 
-    def use_settings(self, settings: Settings) -> None:
+    def _lacks_model(self) -> bool:
+        """Return whether the server answered that it can't work with the model."""
+        fault = self.fault
+        return fault is not None and fault.kind != "unreachable" and fault.status != UNAUTHORIZED
+
+    async def use_settings(self, settings: Settings) -> None:
         """Use other settings of models from the next request on."""
-        if settings.context_window != self._settings.context_window:
-            self._window = self._config = None
-        self._settings = settings
+        async with self._settle_lock:
+            if settings.context_window != self._settings.context_window:
+                self._window = self._config = None
+            self._settings = settings
+
+    def for_run(self) -> ModelRoles:
+        """Return the models as they are now: a run keeps its server and its models."""
+        kept = copy.copy(self)
+        kept.chosen = dict(self.chosen)
+        return kept
 
     @property
     def settings(self) -> Settings:
@@ -207,13 +221,13 @@ class ModelRoles:
             return None
 
     async def _switch(self, name: str) -> Fault | None:
-        before = self.name, self._window, self._info, self._config
+        before = self.name, self._window, self._info, self._config, self.fault
         if name != self.name:
             self._window = self._info = None
         self.name, self._config = name, None
         result = await self._settle(by="user")
         if isinstance(result, RunEnded):
-            self.name, self._window, self._info, self._config = before
+            self.name, self._window, self._info, self._config, self.fault = before
             return Fault(kind="status", message=result.text)
         return None
 
@@ -455,8 +469,10 @@ class ModelChoice:
         Returns why there is no model now, or an empty string.
         """
         before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
+        if (settings.token_env, settings.token_file) != (before.token_env, before.token_file):
+            typed = ""
         if not key and roles.fault is None and connects_alike(before, settings):
-            roles.use_settings(settings)
+            await roles.use_settings(settings)
             is_other = settings.model and settings.model != before.model
             return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
         try:
@@ -466,10 +482,13 @@ class ModelChoice:
         except ServerError as error:
             return str(error)
         if key:
-            self._key = server.model.endpoint, key
             self._stream.mask.add({"API key": key})
         await roles.use_server(server, settings)
         config = await roles.config()
+        if key and (roles.fault is None or roles.fault.status != UNAUTHORIZED):
+            self._key = server.model.endpoint, key
+        elif not typed:
+            self._key = "", ""
         if isinstance(config, RunEnded):
             return config.text
         if server.caution:

@@ -33,6 +33,7 @@ from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
 from tui_agent.frontends.plain_diffs import Styled, diff_lines, grant_text
+from tui_agent.frontends.session_commands import parse_choice
 from tui_agent.platform.programs import editor_command
 from tui_agent.platform.temporary import TemporaryFolder
 from tui_agent.text import SecretMask, make_visible
@@ -289,11 +290,6 @@ def _grants_by_key(event: e.ApprovalRequested) -> dict[str, list[str]]:
         for key, (scope, _) in _SCOPES.items()
     }
     return {key: texts for key, texts in grants.items() if texts}
-
-
-def parse_choice(reply: str, count: int) -> int | None:
-    """The index for a number from 1 to `count`."""
-    return int(reply) - 1 if reply.isdecimal() and len(reply) < 7 and 0 < int(reply) <= count else None
 
 
 def _selected_hunks(reply: str, count: int) -> list[int] | None:
