@@ -32,6 +32,8 @@ from widgets.transcript import Transcript
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
+    from tui_agent.tui.link_opener import LinkOpener
+
 QUIT_ARMED: Final = 2.0
 """Seconds for which a hint is shown, and in which a second Ctrl+C quits."""
 READING_SPEED: Final = 12
@@ -72,6 +74,8 @@ class TransientHints:
         self._clock = clock
         self._armed: tuple[str, float] = "", float("-inf")
         """Text of the hint that a second press confirms, and when it was shown."""
+        self._last_key = ""
+        """The key that was pressed last; empty for a paste."""
         self._count = 0
 
     def show(self, text: str) -> None:
@@ -94,6 +98,13 @@ class TransientHints:
         self._armed = text, self._clock()
         self.show(text)
         return False
+
+    def note_key(self, key: str) -> None:
+        """Forget what a second press would confirm if another key was pressed, or text pasted (`key` empty)."""
+        if key != self._last_key and self._armed[0]:
+            self._armed = "", float("-inf")
+            self._line.set_texts(hint="")
+        self._last_key = key
 
     def quit_or_arm(self, key: str, jobs: Sequence[str] = ()) -> None:
         """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`, and the
@@ -187,6 +198,8 @@ class BaseApp(App[int], inherit_bindings=False):
     activity: ActivityLine
     title_line: LinesView
     key_line: LinesView
+    link_opener: LinkOpener | None = None
+    """None until a link was clicked or the links were listed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,6 +299,10 @@ class BaseApp(App[int], inherit_bindings=False):
         """Ignore pasted text while nobody could see where it goes."""
         if not (isinstance(event, events.Paste) and is_too_small(self.size)):
             await super().on_event(event)
+
+    def on_block_view_followed(self) -> None:
+        """Update the hint about what is below the visible part."""
+        self.activity.relayout()
 
     def redraw(self) -> None:
         """Paint every cell again, whatever the terminal shows."""

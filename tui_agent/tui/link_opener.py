@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from tui_agent.frontends.web.addresses import open_browser
 from tui_agent.text import one_line
@@ -36,6 +35,8 @@ class LinkList(Palette):
     """Lists the links of the session, and opens the chosen one."""
 
     PLACEHOLDER = "search links"
+    EMPTY = "no link matches"
+    EFFECT = "open"
 
 
 class LinkOpener:
@@ -96,9 +97,8 @@ def show_links(app: BaseApp, _: str) -> None:
     opener_of(app).show_list()
 
 
-_OPENERS: WeakKeyDictionary[BaseApp, LinkOpener] = WeakKeyDictionary()
-
-
 def opener_of(app: BaseApp) -> LinkOpener:
     """Return the opener of an app, which remembers the link that was clicked last."""
-    return _OPENERS.setdefault(app, LinkOpener(app))
+    if app.link_opener is None:
+        app.link_opener = LinkOpener(app)
+    return app.link_opener
