@@ -222,13 +222,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
         """Open the link."""
-        from tui_agent.tui.link_opener import opener_of
+        from tui_agent.tui.link_opener import LinkOpener
 
-        opener_of(self).click(message.target)
-
-    def on_block_view_older_wanted(self) -> None:
-        """Read older items."""
-        self.work(self.transcript.read_older)
+        LinkOpener(self).click(message.target)
 
     @property
     def _can_interrupt(self) -> bool:

@@ -32,8 +32,6 @@ from widgets.transcript import Transcript
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
-    from tui_agent.tui.link_opener import LinkOpener
-
 QUIT_ARMED: Final = 2.0
 """Seconds for which a hint is shown, and in which a second Ctrl+C quits."""
 READING_SPEED: Final = 12
@@ -198,8 +196,8 @@ class BaseApp(App[int], inherit_bindings=False):
     activity: ActivityLine
     title_line: LinesView
     key_line: LinesView
-    link_opener: LinkOpener | None = None
-    """None until a link was clicked or the links were listed."""
+    shown_link: tuple[str, float] = "", float("-inf")
+    """The URL whose target was shown by a click, so that a second one opens it, and when."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -303,6 +301,10 @@ class BaseApp(App[int], inherit_bindings=False):
     def on_block_view_followed(self) -> None:
         """Update the hint about what is below the visible part."""
         self.activity.relayout()
+
+    def on_block_view_older_wanted(self) -> None:
+        """Read older items."""
+        self.work(self.transcript.read_older)
 
     def redraw(self) -> None:
         """Paint every cell again, whatever the terminal shows."""
