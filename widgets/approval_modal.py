@@ -64,8 +64,10 @@ class ApprovalModal(RequestModal):
         """Whether secrets are shown (A7)."""
         self.body = LinesView(self._action_lines, id="body")
         self.word = ConfirmInput(id="word")
+        self._asked_word = ""
+        """The word that the open field asks for; scrolling may have made it unnecessary since."""
         self._wrong_word = False
-        """Whether something else than the needed word was entered."""
+        """Whether something else was entered."""
         self._void_shown = False
         self.reason = LineInput(id="reason", placeholder="why not? the model reads your reason")
         self.field: EditField | None = None
@@ -311,7 +313,7 @@ class ApprovalModal(RequestModal):
         end = " to run this command." if self._is_critical else " to approve without reading them."
         if self._wrong_word:
             start, end = "That is not the word. Type ", f" exactly{end}"
-        word = (f'"{make_visible(self._needed_word())}"', styles.accent + styles.strong.without_color)
+        word = (f'"{make_visible(self._asked_word)}"', styles.accent + styles.strong.without_color)
         return [(start, styles.warn), word, (end, styles.warn)]
 
     @property
@@ -417,8 +419,8 @@ class ApprovalModal(RequestModal):
     def _decide(self, action: str) -> None:
         if action == "again":
             self.answer(Answer(verdict="withdrawn"))
-        elif action != "reject" and self._needed_word():
-            self.word.value, self._wrong_word = "", False
+        elif action != "reject" and (word := self._needed_word()):
+            self.word.value, self._asked_word, self._wrong_word = "", word, False
             self._type_into(self.word)
         elif action != "reject":
             self.answer(Answer(verdict="approve", scope=SCOPES[action], data=self._approved_part()))
@@ -461,10 +463,16 @@ class ApprovalModal(RequestModal):
             self._confirm()
 
     def _confirm(self) -> None:
-        """Approve once if the needed word was typed; otherwise say what is needed, and keep the text."""
-        self._wrong_word = self.word.value.strip().strip("\"'") != self._needed_word()
-        if not self._wrong_word:
+        """Approve once if the word that was asked for was typed; otherwise say what is needed, and keep the text.
+
+        If no word is needed any more, go back to the keys: an empty field never approves (A9).
+        """
+        if self.word.value.strip().strip("\"'") == self._asked_word:
             self.answer(Answer(verdict="approve", data=self._approved_part()))
+        elif self._needed_word():
+            self._wrong_word = True
+        else:
+            self._end_typing()
         self.repaint_keys()
         self._fit_soon()
 

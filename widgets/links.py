@@ -6,6 +6,7 @@ A target is always one that was written visibly: no text can hide where it leads
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from string import ascii_letters, digits
@@ -29,7 +30,7 @@ MAX_PATH: Final = 400
 """Maximum characters of a path in text."""
 MAX_TARGET: Final = 2_000
 """Maximum characters of a target."""
-URL: Final = re.compile(r"(?<![\w+.-])(?:https?://|mailto:)[^\s<>\"`\x00-\x1f\x7f-\x9f]+", re.IGNORECASE)
+URL: Final = re.compile(r"(?<![\w+.-])(?:https?://|mailto:)[^\s<>\"`\x00-\x1f\x7f-\x9f]{1,2000}", re.IGNORECASE)
 PLACE: Final = re.compile(
     r"(?<![^\s`'\"<>()\[\]{},;|=])(?P<path>[^\s`'\"<>()\[\]{},;|:=]{1,400}):(?P<line>\d{1,7})(?::\d{1,5})?(?![\w/])"
 )
@@ -120,7 +121,7 @@ def _targets(text: str, locate: Locate) -> Iterator[tuple[int, int, str]]:
     matches = [(match.start(), match) for pattern in (URL, PLACE) for match in pattern.finditer(text)]
     done = 0
     for begin, match in sorted(matches, key=lambda entry: entry[0]):
-        if begin < done:
+        if begin < done or len(match[0]) > MAX_TARGET:
             continue
         shown = _without_trailing(match[0]) if match.re is URL else match[0]
         target = url_target(shown) if match.re is URL else file_target(shown, locate)
@@ -131,13 +132,15 @@ def _targets(text: str, locate: Locate) -> Iterator[tuple[int, int, str]]:
 
 def _without_trailing(url: str) -> str:
     """Remove punctuation that belongs to the sentence, and closing brackets that were opened before the URL."""
-    while url:
-        last = url[-1]
+    counts, end = Counter(url), len(url)
+    while end:
+        last = url[end - 1]
         opening = {")": "(", "]": "[", "}": "{"}.get(last)
-        if last not in TRAILING and (opening is None or url.count(opening) >= url.count(last)):
+        if last not in TRAILING and (opening is None or counts[opening] >= counts[last]):
             break
-        url = url[:-1]
-    return url
+        counts[last] -= 1
+        end -= 1
+    return url[:end]
 
 
 def looks_like_url(text: str) -> bool:

@@ -218,6 +218,8 @@ INLINE_FORMULA = re.compile(
 )
 FORMULA_END = {"$$": "$$", "\\[": "\\]"}
 """Delimiters of a LaTeX formula that has lines of its own."""
+MAX_FORMULA_LINES = 50
+"""Maximum lines of one; a longer one is shown as text."""
 
 
 def _add_formulas(parser: MarkdownIt) -> None:
@@ -243,8 +245,12 @@ def _read_formula_lines(state: StateBlock, first: int, end: int, silent: bool) -
     closing = FORMULA_END.get(lines[0][:2])
     if closing is None or closing in lines[0][2:]:
         return False
+    above = _text_of(state, first - 1) if silent and first else ""
+    if above[:2] == lines[0][:2] and closing not in above[2:]:
+        return False  # the line above was asked first, and found no end
     while not lines[-1].endswith(closing) or len(lines) == 1:
-        if first + len(lines) >= end or state.isEmpty(first + len(lines)):
+        is_end = len(lines) == MAX_FORMULA_LINES or first + len(lines) >= end
+        if is_end or state.isEmpty(first + len(lines)):
             return False
         lines.append(_text_of(state, first + len(lines)))
     if not silent:

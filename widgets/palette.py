@@ -71,6 +71,9 @@ class Palette(PickerDialog[PaletteMatch]):
     LAYOUT = ("bar", "list", "keys")
     HEIGHTS = (20, 4, 9)
     PLACEHOLDER = "search actions"
+    EMPTY = "no action matches"
+    EFFECT = "run"
+    """What choosing a row does."""
     SIGN = "› "
     ACTIVATES_ON_CLICK = True
 
@@ -78,7 +81,7 @@ class Palette(PickerDialog[PaletteMatch]):
         self, rows: Sequence[PaletteRow], on_chosen: Callable[[str], None], *, closing: Sequence[str] = ()
     ) -> None:
         """`on_chosen` gets the name of the chosen row after the palette closed; `closing` are more keys to close it."""
-        super().__init__(empty="no action matches", height=lambda match, _: len(_heading_lines(match)) + 1)
+        super().__init__(empty=self.EMPTY, height=lambda match, _: len(_heading_lines(match)) + 1)
         self.rows = rows
         self._on_chosen = on_chosen
         self._close_keys = ("escape", "ctrl+c", *closing)
@@ -111,7 +114,7 @@ class Palette(PickerDialog[PaletteMatch]):
     def _keys(self, width: int, styles: TextStyles) -> list[Line]:
         """Paint the keys, and the number of rows."""
         moves = self.keys.arrow_labels("up", "down")
-        pairs = [*self.keys.hints([("do", "run")]), (moves, "choose"), ("esc", "back")]
+        pairs = [*self.keys.hints([("do", self.EFFECT)]), (moves, "choose"), ("esc", "back")]
         first, *others = key_lines(pairs, width - 12, styles)
         spans = [(segment.text, segment.style or styles.text) for segment in first.segments]
         return [justified_line(spans, [(self._count_text, styles.muted)], width, styles), *others]

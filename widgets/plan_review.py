@@ -303,12 +303,14 @@ class PlanReview(RequestPanel):
         exists = index < len(self.proposal.plan.alternatives)
         if exists and self.check_seen():
             self.answer(Answer(verdict="approve", data={"alternative": index}))
+        elif exists:
+            self.call_after_refresh(self._tell_rest, str(index + 1))
         return exists
 
     def _handle_review_action(self, action: str) -> bool:
         match action:
             case "approve" if not self.check_seen():
-                self.call_after_refresh(self._tell_rest)
+                self.call_after_refresh(self._tell_rest, REVIEW_KEYS.label("approve"))
             case "approve":
                 data = {"plan": msgspec.to_builtins(self.editor.plan), "edited": True} if self.edited else None
                 self.answer(Answer(verdict="approve", data=data))
@@ -322,11 +324,13 @@ class PlanReview(RequestPanel):
                 return False
         return True
 
-    def _tell_rest(self) -> None:
-        """Say how to see the rest; if it is in view now, the same key approves in a moment."""
+    def _tell_rest(self, key: str) -> None:
+        """Say how to see the rest; if it is in view now, the same `key` approves in a moment."""
         if count := self._body.lines_below:
             more = f"{count} more line{'s' * (count > 1)}"
             self.tell(f"↓ {more}: {REVIEW_KEYS.labels('bottom')} shows {'them' if count > 1 else 'it'}")
+        else:
+            self.tell(f"this is the rest: press {key} again")
 
     def _handle_list_action(self, action: str) -> bool:
         editor = self.editor

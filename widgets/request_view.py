@@ -62,6 +62,7 @@ def call_later_once(seconds: float, node: MessagePump, callback: Callable[[], ob
     return get_running_loop().call_later(seconds, node.call_later, callback)
 
 
+NOT_BEFORE_DECISION = "does nothing until you have decided"
 TOO_SOON = "pressed too soon: it went to your message"
 TYPED = "typed text goes to your message"
 
@@ -151,7 +152,7 @@ class KeyGuard(DialogFrame, TakesLetters):
         elif key in ("space", *LINE_BREAKS):
             self.tell(f"{key_label(key)} decides nothing here")
         elif name:
-            self.tell(f"{key_label(key)} ({name.replace('-', ' ')}) waits until you have decided")
+            self.tell(f"{key_label(key)} ({name.replace('-', ' ')}) {NOT_BEFORE_DECISION}")
         else:
             self.tell(f"{key_label(key)} has no function here")
 

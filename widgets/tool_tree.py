@@ -313,7 +313,7 @@ class ToolTree(TakesLetters, ListView[int]):
             return reply.purpose
         if title := work_title(self._calls(node)):
             return title
-        if text := plain_title(reply.text.text[:2000]):
+        if text := _first_words(reply.text.text[:2000], grows=node.status == "running"):
             return text
         if reply is self.view.reply:
             return self.view.reply_phase[0] or "working"
@@ -445,3 +445,12 @@ class ToolTree(TakesLetters, ListView[int]):
         """Stay at the end unless focused."""
         if not self.has_focus:
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
+
+
+def _first_words(text: str, *, grows: bool) -> str:
+    """Return the title of a reply's text. One that grows is read as Markdown only up to the end of its first line,
+    as it is painted with every token."""
+    if not grows:
+        return plain_title(text)
+    first, line_feed, _rest = text.lstrip().partition("\n")
+    return plain_title(first) if line_feed else one_line(first, 200)

@@ -289,6 +289,7 @@ class Transcript(BlockView):
     def on_click(self, event: events.Click) -> None:
         """Collapse or expand the clicked block."""
         if self._dragged:
+            self._dragged = False  # a click that a dialog passes on comes without the press that would reset it
             return
         y = event.get_content_offset_capture(self).y + self.scroll_offset.y
         index, line = self.spot(max(0, y))

@@ -9,7 +9,16 @@ from textual import events
 from tests.nightly import crossed
 from tests.scenes import build, load
 from tests.tui.edits import edit_action, edit_app, long_texts
-from tests.tui.kit import FakeClock, app_for, read_through, run_app, screen_text, wait_for, wait_until_rendered
+from tests.tui.kit import (
+    FakeClock,
+    app_for,
+    read_through,
+    run_app,
+    screen_text,
+    wait_for,
+    wait_until_idle,
+    wait_until_rendered,
+)
 from tui_agent import events as e
 from tui_agent.common.domain import (
     Answer,
@@ -26,6 +35,7 @@ from tui_agent.common.domain import (
 from tui_agent.events import Record
 from tui_agent.safety.policy import offered_grants
 from tui_agent.tui.app import TuiAgentApp
+from widgets.approval_modal import ApprovalModal
 from widgets.line_view import LinesView
 from widgets.request_view import QUIET_SECONDS, RequestModal
 
@@ -503,3 +513,27 @@ async def test_a_question_that_was_answered_keeps_its_lines_and_is_cut_where_it_
         assert {"0. is a line", "7. is a line", "… 32 more lines · ctrl+o", "answer: the first"} <= set(lines)
         await pilot.press("ctrl+o")
         await wait_for(pilot, lambda: "39. is a line" in screen_text(app))
+
+
+async def test_an_empty_field_never_approves_even_if_scrolling_has_made_the_word_unnecessary() -> None:
+    app, session = app_for("answered")
+    async with run_app(app, (120, 40)) as pilot:
+        session.push(e.ApprovalRequested(id="q1", action=edit_action(*long_texts(620)), digest="d", why="ask"))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen._is_fitted)
+        await wait_until_rendered(pilot)
+        dialog = modal(app)
+        assert isinstance(dialog, ApprovalModal)
+        while dialog.unseen() > 510 and dialog._needed_word():
+            await pilot.press("pagedown")
+            await wait_until_idle(pilot)
+        await pilot.press("a")
+        await wait_until_idle(pilot)
+        assert dialog.typing_word
+        x, y = dialog.body.region.x + 5, dialog.body.region.y + 3
+        while dialog._needed_word():
+            app.post_message(events.MouseScrollDown(None, x, y, 0, 0, 0, False, False, False, x, y))
+            await wait_until_idle(pilot)
+        assert 'Type "unread"' in screen_text(app)
+        await pilot.press("enter")
+        await wait_until_idle(pilot)
+        assert session.answers == [] and not dialog.typing_word  # the keys are back: what is left can be read

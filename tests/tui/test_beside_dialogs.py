@@ -15,10 +15,13 @@ from tests.tui.edits import edit_action
 from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import RunAction, Severity
+from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
+from widgets.blocks.tool_card import ToolCard
 from widgets.context_meter import ContextPanel
 from widgets.edit_modal import EditModal
+from widgets.history_search import HistorySearch
 from widgets.info_panels import HelpPanel
 from widgets.palette import Palette
 from widgets.request_view import QUIET_SECONDS, RequestModal
@@ -208,7 +211,7 @@ async def test_typed_text_is_in_sight_while_a_dialog_is_open() -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("ctrl+t", "ctrl+t (steer) waits until you have decided"),
+        ("ctrl+t", "ctrl+t (steer) does nothing until you have decided"),
         ("ctrl+b", "ctrl+b has no function here"),
         ("enter", "enter decides nothing here"),
         ("s", "this can only be approved once"),
@@ -253,3 +256,64 @@ async def test_it_is_said_what_a_mode_changed_meanwhile_means_for_the_open_reque
             await wait_until_idle(pilot)
             assert f"{mode} {said}" in screen_text(app)
         assert session.answers == []
+
+
+async def test_the_palette_over_an_approval_lists_only_what_works_there() -> None:
+    async with asked() as (app, session, pilot, _clock):
+        await pilot.press("ctrl+p")
+        await wait_for(pilot, lambda: isinstance(app.screen, Palette))
+        assert isinstance(app.screen, Palette)
+        names = {row.name for row in app.screen.rows}
+        assert {"approvals", "mode", "context", "stop"} <= names
+        assert names.isdisjoint({"commands", "send", "older", "clear", "undo", "quit", "steer"})
+        await pilot.press(*"commands", "enter", "escape")
+        await wait_until_idle(pilot)
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal))
+        assert not app.prompt.text and session.answers == []
+
+
+async def test_an_action_chosen_just_before_a_request_came_does_not_run_behind_it() -> None:
+    async with asked() as (app, session, pilot, _clock):
+        app.prompt.insert("half a message")
+        commands._run_palette_row(app, "send")
+        await wait_until_idle(pilot)
+        assert "send does nothing until you have decided" in screen_text(app)
+        assert app.prompt.text == "half a message" and session.sent == []
+
+
+async def test_a_message_from_the_history_is_in_sight_over_an_approval() -> None:
+    app, session = app_for("answered")
+    async with run_app(app) as pilot:
+        await pilot.press(*"an earlier one", "ctrl+c")  # stashed
+        await wait_for(pilot, lambda: not app.prompt.text)
+        session.push(e.ApprovalRequested(id="q1", action=ACTION, digest="d", why="ask"))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen._is_fitted)
+        dialog = app.screen
+        await pilot.press("ctrl+r")
+        await wait_for(pilot, lambda: isinstance(app.screen, HistorySearch))
+        await wait_until_idle(pilot)
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: app.screen is dialog and app.prompt.text == "an earlier one")
+        await wait_for(pilot, lambda: "your message: an earlier one" in screen_text(app))
+
+
+async def test_a_card_beside_a_dialog_can_be_clicked_after_text_was_selected_by_mouse() -> None:
+    app, session = app_for("tests_ok")
+    async with run_app(app) as pilot:
+        session.push(e.Notice(level="info", text="words to select here"))
+        await wait_until_rendered(pilot)
+        x, y = place_of(app, "words to select")
+        await pilot.mouse_down(offset=(x, y))
+        await pilot.hover(offset=(x + 8, y))
+        await pilot.mouse_up(offset=(x + 8, y))
+        await pilot._post_mouse_events([events.Click], offset=(x + 8, y), button=1)  # as it follows in a terminal
+        await wait_until_idle(pilot)
+        assert app.transcript.selected_text
+        session.push(e.ApprovalRequested(id="q1", action=ACTION, digest="d", why="ask"))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen._is_fitted)
+        await wait_until_rendered(pilot)
+        cards = [block for block in app.transcript.blocks if isinstance(block, ToolCard)]
+        before = [block.open for block in cards]
+        await pilot.click(offset=(app.transcript.region.x + 6, place_of(app, "src/export.py")[1]))
+        await wait_until_idle(pilot)
+        assert [block.open for block in cards] != before

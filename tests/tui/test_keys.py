@@ -274,3 +274,23 @@ async def test_quitting_names_the_job_that_it_stops_and_no_hint_is_cut() -> None
         await pilot.press("ctrl+d")
         await wait_until_idle(pilot)
         assert app.is_running
+
+
+@pytest.mark.parametrize("between", ["x", "fix it", "paste"])
+async def test_a_key_that_confirms_the_one_before_does_so_only_right_after_it(between: str) -> None:
+    app, _session = app_for("answered")
+    async with run_app(app) as pilot:
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "esc again" in screen_text(app))
+        if between == "paste":
+            app.post_message(events.Paste("text"))
+            await wait_for(pilot, lambda: app.prompt.text == "text")
+        else:
+            await pilot.press(*between)
+        await wait_until_idle(pilot)
+        assert "esc again" not in screen_text(app)
+        await pilot.press("escape")
+        await wait_until_idle(pilot)
+        assert "esc again" in screen_text(app)  # it counts as the first one
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "no earlier message" in screen_text(app))

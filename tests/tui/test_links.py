@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -186,3 +187,34 @@ async def test_a_terminal_that_may_print_targets_gets_none(tmp_path: Path) -> No
         assert b"\x1b]8;" not in terminal.bytes
     finally:
         terminal.close()
+
+
+async def test_the_list_of_links_speaks_of_links(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with told(workspace, monkeypatch) as (app, pilot, _opened):
+        await pilot.press("alt+o")
+        await wait_for(pilot, lambda: isinstance(app.screen, LinkList))
+        await wait_until_idle(pilot)
+        assert "enter open" in screen_text(app) and "enter run" not in screen_text(app)
+        await pilot.press(*"zzzz")
+        await wait_for(pilot, lambda: "no link matches" in screen_text(app))
+
+
+def test_a_name_that_is_no_file_costs_one_look_and_asks_no_user_database(workspace: Path) -> None:
+    looks: list[str] = []
+
+    def note_call(_frame: object, event: str, called: object) -> None:
+        name = getattr(called, "__name__", "")
+        if event == "c_call" and name in ("stat", "lstat", "getpwnam"):
+            looks.append(name)
+
+    locate = FileLocator(lambda: str(workspace))
+    assert locate("notes.md") == str(workspace / "notes.md")
+    sys.setprofile(note_call)
+    try:
+        assert locate("missing.py") == "" and locate("~root/x.py") == ""
+        assert looks == ["stat", "stat"]
+        assert locate("src/app.py") == str(workspace / "src" / "app.py")
+    finally:
+        sys.setprofile(None)
+    below = len((workspace / "src" / "app.py").parts) - 1
+    assert looks.count("lstat") == below  # the root is resolved once

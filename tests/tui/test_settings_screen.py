@@ -13,6 +13,7 @@ from tui_agent.keys import keymap
 from tui_agent.settings.checking import setting_paths
 from tui_agent.text import SecretMask
 from tui_agent.tui.app import TuiAgentApp
+from tui_agent.tui.settings_file import SettingsFile
 from widgets.settings_form import SettingsForm
 
 FILE = """\
@@ -204,3 +205,16 @@ async def test_a_file_that_is_not_there_yet_is_made_and_settings_taken_back(conf
         await wait_for(pilot, lambda: form(app).rows[5].value == "not set")
         await pilot.press("ctrl+u", *"work mode of a new", "enter", "down", "enter")
         await wait_for(pilot, lambda: "environment (TUI_AGENT_MODE) overrides it" in screen_text(app))
+
+
+async def test_a_reset_brings_back_the_value_of_the_command_line(config: Path) -> None:
+    app, _session = app_with(config, model="from-cli")
+    async with run_app(app) as pilot:
+        file, said = SettingsFile(app, config), list[str]()
+        await file.change({"model": "typed"}, said.append)
+        assert file.loaded.settings.model == "typed"
+        for _ in range(2):
+            await file.change({"model": None}, said.append)
+            assert file.loaded.settings.model == "from-cli"
+            assert file.loaded.sources["model"].startswith("command line")
+        await wait_until_idle(pilot)

@@ -13,8 +13,9 @@ from tui_agent import events as e
 from tui_agent.common.domain import ToolResult
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.view.fold import fold_record
-from tui_agent.view.items import SessionView
+from tui_agent.view.items import ReplyItem, SessionView
 from widgets.columns import Columns
+from widgets.markdown import plain_title
 from widgets.tool_tree import MAX_CHILDREN, MAX_RUNS, ToolTree
 
 
@@ -306,3 +307,22 @@ async def test_the_footer_names_the_keys_of_the_panel_that_has_the_focus() -> No
         await pilot.press("escape")
         await wait_until_idle(pilot)
         assert screen_text(app).splitlines()[-1].split()[:2] == ["enter", "send"]
+
+
+async def test_a_growing_reply_is_not_read_as_markdown_with_each_token() -> None:
+    app, _session = app_for("streaming")
+    async with run_app(app) as pilot:
+        node = next(node for node in app.view.tree.nodes if node.status == "running" and _is_reply(app, node.item))
+        reply = app.view.items[node.item]
+        assert isinstance(reply, ReplyItem)
+        tree(app)._reply_text(node)
+        before = plain_title.cache_info().misses
+        for word in ["**some**", " more", " words", "\n\nnext", " line", " of", " it"] * 5:
+            reply.text.add(word)
+            tree(app)._reply_text(node)
+        assert plain_title.cache_info().misses <= before + 2
+        await wait_until_idle(pilot)
+
+
+def _is_reply(app: TuiAgentApp, item: int) -> bool:
+    return item >= 0 and isinstance(app.view.items[item], ReplyItem)

@@ -293,3 +293,17 @@ def test_every_motion_stays_in_the_text(text: str, data: st.DataObject, keys: st
 )
 def test_motions(keys: str, at: int, to: int) -> None:
     assert MOTIONS[keys](TEXT, at, 1).to == to
+
+
+async def test_a_deletion_that_takes_nothing_keeps_the_registers() -> None:
+    async with in_normal_mode() as (pilot, app, _session):
+        await put(app, pilot, "one two\n\n")
+        await pilot.press(*keys_of("ggywjxXp"))
+        assert app.prompt.text == "one two\none \n"
+
+
+async def test_a_deletion_within_a_line_has_a_register_of_its_own() -> None:
+    async with in_normal_mode() as (pilot, app, _session):
+        await put(app, pilot, "one two\nthree\n")
+        await pilot.press(*keys_of('ggdwjyyG"-p'))
+        assert app.prompt.text == "two\nthree\none "

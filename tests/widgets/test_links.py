@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.widgets.kit import INK
-from widgets.links import place_of, place_target, targets_of, url_target
+from widgets.links import _without_trailing, place_of, place_target, targets_of, url_target
 from widgets.markdown import MarkdownStream, render_markdown
 
 FILES = {"src/a.py": "/w/src/a.py", "README.md": "/w/READ ME#1.md"}
@@ -117,3 +119,23 @@ def test_a_stream_has_links_too() -> None:
         stream.feed(part)
         stream.lines(60, INK)
     assert targets_of(stream.lines(60, INK)) == ["file:///w/src/a.py#12", "https://a.b"]
+
+
+def test_brackets_behind_a_url_are_counted_once() -> None:
+    searched = 0
+
+    def note_call(_frame: object, event: str, called: object) -> None:
+        nonlocal searched
+        searched += event == "c_call" and getattr(called, "__name__", "") == "count"
+
+    sys.setprofile(note_call)
+    try:
+        assert _without_trailing("http://a.b/" + ")" * 1_000) == "http://a.b/"
+    finally:
+        sys.setprofile(None)
+    assert searched == 0  # each reads all of the text
+
+
+def test_a_longer_text_than_a_target_is_no_link() -> None:
+    assert links("http://a.b/" + ")" * 60_000) == []
+    assert links("http://a.b/" + "x" * 3_000) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from tests.scenes import build
 from tests.widgets.kit import INK
 from tui_agent.view.items import GrowingText, ReplyItem
+from widgets import markdown
 from widgets.blocks.base import BlockOptions
 from widgets.blocks.reply import ReplyBlock
 from widgets.markdown import MAX_OPEN_CHARACTERS, MarkdownStream, code_lines, render_markdown
@@ -217,3 +220,24 @@ def test_wrapped_code_has_a_mark_that_is_not_copied() -> None:
     joined = JoinedText(lines)
     assert joined.copy(0, len(joined.text)) == "abcdefghijkl\nx"
     assert joined.text == "abcdefghijkl\nx\n"
+
+
+@pytest.mark.parametrize("lines", [["$$a"], ["\\[a"], ["$$a", "\\[a"], ["- $$a"], ["> $$a"]])
+def test_formulas_that_never_end_take_linear_time(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read = 0
+    original = markdown._text_of
+
+    def count(*arguments: Any) -> str:
+        nonlocal read
+        read += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(markdown, "_text_of", count)
+    for size in (200, 400):
+        render_markdown("\n".join(lines * (size // len(lines))), 80, INK)
+    assert read < 600 * 2 * markdown.MAX_FORMULA_LINES
+
+
+def test_a_formula_below_a_line_that_only_looks_like_the_beginning_of_one_is_kept() -> None:
+    shown = [line.text.rstrip() for line in render_markdown("$$a$$ is one\n$$\na_1 + b_1\n$$\nend", 80, INK)]
+    assert "a_1 + b_1" in "\n".join(shown) and "end" in shown[-1]

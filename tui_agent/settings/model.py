@@ -233,7 +233,7 @@ class Settings(SettingsGroup):
         default_factory=dict, description="Custom themes: for each name, its `base` and the colors of its roles."
     )
     keys: dict[str, Keys] = Field(default_factory=dict, description="Custom keys for actions; `none` for no key.")
-    vim: bool = Field(False, description="Vi keys in the composer.")
+    vim: bool = Field(False, description="Vi keys in the composer; Alt with a letter is then Esc and that letter.")
     animation: bool = Field(True, description="Animate spinners and progress.")
     notifications: Annotated[
         Literal["off", "bell", "desktop", "desktop-777", "desktop-99"], BeforeValidator(_bool_to_switch)

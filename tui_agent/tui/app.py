@@ -184,8 +184,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         if leaves_field or action in getattr(self.screen, "OWN_ACTIONS", ()):
             return False
         if isinstance(self.screen, RequestModal):
-            name = str(parameters[0]) if action == "command" else action
-            return name == "interrupt" or name in (keymap.CONTEXTS["approval"].app_actions or ())
+            return commands.works_beside_request(str(parameters[0]) if action == "command" else action)
         always = action in ("cancel", "interrupt", "help") or parameters in (("redraw",), ("suspend",))
         return always or not isinstance(self.screen, ModalScreen)
 
@@ -223,13 +222,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
         """Open the link."""
-        from tui_agent.tui.link_opener import opener_of
+        from tui_agent.tui.link_opener import LinkOpener
 
-        opener_of(self).click(message.target)
-
-    def on_block_view_older_wanted(self) -> None:
-        """Read older items."""
-        self.work(self.transcript.read_older)
+        LinkOpener(self).click(message.target)
 
     @property
     def _can_interrupt(self) -> bool:
@@ -281,9 +276,11 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
         elif isinstance(event, events.Paste):
+            self.hints.note_key("")
             await self._lone_keys.end_hold()
             await super().on_event(event)
         elif not self.withholds_key(event):
+            self.hints.note_key(event.key)
             await self._lone_keys.process_key(event)
 
     async def _deliver_key(self, event: events.Key) -> None:

@@ -81,6 +81,8 @@ class TransientHints:
         self._clock = clock
         self._armed: tuple[str, float] = "", float("-inf")
         """Text of the hint that a second press confirms, and when it was shown."""
+        self._last_key = ""
+        """The key that was pressed last; empty for a paste."""
         self._count = 0
 
     def show(self, text: str) -> None:
@@ -103,6 +105,13 @@ class TransientHints:
         self._armed = text, self._clock()
         self.show(text)
         return False
+
+    def note_key(self, key: str) -> None:
+        """Forget what a second press would confirm if another key was pressed, or text pasted (`key` empty)."""
+        if key != self._last_key and self._armed[0]:
+            self._armed = "", float("-inf")
+            self._line.set_texts(hint="")
+        self._last_key = key
 
     def quit_or_arm(self, key: str, jobs: Sequence[str] = ()) -> None:
         """Quit on the second call within `QUIT_ARMED` seconds; the first one shows a hint that names `key`, and the
@@ -196,6 +205,8 @@ class BaseApp(App[int], inherit_bindings=False):
     activity: ActivityLine
     title_line: LinesView
     key_line: LinesView
+    shown_link: tuple[str, float] = "", float("-inf")
+    """The URL whose target was shown by a click, so that a second one opens it, and when."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -295,6 +306,14 @@ class BaseApp(App[int], inherit_bindings=False):
         """Ignore pasted text while nobody could see where it goes."""
         if not (isinstance(event, events.Paste) and is_too_small(self.size)):
             await super().on_event(event)
+
+    def on_block_view_followed(self) -> None:
+        """Update the hint about what is below the visible part."""
+        self.activity.relayout()
+
+    def on_block_view_older_wanted(self) -> None:
+        """Read older items."""
+        self.work(self.transcript.read_older)
 
     def redraw(self) -> None:
         """Paint every cell again, whatever the terminal shows."""

@@ -20,13 +20,14 @@ from tui_agent.tui.preferences import Preferences
 from tui_agent.tui.request_dialogs import RequestDialogs
 from widgets.info_panels import HelpPanel
 from widgets.plan_panel import PlanPanel
-from widgets.request_view import GuardedModal, KeyGuard, RequestModal
+from widgets.request_view import NOT_BEFORE_DECISION, GuardedModal, KeyGuard, RequestModal
 from widgets.search_bar import SearchBar
 from widgets.status_line import READ_ONLY_MODES
 from widgets.textual_private import driver_of
 
 if TYPE_CHECKING:
     from tui_agent.engine.api import SessionApi
+    from widgets.composer_history import DraftText
     from widgets.palette import PaletteRow
 
 
@@ -60,10 +61,6 @@ class CommandApp(BaseApp, inherit_bindings=False):
     def on_plan_panel_update(self, message: PlanPanel.Update) -> None:
         """Forward an edit of the plan, or a decision on a proposal."""
         self.plans.on_panel_message(message)
-
-    def on_block_view_followed(self) -> None:
-        """Update the hint about what is below the visible part."""
-        self.activity.relayout()
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -182,7 +179,12 @@ def _history(app: CommandApp, _: str) -> None:
     from widgets.history_search import HistorySearch
 
     app.screen_stack[0].set_focus(app.prompt)
-    app.push_screen(HistorySearch(app.prompt.load_history(), app.prompt.replace_draft))
+
+    def use(draft: DraftText, typed: str) -> None:
+        app.prompt.replace_draft(draft, typed)
+        app.call_after_refresh(app.dialogs.show_draft)  # a dialog is open again then
+
+    app.push_screen(HistorySearch(app.prompt.load_history(), use))
 
 
 def _compact(app: CommandApp, _: str) -> None:
@@ -226,8 +228,16 @@ def stop_subagent(app: CommandApp, node: str) -> None:
         app.hints.show("this sub-agent has ended")
 
 
-def palette_rows() -> list[PaletteRow]:
-    """List by subject: the commands, each followed by its arguments, then the actions that only have a key."""
+def works_beside_request(name: str) -> bool:
+    """Return whether an action, or a command with its argument, may run while the dialog of a request is open."""
+    return name.partition(" ")[0] in ("interrupt", "stop", *(keymap.CONTEXTS["approval"].app_actions or ()))
+
+
+def palette_rows(*, beside_request: bool = False) -> list[PaletteRow]:
+    """List by subject: the commands, each followed by its arguments, then the actions that only have a key.
+
+    `beside_request`: only those that may run while the dialog of a request is open.
+    """
     from widgets.palette import PaletteRow
 
     keys = keymap.current()
@@ -246,10 +256,14 @@ def palette_rows() -> list[PaletteRow]:
             rows[action.name] = PaletteRow(
                 action.name, title, action.description, keys.first_label(action.name), keymap.subject_of(action.name)
             )
-    return sorted(rows.values(), key=lambda row: keymap.SUBJECTS.index(row.group))
+    listed = [row for row in rows.values() if not beside_request or works_beside_request(row.name)]
+    return sorted(listed, key=lambda row: keymap.SUBJECTS.index(row.group))
 
 
 def _run_palette_row(app: CommandApp, name: str) -> None:
+    if isinstance(app.screen, RequestModal) and not works_beside_request(name):
+        _say(app, f"{name} {NOT_BEFORE_DECISION}")  # the request came while the palette was open
+        return
     action = keymap.SESSION_ACTIONS.get(name)
     in_composer = action is not None and action.scope == "composer"
     if in_composer:
@@ -264,7 +278,8 @@ def _run_palette_row(app: CommandApp, name: str) -> None:
 def _palette(app: CommandApp, _: str) -> None:
     from widgets.palette import Palette
 
-    app.push_screen(Palette(palette_rows(), partial(_run_palette_row, app), closing=keymap.current().keys["palette"]))
+    rows = palette_rows(beside_request=isinstance(app.screen, RequestModal))
+    app.push_screen(Palette(rows, partial(_run_palette_row, app), closing=keymap.current().keys["palette"]))
 
 
 COMMANDS: Final[dict[str, CommandFunction]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from time import monotonic
 from typing import Final
 
@@ -22,9 +23,16 @@ def file_in(folder: str, name: str) -> str:
     """
     if not folder or not name or len(name) > MAX_PATH or "\0" in name:
         return ""
-    path = os.path.realpath(os.path.join(folder, os.path.expanduser(name)))
-    root = os.path.realpath(folder)
-    return path if path.startswith(root.rstrip(os.sep) + os.sep) and os.path.isfile(path) else ""
+    named = os.path.join(folder, os.path.expanduser(name) if name.startswith("~/") else name)
+    if not os.path.isfile(named):  # most names are none: one system call tells
+        return ""
+    path = os.path.realpath(named)
+    return path if path.startswith(_resolved(folder).rstrip(os.sep) + os.sep) else ""
+
+
+@lru_cache(8)
+def _resolved(folder: str) -> str:
+    return os.path.realpath(folder)
 
 
 class FileLocator:

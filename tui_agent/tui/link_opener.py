@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from tui_agent.frontends.web.addresses import open_browser
 from tui_agent.text import one_line
@@ -36,6 +35,8 @@ class LinkList(Palette):
     """Lists the links of the session, and opens the chosen one."""
 
     PLACEHOLDER = "search links"
+    EMPTY = "no link matches"
+    EFFECT = "open"
 
 
 class LinkOpener:
@@ -44,18 +45,16 @@ class LinkOpener:
     def __init__(self, app: BaseApp, *, clock: Callable[[], float] = monotonic) -> None:
         self._app = app
         self._clock = clock
-        self._armed = ("", float("-inf"))
-        """The URL whose target was shown, and when."""
 
     def click(self, target: str) -> None:
         """Open a file at once; a URL on the second click, as the first one shows where it leads."""
-        shown, at = self._armed
+        shown, at = self._app.shown_link
         patience = max(SECOND_CLICK, len(target) / READING_SPEED)
         if place_of(target) is not None or (shown == target and self._clock() - at <= patience):
-            self._armed = "", float("-inf")
+            self._app.shown_link = "", float("-inf")
             self.open(target)
             return
-        self._armed = target, self._clock()
+        self._app.shown_link = target, self._clock()
         self._app.hints.show(f"click again to open {one_line(target, MAX_SHOWN, exact=True)}")
 
     def open(self, target: str) -> None:
@@ -93,12 +92,4 @@ class LinkOpener:
 
 def show_links(app: BaseApp, _: str) -> None:
     """List the links of the newest messages; Enter opens one."""
-    opener_of(app).show_list()
-
-
-_OPENERS: WeakKeyDictionary[BaseApp, LinkOpener] = WeakKeyDictionary()
-
-
-def opener_of(app: BaseApp) -> LinkOpener:
-    """Return the opener of an app, which remembers the link that was clicked last."""
-    return _OPENERS.setdefault(app, LinkOpener(app))
+    LinkOpener(app).show_list()

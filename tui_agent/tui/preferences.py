@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import Lock
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from textual.theme import Theme
@@ -27,6 +28,8 @@ class Preferences:
         self.app = app
         self.loaded: LoadedSettings | None = None
         """The settings and their sources; None before the session is open, or if it has none."""
+        self.flags: dict[str, Any] = {}
+        """Settings by name that the command line gave; they hold for the whole session."""
         self.session_values: dict[str, Any] = {}
         """Settings that the user changed and the environment or the command line overrides at the next start."""
         self.overridden: dict[str, str] = {}
@@ -45,6 +48,11 @@ class Preferences:
         self.notifier.open()
         loaded: LoadedSettings | None = getattr(session, "settings", None)
         if loaded is not None:
+            self.flags = {
+                name: reduce(getattr, name.split("."), loaded.settings)
+                for name, source in loaded.sources.items()
+                if source.startswith("command line")
+            }
             self.apply(loaded)
 
     def apply(self, loaded: LoadedSettings) -> None:

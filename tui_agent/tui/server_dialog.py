@@ -105,6 +105,7 @@ class ServerDialog(FirstRun):
                     break
         finally:
             self._busy = False
+            self.show_message("")
         if problem and self._closed:
             self._base.hints.show(one_line(problem, 300))
         elif problem:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -128,13 +127,7 @@ class SettingsFile:
         preferences, view = self._app.preferences, self._app.view
         workspace = Path(view.workspace) if view.workspace and view.trusted else None
         workspace_file = paths.workspace_settings_file(workspace) if workspace else None
-        sources = self.loaded.sources
-        flags = {
-            name: reduce(getattr, name.split("."), self.loaded.settings)
-            for name, source in sources.items()
-            if source.startswith("command line")
-        }
-        own = preferences.session_values
+        own, flags = preferences.session_values, preferences.flags
         for name, value in values.items():
             own.pop(name, None)
             preferences.overridden.pop(name, None)

@@ -222,7 +222,8 @@ class Vim:
 
     def _run_operator(self, command: ViCommand) -> None:
         pos = self._cursor
-        if (taken := self._range(command, pos)) is None:
+        taken = self._range(command, pos)
+        if taken is None or (taken.start == taken.stop and not taken.linewise and command.operator in ("d", "y")):
             return
         if command.operator != "y":
             self._note_change(command)

@@ -20,7 +20,7 @@ class RegisterText(NamedTuple):
 
 
 class Registers:
-    """The unnamed register, the last yank (`0`), the named ones, and the clipboard."""
+    """The unnamed register, the last yank (`0`) and deletion within a line (`-`), the named ones, and the clipboard."""
 
     def __init__(self, copy: Callable[[str], object], paste: Callable[[], str]) -> None:
         """`copy` and `paste` write and read the clipboard."""
@@ -42,6 +42,8 @@ class Registers:
             self._texts[name.lower()] = new
         elif yanked:
             self._texts["0"] = new
+        elif not linewise and "\n" not in text:
+            self._texts["-"] = new
         self._texts[""] = new
 
     def get(self, name: str) -> RegisterText:
