@@ -125,11 +125,11 @@ async def test_a_plan_shows_its_prerequisites_and_alternatives(pages: BrowserPag
             await each.wait_for_selector(".request .labeled-list")
             text = await each.inner_text(".request")
             assert bad in text and "If it fails: Put them back" in text and "all rows are there" in text
-            assert "unsure 40%" in text and "critical" in text
+            assert "unsure 40%" in text and "essential" in text
             ways = each.locator(".choices.column button")
             assert await ways.all_inner_texts() == [
-                "Alternative: Copy all at once\nthe base is small30% sure",
-                "Alternative: Do nothing\n50% sure",
+                "Alternative: Copy all at once\nthe base is smallconfidence 30%",
+                "Alternative: Do nothing\nconfidence 50%",
             ]
             wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert await each.evaluate(wide) <= 0

@@ -13,7 +13,7 @@ import { closeHelp, showHelp } from "./help.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
 const APPROVALS = ["ask", "auto-edit", "auto", "read-only"];
-const LOOKS = ["dark", "light"];
+const THEMES = ["dark", "light"];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
 const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
 
@@ -27,7 +27,7 @@ const queue = new Map();
 /** Commands that only change what the page shows. */
 const PAGE_COMMANDS = {
   plan: () => showPlan(true),
-  theme: (look) => setLook(look),
+  theme: (theme) => setTheme(theme),
   top: () => viewport.toTop(),
   end: () => viewport.followEnd(),
   model: () => chooseModel(report),
@@ -37,7 +37,7 @@ const PAGE_COMMANDS = {
   help: () => showHelp(typed),
   commands: () => showHelp(typed),
 };
-const composer = new Composer(report, PAGE_COMMANDS, (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
+const composer = new Composer(report, PAGE_COMMANDS, () => viewport.followEnd(), (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
 const typed = { commands: [], keys: {}, key_texts: {} };  // what the help shows; see `typing`
 
 let message = "";
@@ -111,7 +111,7 @@ const handlers = {
   "trust.changed": ({ data }) => report(data.trusted ? "This folder is trusted now." : "This folder is not trusted any longer."),
   "model.changed": ({ data }) => { state.model = data.model; showWorkspace(); },
   "notice": ({ data }) => planPanel.notice(data),
-  "user.said": ({ data }) => { queue.delete(data.id); showQueue(); viewport.followEnd(); },
+  "user.said": ({ data }) => { queue.delete(data.id); showQueue(); },
   "message.queued": ({ data }) => { queue.set(data.id, data.text); showQueue(); },
   "message.changed": ({ data }) => { if (queue.has(data.id)) queue.set(data.id, data.text); showQueue(); },
   "message.withdrawn": ({ data }) => { queue.delete(data.id); showQueue(); },
@@ -215,7 +215,7 @@ typing().then((answer) => {
   const commands = answer.commands.filter(({ name, runs_here: runsHere }) => runsHere || name in PAGE_COMMANDS);
   for (const command of commands) {
     const values = Object.entries(command.arguments);
-    if (!command.runs_here) command.arguments = Object.fromEntries(command.name === "theme" ? values.filter(([value]) => LOOKS.includes(value)) : []);
+    if (!command.runs_here) command.arguments = Object.fromEntries(command.name === "theme" ? values.filter(([value]) => THEMES.includes(value)) : []);
   }
   composer.completion.commands = commands;
   Object.assign(typed, answer, { commands });
@@ -261,11 +261,11 @@ showPlan(isWide.matches || planPanel.editor !== null);
 planPanel.show();
 
 /** Show the page `light` or `dark`; "" for the other one. */
-function setLook(look) {
+function setTheme(theme) {
   const root = document.documentElement;
-  if (look && !LOOKS.includes(look)) throw new Error(`/theme takes ${LOOKS.join(" or ")} here`);
+  if (theme && !THEMES.includes(theme)) throw new Error(`/theme takes ${THEMES.join(" or ")} here`);
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = look || (dark ? "light" : "dark");
-  try { localStorage.setItem("tui-agent-look", root.dataset.theme); } catch { flash($("theme"), "Not saved"); }
+  root.dataset.theme = theme || (dark ? "light" : "dark");
+  try { localStorage.setItem("tui-agent-theme", root.dataset.theme); } catch { flash($("theme"), "Not saved"); }
 }
-$("theme").addEventListener("click", () => setLook(""));
+$("theme").addEventListener("click", () => setTheme(""));
