@@ -2,6 +2,7 @@
 
 import { $, el, button, copy, flash, plural } from "./dom.js";
 import { PlanPanel } from "./plan.js";
+import { RunSteps } from "./run_steps.js";
 import { Dock, approval, conflict, isField, plan, question, summary } from "./requests.js";
 import { RENDERED, render } from "./rendering.js";
 import { Transcript, planView } from "./transcript.js";
@@ -21,7 +22,8 @@ const state = { busy: false, startedAt: 0, activity: "", purpose: "", model: "",
 const transcript = new Transcript($("items"));
 const viewport = new Viewport(transcript, report);
 const isWide = matchMedia("(min-width: 62rem)");
-const planPanel = new PlanPanel(report, showPlan);
+const runSteps = new RunSteps();
+const planPanel = new PlanPanel(report, showPlan, runSteps);
 const dock = new Dock($("dock"), report, refreshStatus, stop);
 const queue = new Map();
 /** Commands that only change what the page shows. */
@@ -63,7 +65,7 @@ function refreshStatus() {
   $("stop").hidden = !state.busy;
   document.title = `${dock.size ? "● " : state.busy ? "… " : ""}${$("title").textContent} · tui-agent`;
 }
-setInterval(refreshStatus, 1000);
+setInterval(() => { refreshStatus(); runSteps.tick(); }, 1000);
 
 function setActivity(text) {
   state.activity = text;
@@ -119,8 +121,10 @@ const handlers = {
     const share = data.used && data.limit ? Math.round((100 * data.used) / data.limit) : null;
     $("context-window").textContent = share === null ? "" : `${share}% of the model's window`;
   },
-  "run.started": ({ at }) => { state.busy = true; state.startedAt = Date.parse(at); setActivity("Working"); },
-  "run.ended": () => { state.busy = false; setActivity(""); viewport.trim(); },
+  "run.started": ({ at }) => { state.busy = true; state.startedAt = Date.parse(at); setActivity("Working"); runSteps.clear(); planPanel.setRunning(true); },
+  "run.ended": () => { state.busy = false; setActivity(""); runSteps.end(); planPanel.setRunning(false); viewport.trim(); },
+  "step.started": ({ node, at, data }) => { runSteps.start(node, at, data.step); planPanel.showState(); },
+  "step.finished": ({ node, data }) => runSteps.finish(node, data),
   "reply.started": ({ data }) => { state.purpose = data.purpose || data.role; setActivity(ROLES[state.purpose] ?? "Connecting"); },
   "reply.phase": ({ data }) => setActivity(ROLES[state.purpose] ?? [PHASES[data.phase], data.total ? `${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} tokens` : data.detail].filter(Boolean).join(" ")),
   "reply.ended": () => { state.purpose = ""; viewport.trim(); },
@@ -132,8 +136,14 @@ const handlers = {
   "approval.voided": ({ data }) => dock.invalidate(data.id, data.reason),
   "question.asked": ({ data }) => dock.add(data.id, question(data)),
   "question.answered": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
-  "plan.proposed": ({ data }) => { if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report, stop)); },
-  "plan.reviewed": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
+  "plan.proposed": ({ data }) => {
+    if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report, stop));
+    else if (!data.fallback) runSteps.setPlan(data.plan);
+  },
+  "plan.reviewed": ({ data }) => {
+    dock.settle(data.id, closedReason(data.answer.verdict));
+    if (data.answer.verdict === "approve" && data.alternative === null) runSteps.setPlan(data.plan);
+  },
   "summary.offered": ({ data }) => dock.add(data.id, summary(data, report)),
   "summary.settled": ({ data }) => dock.settle(data.id, closedReason(data.outcome)),
   "plan_doc.changed": ({ data }) => planPanel.update(data),
