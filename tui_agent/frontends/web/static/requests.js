@@ -432,8 +432,8 @@ export function plan(request, view, report, stop) {
     const approve = () => {
       const isEdited = editor?.isEdited ?? false;
       const error = isEdited ? editor.validate() : "";
-      if (reading.next) reading.next.scrollIntoView({ block: "start" });
-      else if (error) report(error);
+      if (error) report(error);
+      else if (reading.next) reading.next.scrollIntoView({ block: "start" });
       else answer({ verdict: "approve", ...(isEdited ? { data: { plan: editor.values() } } : {}) });
     };
     const approveButton = button("Approve", approve, { class: "primary", "data-action": "approve" });
@@ -481,8 +481,8 @@ export function summary(request, report) {
   return (answer, draft) => {
     const accept = () => {
       const error = editor.validate();
-      if (reading.next) reading.next.scrollIntoView({ block: "start" });
-      else if (error) report(error);
+      if (error) report(error);
+      else if (reading.next) reading.next.scrollIntoView({ block: "start" });
       else answer({ verdict: "approve", ...(editor.isEdited ? { data: { summary: editor.values() } } : {}) });
     };
     const chip = editedChip();
