@@ -13,6 +13,7 @@ from textual import events
 
 from tui_agent.keys.key_names import caret_label
 from tui_agent.keys.keymap import key_of
+from tui_agent.plan.state import time_label
 from tui_agent.text import one_line
 from widgets.blocks.base import SHORT, format_duration
 from widgets.dialog_keys import Keys
@@ -20,7 +21,7 @@ from widgets.line_view import ListView
 from widgets.lone_keys import TakesLetters
 from widgets.markdown import plain_title
 from widgets.plan_document import CustomSection, ListedValue, ListName, Mark, PlanContent, value_name
-from widgets.plan_run import PlanRun, RunStep, time_label
+from widgets.plan_run import PlanRun, RunStep
 from widgets.styled_text import (
     Line,
     Span,

@@ -16,6 +16,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import TextArea
 
+from tui_agent.plan.state import plan_state
 from tui_agent.view.items import PlanView
 from widgets.dialog_keys import key_lines
 from widgets.inputs import EditField
@@ -31,7 +32,7 @@ from widgets.plan_document import (
     value_name,
 )
 from widgets.plan_list import GROUPS, KEYS, PlanList, PlanRow, plan_head_lines
-from widgets.plan_run import PlanRun, plan_state
+from widgets.plan_run import PlanRun
 from widgets.request_view import SAVE_DELAY, call_later_once
 from widgets.styled_text import Line, TextStyles, line
 
@@ -132,7 +133,8 @@ class PlanPanel(Vertical):
     def _paint_head(self, width: int, styles: TextStyles) -> list[Line]:
         if self.content is None:
             return [line()]
-        state = plan_state(self.content.plan, self._run, self._now())
+        run = self._run
+        state = plan_state(self.content.plan, self._now(), is_running=run.is_running, has_steps=run.has_plan)
         lines = plan_head_lines(self.content, state, width, styles, focused=self._list.has_focus)
         return lines[:1] if self._is_low and not self.content.change_count else lines
 

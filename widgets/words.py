@@ -35,10 +35,6 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Outcome of a step → symbol and role of its color."""
     summary_states: dict[str, tuple[str, str, str]]
     """Outcome of a summary → symbol, role of its color, text."""
-    plan_states: dict[str, tuple[str, str, str]]
-    """Status of the plan document → symbol, role of its color, text."""
-    work_results: dict[str, tuple[str, str, str]]
-    """Sign of an entry in the execution log → symbol, role of its color, how the last work ended."""
 
 
 WORDS: Final = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=Words)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tests.doubles.mock import scenario, serve
+from tests.doubles.page_session import FakePageSession
 from tests.engine.kit import session_options
 from tests.web.kit import PageClient, serve_session
 from tests.web.windows import BROWSER_MARKS, BrowserPages, screenshot, send_message
@@ -31,6 +32,41 @@ async def test_models_and_sessions_are_shown_only_to_who_was_let_in(tmp_path: Pa
         assert not sessions["can_open"]
         answer = await page.post("/open", id=page.session.id)
         assert answer.status_code == 409 and f"tui-agent --resume {page.session.id}" in answer.text
+
+
+async def test_another_session_is_not_opened_while_something_would_end() -> None:
+    session = FakePageSession()
+    session.jobs = ("npm run dev", "make watch")
+    opened: list[ClosedSession] = []
+
+    async def opener(_: str) -> Any:
+        opened.append(ClosedSession())
+        if not session.jobs:
+            session.busy = True  # a message from another browser
+        return opened[-1]
+
+    page_server = SessionPage(session, listen("127.0.0.1", 0), opener=opener)
+    await page_server.start()
+    client = await PageClient(session, page_server).enter()
+    answer = await client.post("/open", id="s-2")
+    assert answer.status_code == 409 and "npm run dev and 1 more still runs" in answer.text and not opened
+    session.jobs = ()
+    answer = await client.post("/open", id="s-2")
+    assert answer.status_code == 409 and "the run has to end first" in answer.text
+    assert opened[0].reason == "it was not shown"
+    await client.http.aclose()
+    await session.close()
+    await page_server.stop()
+
+
+class ClosedSession(FakePageSession):
+    """Notes why it was closed."""
+
+    reason = ""
+
+    async def close(self, reason: str = "user") -> None:
+        self.reason = reason
+        await super().close()
 
 
 class TestInBrowser:

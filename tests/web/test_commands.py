@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,8 +12,10 @@ from tests.doubles.job import BROKEN, FIXED, TASK, job_scenario, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import FakePageSession
 from tests.web.kit import serve_fake_session, serve_session
+from tests.web.test_composing import HeldRequest
 from tests.web.test_page import answer_all
 from tests.web.windows import BrowserPages, browser_test, send_message, wait_for
+from tui_agent import events as e
 from tui_agent.frontends import session_commands
 from tui_agent.keys.keymap import COMMANDS
 
@@ -136,3 +139,45 @@ async def test_the_newest_output_is_found_far_back(tmp_path: Path, monkeypatch: 
         async with page.chat("read") as stream:
             await stream.rest()
         assert "second" in (await page.post("/chat", message="/output")).json()["text"]
+
+
+@browser_test
+async def test_only_what_was_undone_last_can_be_redone(pages: BrowserPages) -> None:
+    session = FakePageSession()
+    for run in ("run-1", "run-2"):
+        session.tell(
+            e.CommandChangedFiles(command="make", created=(f"{run}.txt",), covered=True),
+            e.RunEnded(outcome="done"),
+            run=run,
+        )
+
+    def undo(kind: Literal["undo", "redo"], run: str) -> e.UndoFinished:
+        return e.UndoFinished(id=f"{kind} {run}", kind=kind, outcome="done", items=(), runs=(run,))
+
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        buttons = "[...document.querySelectorAll('.undo')].map((each) => (each.hidden ? '' : each.textContent)).join()"
+        for event, expected in (
+            (None, "Undo,Undo"),
+            (undo("undo", "run-2"), "Undo,Redo"),
+            (undo("undo", "run-1"), "Redo,"),
+            (undo("redo", "run-1"), "Undo,Redo"),
+        ):
+            if event is not None:
+                session.tell(event)
+            await wait_for(page, f"({buttons}) === '{expected}'")
+
+
+@browser_test
+async def test_a_rewound_message_is_put_in_front_of_what_was_typed_since(pages: BrowserPages) -> None:
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        sent = HeldRequest()
+        await page.route("**/chat", sent)
+        await send_message(page, "/rewind 1")
+        await sent.arrived.wait()
+        await page.keyboard.type("typed since")
+        sent.response.set_result({"status": 200, "json": {"command": "rewind", "text": "", "draft": "the old message"}})
+        await wait_for(page, "document.getElementById('message').value.includes('old')")
+        assert await page.input_value("#message") == "the old message\ntyped since"

@@ -65,10 +65,10 @@ async def test_a_session_that_is_closed_says_so(pages: BrowserPages) -> None:
 
 
 async def test_only_the_user_leaves_the_end(pages: BrowserPages) -> None:
-    session = FakePageSession(*talk(30))
+    session = FakePageSession(*talk(12))
     async with serve_fake_session(session) as client:
         page = await pages.open(client.page_server.link())
-        await wait_for(page, "document.querySelectorAll('.user').length === 30")
+        await wait_for(page, "document.querySelectorAll('.user').length === 12")
         await wait_for(page, AT_END)
         for height in (500, 800, 420, 800):  # as when a request appears and goes, or a phone's keyboard
             await page.set_viewport_size({"width": 1280, "height": height})
@@ -87,6 +87,14 @@ async def test_only_the_user_leaves_the_end(pages: BrowserPages) -> None:
         await wait_for(page, AT_END)
         await page.mouse.wheel(0, -700)
         await wait_for(page, "!document.getElementById('to-end').hidden")
+        place = await page.evaluate("document.getElementById('scroll').scrollTop")
+        session.tell(e.UserMessageAdded(id="other", text="from another browser"))
+        await page.wait_for_selector("text=from another browser", state="attached")
+        await settled(page)
+        assert await page.evaluate("document.getElementById('scroll').scrollTop") == place
+        await page.fill("#message", "my own message")
+        await page.press("#message", "Enter")
+        await wait_for(page, AT_END)
         session.tell(e.UserMessageAdded(id="m", text="my own message"))
         await page.wait_for_selector("text=my own message")
         await wait_for(page, AT_END)

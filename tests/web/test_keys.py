@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.doubles.page_session import AnsweredPageSession, FakePageSession
 from tests.scenes import load
 from tests.tui.edits import approval_records, edit_action, long_texts
 from tests.web.kit import serve_fake_session, serve_session
+from tests.web.test_composing import HeldRequest
 from tests.web.windows import BROWSER_MARKS, BrowserPages, wait_for, wait_until_answerable
 from tui_agent.common.domain import Grant, RunAction, Scope
 from tui_agent.events import ApprovalRequested
@@ -87,6 +89,57 @@ async def test_the_key_shows_what_was_not_in_view_before_it_approves(pages: Brow
         assert (await session.next_answer()).verdict == "approve"
 
 
+@pytest.mark.parametrize(("keys", "text"), [(("Space", "q"), "a q"), (("Backspace",), ""), (("Escape",), "")])
+async def test_a_held_key_is_text_or_dropped_if_another_key_follows(
+    keys: tuple[str, ...], text: str, pages: BrowserPages
+) -> None:
+    session = AnsweredPageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        session.tell(ASKED)
+        await wait_until_answerable(page)
+        await page.focus(".request")
+        await page.wait_for_timeout(300)  # longer than a key is held; what must not happen can't be awaited
+        await page.keyboard.press("a")
+        for key in keys:
+            await page.wait_for_timeout(120)  # ordinary typing
+            await page.keyboard.press(key)
+        await page.wait_for_timeout(400)
+        assert session.received == []
+        assert await page.input_value("#message") == text
+        await page.focus(".request")
+        await page.keyboard.press("a")
+        await page.mouse.click(400, 200)
+        await page.wait_for_timeout(400)
+        assert session.received == [], "a click drops it"
+
+
+@pytest.mark.parametrize(("scene", "key"), [("plan_waits", "a"), ("summary_waits", "Control+s")])
+async def test_a_plan_and_a_summary_are_approved_only_after_they_were_in_sight(
+    scene: str, key: str, pages: BrowserPages
+) -> None:
+    session = AnsweredPageSession(records=load(scene))
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link(), size=(1000, 420))
+        await page.wait_for_selector(".request button.primary:disabled")
+        await wait_for(page, "performance.now() - document.querySelector('.request').dataset.since > 410")
+        await page.focus(".request")
+        await page.wait_for_timeout(300)
+        await page.keyboard.press(key)
+        await page.wait_for_timeout(400)
+        assert session.received == []
+        await wait_until_answerable(page)
+        await page.wait_for_selector(".request button.primary:enabled")
+        if key == "Control+s":
+            await page.focus("#message")
+            await page.keyboard.press(key)
+            assert session.received == [], "in the composer it accepts nothing"
+        await page.focus(".request")
+        await page.wait_for_timeout(300)
+        await page.keyboard.press(key)
+        assert (await session.next_answer()).verdict == "approve"
+
+
 async def test_plan_and_conflict_have_their_keys(pages: BrowserPages) -> None:
     for scene, key, expected in (("plan_unsure", "a", "approve"), ("plan_conflict", "t", "approve")):
         session = AnsweredPageSession(records=load(scene))
@@ -158,6 +211,56 @@ async def test_files_are_completed_after_an_at_sign(tmp_path: Path, pages: Brows
         await wait_for(page, "document.getElementById('message').value === ''")
         assert session.done[-1] == ("send", "mail me@gui")
         await session.mentions.close()  # type: ignore[attr-defined]  # see above
+
+
+async def test_a_held_enter_is_forgotten_with_the_text_it_was_for(pages: BrowserPages) -> None:
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        answers: list[HeldRequest] = []
+
+        async def hold(route: Any) -> None:
+            answers.append(HeldRequest())
+            await answers[-1](route)
+
+        found = {"status": 200, "json": {"start": 5, "names": [{"name": "src/", "text": "@src/"}]}}
+        await page.route("**/mention", hold)
+        await page.focus("#message")
+
+        async def answer_all(count: int) -> None:
+            for index in range(count):
+                while len(answers) <= index:
+                    await page.wait_for_timeout(20)
+                if not answers[index].response.done():
+                    answers[index].response.set_result(found)
+
+        await page.keyboard.type("look @s")
+        await answer_all(2)
+        await page.wait_for_selector("#completion li")
+        await page.keyboard.type("r")
+        await wait_for(page, "document.getElementById('message').value === 'look @sr'")
+        await page.keyboard.press("Enter")
+        await page.keyboard.type("zz and then do")
+        count = len(answers)
+        await answer_all(count)
+        await page.wait_for_timeout(300)
+        await answer_all(len(answers))
+        await page.wait_for_timeout(300)
+        assert session.done == []
+        assert await page.input_value("#message") == "look @srzz and then do"
+        await page.fill("#message", "")
+        count = len(answers)
+        await page.keyboard.type("look @s")
+        await answer_all(count + 2)
+        await page.wait_for_selector("#completion li")
+        count = len(answers)
+        await page.keyboard.type("r")
+        while len(answers) == count:
+            await page.wait_for_timeout(20)
+        await page.keyboard.press("Escape")
+        await answer_all(len(answers))
+        await page.wait_for_timeout(300)
+        assert not await page.is_visible("#completion"), "the list that was closed does not open by itself"
 
 
 async def test_files_are_listed_only_for_who_was_let_in(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.web.kit import serve_fake_session
 from tests.web.test_following import AT_END, settled, talk
 from tests.web.windows import BROWSER_MARKS, BrowserPages, open_link, wait_for
 from tui_agent import events as e
+from tui_agent.common.domain import ToolCall, ToolResult
 from tui_agent.frontends.web.serving import join_modules
 
 pytestmark = BROWSER_MARKS
@@ -106,6 +107,38 @@ async def test_a_page_that_runs_for_long_drops_what_nobody_looks_at(pages: Brows
         shown = await page.evaluate("[...document.querySelectorAll('.user .bubble')].map((each) => each.textContent)")
         start = int(shown[0].split()[1])
         assert shown == [f"message {number}" for number in range(start, 300)]
+
+
+def batch(number: int) -> list[tuple[e.Event, str]]:
+    """A message, a reply with twelve calls at once, and the node of each event."""
+    calls = [f"c-{number}-{index}" for index in range(12)]
+    result = ToolResult(success=True)
+    return [
+        (e.UserMessageAdded(id=f"m-{number}", text=f"message {number}"), ""),
+        (e.ReplyEnded(text=f"reply {number}"), f"r-{number}"),
+        *(
+            (e.ToolStarted(call=ToolCall(id=id, name="read_file", arguments={}), title=id, reads_only=True), id)
+            for id in calls
+        ),
+        *((e.ToolFinished(call_id=id, name="read_file", result=result, text="", ms=1), id) for id in calls),
+    ]
+
+
+async def test_dropping_the_oldest_does_not_cut_through_calls(pages: BrowserPages) -> None:
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        for number in range(31):
+            for event, node in batch(number):
+                session.tell(event, node=node)
+        await wait_for(page, "document.body.innerText.includes('reply 30')")
+        session.tell(e.RunEnded(outcome="done"))
+        await wait_for(page, "document.getElementById('items').childElementCount <= 400")
+        count = await page.evaluate("document.getElementById('items').childElementCount")
+        await page.focus("#older")
+        await page.keyboard.press("Enter")
+        await wait_for(page, f"document.getElementById('items').childElementCount > {count}")
+        assert await page.locator("#items .interrupted").count() == 0
 
 
 async def test_what_still_matters_is_sent_though_it_is_long_ago(pages: BrowserPages) -> None:

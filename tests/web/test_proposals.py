@@ -2,14 +2,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.doubles.page_session import AnsweredPageSession
+from tests.doubles.page_session import AnsweredPageSession, FakePageSession
 from tests.doubles.planted import BY_FORMAT
+from tests.scenes.build import PLAN
 from tests.web.kit import serve_fake_session
 from tests.web.test_edits import asked_for
 from tests.web.windows import BrowserPages, browser_test, screenshot, wait_for, wait_until_answerable
 from tui_agent.common.domain import Answer
 from tui_agent.common.workplan import Alternative, Check, InstructionPlan, PlanStep, Summary
-from tui_agent.events import PlanDocChanged, PlanDocConflict, PlanProposed, PlanReviewed, SummaryProposed
+from tui_agent.events import (
+    PlanDocChanged,
+    PlanDocConflict,
+    PlanProposed,
+    PlanReviewed,
+    RunEnded,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    SummaryProposed,
+)
 
 SECRET = BY_FORMAT["github"]
 TALE = "".join(f"- entry {number} of what was done, in so many words\n" for number in range(1_600))
@@ -125,11 +136,11 @@ async def test_a_plan_shows_its_prerequisites_and_alternatives(pages: BrowserPag
             await each.wait_for_selector(".request .labeled-list")
             text = await each.inner_text(".request")
             assert bad in text and "If it fails: Put them back" in text and "all rows are there" in text
-            assert "unsure 40%" in text and "critical" in text
+            assert "unsure 40%" in text and "essential" in text
             ways = each.locator(".choices.column button")
             assert await ways.all_inner_texts() == [
-                "Alternative: Copy all at once\nthe base is small30% sure",
-                "Alternative: Do nothing\n50% sure",
+                "Alternative: Copy all at once\nthe base is smallconfidence 30%",
+                "Alternative: Do nothing\nconfidence 50%",
             ]
             wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert await each.evaluate(wide) <= 0
@@ -143,3 +154,32 @@ async def test_a_plan_shows_its_prerequisites_and_alternatives(pages: BrowserPag
         await page.wait_for_selector(".plan-card .labeled-list >> text=the base is small")
         assert bad in await page.inner_text(".plan-card") and not await page.locator(".labeled-list b").count()
         await screenshot(page, "plan-card-dark")
+
+
+@browser_test
+async def test_the_column_shows_the_steps_of_the_run_and_how_the_work_stands(pages: BrowserPages) -> None:
+    steps = tuple(PlanStep(number=number, description=f"Part {number}") for number in (1, 2, 3))
+    plan = InstructionPlan(approach="In parts", steps=steps)
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        shown = """[...document.querySelectorAll('#plan-run .step')].map((each) => each.className.slice(5)).join()"""
+        session.tell(RunStarted(message_id="m", mode="agent", model="m"), run="run-1")
+        session.tell(PlanProposed(id="p", plan=plan, asks=False, why=""))
+        await wait_for(page, f"{shown} === ',,'")
+        session.tell(StepStarted(step=steps[0], of=3), node="s-1")
+        await wait_for(page, f"{shown} === 'running,,'")
+        session.tell(StepFinished(outcome="done", ms=65_000), node="s-1")
+        session.tell(StepStarted(step=steps[1], of=3), node="s-2")
+        await wait_for(page, f"{shown} === 'done,running,'")
+        assert "Part 1 · 1 min 5 s" in await page.inner_text("#plan-run")
+        await page.wait_for_selector("#plan-run >> text=1 of 3")
+        await page.reload()
+        await wait_for(page, f"{shown} === 'done,running,'")
+        session.tell(PlanDocChanged(text=PLAN, by="summary", sha256="x"))
+        await page.wait_for_selector("#plan-text .chip >> text=● in progress")
+        assert "No plan yet" not in await page.inner_text("#plan")
+        session.tell(StepFinished(outcome="done"), node="s-2")
+        session.tell(RunEnded(outcome="done"), run="run-1")
+        await page.wait_for_selector("#plan-text .chip >> text=/○ \\d to do/")
+        await wait_for(page, f"{shown} === 'done,done,'")

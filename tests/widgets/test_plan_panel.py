@@ -10,6 +10,7 @@ from tests.scenes.build import PLAN
 from tests.widgets.kit import INK
 from tui_agent.plan.document import Criterion, Decision, LogEntry, Plan
 from tui_agent.plan.markdown import parse
+from tui_agent.plan.state import STATES, plan_state
 from tui_agent.plan.writing import SKELETON
 from tui_agent.tui.plans import PlanEditError, edited_plan
 from tui_agent.view.items import PlanView, SessionView
@@ -24,9 +25,7 @@ from widgets.plan_list import (
     plan_row_lines,
     plan_rows,
 )
-from widgets.plan_run import PlanRun, plan_state
 from widgets.styled_text import width_of
-from widgets.words import WORDS
 
 START = datetime(2026, 1, 5, 9, 0)
 
@@ -82,7 +81,7 @@ def test_everything_in_it_is_shown() -> None:
 )
 def test_every_status_has_a_symbol_and_a_word(status: str, words: str) -> None:
     content = read_plan(PLAN.replace("in_progress", status))
-    state = plan_state(content.plan, PlanRun(), datetime(2026, 1, 5, 12).timestamp())
+    state = plan_state(content.plan, datetime(2026, 1, 5, 12).timestamp())
     lines = [line.text for line in plan_head_lines(content, state, 40, INK)]
     assert words in lines[0]
     assert lines[0].endswith("2/4")
@@ -108,7 +107,7 @@ def test_what_is_proposed_stands_beside_what_is_there() -> None:
     assert lines.index("− ○ the README mentions it") < lines.index("+ ○ a man page")
     content = read_plan(PLAN, wanted, PLAN)
     assert content.change_count == 3
-    assert "3 proposed" in plan_head_lines(content, WORDS.plan_states["planning"], 60, INK)[2].text
+    assert "3 proposed" in plan_head_lines(content, STATES["planning"], 60, INK)[2].text
 
 
 def test_a_proposed_goal_is_marked() -> None:

@@ -29,7 +29,7 @@ from tui_agent.frontends.web.guard import PageRefused
 from tui_agent.frontends.web.history import EventFrame
 from tui_agent.frontends.web.serving import EmptyBody, PageServer, RequestBody, read_body
 from tui_agent.keys.slash import TypedCommand, message_of, read_command
-from tui_agent.text import clean, make_visible, reveal
+from tui_agent.text import clean, make_visible, one_line, reveal
 
 if TYPE_CHECKING:
     from tui_agent.engine.session import Session
@@ -329,12 +329,16 @@ class SessionPage(PageServer):
             old, old_feed = self._session, self.feed
             if id == old.id:
                 return ""
-            if old.busy or old.queue.order():
-                return "the run has to end first; stop it, or wait"
+            if problem := _reason_to_stay(old):
+                return problem
             try:
-                self._session = await opener(id)
+                opened = await opener(id)
             except ValueError as error:
                 return str(error)
+            if problem := _reason_to_stay(old):  # sent from another browser while it was opened
+                await cast("Session", opened).close("it was not shown")
+                return problem
+            self._session = opened
             self.feed, self._draft = Feed(self._session), ""
             self._following = asyncio.create_task(self.feed.run())
             old_feed.end()
@@ -468,6 +472,17 @@ class SessionPage(PageServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _reason_to_stay(session: SessionApi) -> str:
+    """Why a session can't be closed for another one, since something would be lost; or ""."""
+    if session.busy or session.queue.order():
+        return "the run has to end first; stop it, or wait"
+    if jobs := session.background_jobs():
+        more = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+        name = make_visible(session.mask.mask(one_line(clean(jobs[0]), 100)))
+        return f"{name}{more} still runs in the background and would end; ask the agent to stop it, or wait"
+    return ""
 
 
 def _record_number(text: str, name: str) -> int:

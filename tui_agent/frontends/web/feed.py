@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
+from time import time
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -20,6 +21,8 @@ from tui_agent.engine.api import SessionApi
 from tui_agent.events.narration import file_warning, grants_text, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
+from tui_agent.plan.markdown import parse
+from tui_agent.plan.state import PlanState, plan_state
 from tui_agent.storage.lines import encode_json
 from tui_agent.text import make_visible
 from tui_agent.text.json_values import map_strings
@@ -27,6 +30,8 @@ from tui_agent.view.redactor import Redactor
 
 RETAINED_BYTES = 24 << 20
 """Size limit of the retained records."""
+PLAN_STATE_MAX = 40_000
+"""Characters of a plan document up to which it is read for its state: some milliseconds per 10,000."""
 BATCH = 200
 """Entries sent to a browser before other tasks get their turn."""
 STATE_EVENTS = frozenset(
@@ -194,6 +199,8 @@ class Feed:
         match event:
             case e.ReasoningDelta() | e.ToolOutput():
                 return data
+            case e.PlanDocChanged(pending=False, text=text) if len(text) <= PLAN_STATE_MAX:
+                data["states"] = _plan_states(text)
             case e.ConversationRewound():
                 data.pop("history")
             case e.ContextAttached():
@@ -248,6 +255,16 @@ class Feed:
             if self._size <= RETAINED_BYTES // 2:
                 break
         self._entries = [*retained, *entries]
+
+
+def _plan_states(text: str) -> dict[str, PlanState]:
+    """The state of the work on a plan document, as on the screen: while nothing runs, while a run or its plan does."""
+    plan, now = parse(text).plan, time()
+    return {
+        "idle": plan_state(plan, now),
+        "run": plan_state(plan, now, is_running=True),
+        "steps": plan_state(plan, now, is_running=True, has_steps=True),
+    }
 
 
 class Reader:

@@ -15,7 +15,7 @@ export async function chooseModel(report) {
   }, { empty: "The server has no such model.", extra: el("p", { class: "hint", text: endpoint }) });
 }
 
-/** Open another session of this workspace, or a new one; where that is not possible, copy the command that opens it. */
+/** Open another session of this workspace, or a new one; where that is not possible, show the command that opens it. */
 export async function chooseSession(report) {
   const { rows, current, can_open: canOpen } = await post("/sessions");
   const open = async (id) => {

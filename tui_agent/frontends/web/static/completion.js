@@ -43,6 +43,7 @@ export class Completion {
 
   update() {
     clearTimeout(this.timer);
+    this.heldKey = "";
     const { before } = this;
     if (before !== this.dismissed) this.dismissed = "";
     const line = before.slice(before.lastIndexOf("\n") + 1);
@@ -78,7 +79,7 @@ export class Completion {
     if (this.before !== before) { this.update(); return; }
     const key = this.heldKey;
     this.heldKey = "";
-    if (document.activeElement !== this.field) return;
+    if (document.activeElement !== this.field || this.dismissed === before) return;
     const part = line.slice(-2000);
     const start = before.length - part.length + [...part].slice(0, found.start).join("").length;  // counted in characters by the server
     this.show(found.start < 0 ? [] : found.names.map(({ name, text }) => ({ label: name, note: "", start, text, isWhole: false })), found.note);
@@ -107,6 +108,7 @@ export class Completion {
 
   close() {
     clearTimeout(this.timer);
+    this.heldKey = "";
     if (this.isOpen) this.show([]);
   }
 

@@ -7,11 +7,15 @@ import { post } from "./wire.js";
 const DRAFT_KEY = "tui-agent-draft";
 
 export class Composer {
-  /** `commands` maps names of commands that the page itself carries out to functions; `onReply` gets what others say. */
-  constructor(report, commands, onReply) {
+  /**
+   * `commands` maps names of commands that the page itself carries out to functions; `onSend` is called when something
+   * else is sent, `onReply` gets what other commands say.
+   */
+  constructor(report, commands, onSend, onReply) {
     this.field = $("message");
     this.report = report;
     this.commands = commands;
+    this.onSend = onSend;
     this.onReply = onReply;
     this.lastMessage = "";
     this.isComposing = false;  // an input method is in use
@@ -60,11 +64,16 @@ export class Composer {
     try {
       const [, name, argument = ""] = /^\/([a-z-]+)(?:\s+(.*))?$/s.exec(text) ?? [];
       const command = this.commands[name];
-      if (command && (!argument || command.length)) await command(argument);
-      else if (text.startsWith("!")) await post("/shell", { command: text.slice(1).trim() });
+      if (command && (!argument || command.length)) {
+        await command(argument);
+        this.lastMessage = text;
+        return;
+      }
+      this.onSend();
+      if (text.startsWith("!")) await post("/shell", { command: text.slice(1).trim() });
       else {
         const reply = await post("/chat", { message: text });
-        if (reply.draft) this.setDraft(reply.draft);
+        if (reply.draft) this.setText([reply.draft, this.field.value].filter(Boolean).join("\n"));  // in front of what was typed since
         if (reply.text) this.onReply(reply.text, reply.is_diff);
       }
       this.lastMessage = text;

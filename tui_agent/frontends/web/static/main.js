@@ -2,6 +2,7 @@
 
 import { $, el, button, copy, flash, plural } from "./dom.js";
 import { PlanPanel } from "./plan.js";
+import { RunSteps } from "./run_steps.js";
 import { Dock, approval, conflict, isField, plan, question, summary } from "./requests.js";
 import { RENDERED, render } from "./rendering.js";
 import { Transcript, planView } from "./transcript.js";
@@ -13,7 +14,7 @@ import { closeHelp, showHelp } from "./help.js";
 
 const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
 const APPROVALS = ["ask", "auto-edit", "auto", "read-only"];
-const LOOKS = ["dark", "light"];
+const THEMES = ["dark", "light"];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
 const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
 
@@ -21,13 +22,14 @@ const state = { busy: false, startedAt: 0, activity: "", purpose: "", model: "",
 const transcript = new Transcript($("items"));
 const viewport = new Viewport(transcript, report);
 const isWide = matchMedia("(min-width: 62rem)");
-const planPanel = new PlanPanel(report, showPlan);
+const runSteps = new RunSteps();
+const planPanel = new PlanPanel(report, showPlan, runSteps);
 const dock = new Dock($("dock"), report, refreshStatus, stop);
 const queue = new Map();
 /** Commands that only change what the page shows. */
 const PAGE_COMMANDS = {
   plan: () => showPlan(true),
-  theme: (look) => setLook(look),
+  theme: (theme) => setTheme(theme),
   top: () => viewport.toTop(),
   end: () => viewport.followEnd(),
   model: () => chooseModel(report),
@@ -37,7 +39,7 @@ const PAGE_COMMANDS = {
   help: () => showHelp(typed),
   commands: () => showHelp(typed),
 };
-const composer = new Composer(report, PAGE_COMMANDS, (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
+const composer = new Composer(report, PAGE_COMMANDS, () => viewport.followEnd(), (text, isDiff) => { transcript.commandReply(text, isDiff); viewport.followEnd(); });
 const typed = { commands: [], keys: {}, key_texts: {} };  // what the help shows; see `typing`
 
 let message = "";
@@ -63,7 +65,7 @@ function refreshStatus() {
   $("stop").hidden = !state.busy;
   document.title = `${dock.size ? "● " : state.busy ? "… " : ""}${$("title").textContent} · tui-agent`;
 }
-setInterval(refreshStatus, 1000);
+setInterval(() => { refreshStatus(); runSteps.tick(); }, 1000);
 
 function setActivity(text) {
   state.activity = text;
@@ -111,7 +113,7 @@ const handlers = {
   "trust.changed": ({ data }) => report(data.trusted ? "This folder is trusted now." : "This folder is not trusted any longer."),
   "model.changed": ({ data }) => { state.model = data.model; showWorkspace(); },
   "notice": ({ data }) => planPanel.notice(data),
-  "user.said": ({ data }) => { queue.delete(data.id); showQueue(); viewport.followEnd(); },
+  "user.said": ({ data }) => { queue.delete(data.id); showQueue(); },
   "message.queued": ({ data }) => { queue.set(data.id, data.text); showQueue(); },
   "message.changed": ({ data }) => { if (queue.has(data.id)) queue.set(data.id, data.text); showQueue(); },
   "message.withdrawn": ({ data }) => { queue.delete(data.id); showQueue(); },
@@ -119,8 +121,10 @@ const handlers = {
     const share = data.used && data.limit ? Math.round((100 * data.used) / data.limit) : null;
     $("context-window").textContent = share === null ? "" : `${share}% of the model's window`;
   },
-  "run.started": ({ at }) => { state.busy = true; state.startedAt = Date.parse(at); setActivity("Working"); },
-  "run.ended": () => { state.busy = false; setActivity(""); viewport.trim(); },
+  "run.started": ({ at }) => { state.busy = true; state.startedAt = Date.parse(at); setActivity("Working"); runSteps.clear(); planPanel.setRunning(true); },
+  "run.ended": () => { state.busy = false; setActivity(""); runSteps.end(); planPanel.setRunning(false); viewport.trim(); },
+  "step.started": ({ node, at, data }) => { runSteps.start(node, at, data.step); planPanel.showState(); },
+  "step.finished": ({ node, data }) => runSteps.finish(node, data),
   "reply.started": ({ data }) => { state.purpose = data.purpose || data.role; setActivity(ROLES[state.purpose] ?? "Connecting"); },
   "reply.phase": ({ data }) => setActivity(ROLES[state.purpose] ?? [PHASES[data.phase], data.total ? `${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} tokens` : data.detail].filter(Boolean).join(" ")),
   "reply.ended": () => { state.purpose = ""; viewport.trim(); },
@@ -132,8 +136,14 @@ const handlers = {
   "approval.voided": ({ data }) => dock.invalidate(data.id, data.reason),
   "question.asked": ({ data }) => dock.add(data.id, question(data)),
   "question.answered": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
-  "plan.proposed": ({ data }) => { if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report, stop)); },
-  "plan.reviewed": ({ data }) => dock.settle(data.id, closedReason(data.answer.verdict)),
+  "plan.proposed": ({ data }) => {
+    if (data.asks) dock.add(data.id, plan(data, planView(data.plan), report, stop));
+    else if (!data.fallback) runSteps.setPlan(data.plan);
+  },
+  "plan.reviewed": ({ data }) => {
+    dock.settle(data.id, closedReason(data.answer.verdict));
+    if (data.answer.verdict === "approve" && data.alternative === null) runSteps.setPlan(data.plan);
+  },
   "summary.offered": ({ data }) => dock.add(data.id, summary(data, report)),
   "summary.settled": ({ data }) => dock.settle(data.id, closedReason(data.outcome)),
   "plan_doc.changed": ({ data }) => planPanel.update(data),
@@ -215,7 +225,7 @@ typing().then((answer) => {
   const commands = answer.commands.filter(({ name, runs_here: runsHere }) => runsHere || name in PAGE_COMMANDS);
   for (const command of commands) {
     const values = Object.entries(command.arguments);
-    if (!command.runs_here) command.arguments = Object.fromEntries(command.name === "theme" ? values.filter(([value]) => LOOKS.includes(value)) : []);
+    if (!command.runs_here) command.arguments = Object.fromEntries(command.name === "theme" ? values.filter(([value]) => THEMES.includes(value)) : []);
   }
   composer.completion.commands = commands;
   Object.assign(typed, answer, { commands });
@@ -261,11 +271,11 @@ showPlan(isWide.matches || planPanel.editor !== null);
 planPanel.show();
 
 /** Show the page `light` or `dark`; "" for the other one. */
-function setLook(look) {
+function setTheme(theme) {
   const root = document.documentElement;
-  if (look && !LOOKS.includes(look)) throw new Error(`/theme takes ${LOOKS.join(" or ")} here`);
+  if (theme && !THEMES.includes(theme)) throw new Error(`/theme takes ${THEMES.join(" or ")} here`);
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = look || (dark ? "light" : "dark");
-  try { localStorage.setItem("tui-agent-look", root.dataset.theme); } catch { flash($("theme"), "Not saved"); }
+  root.dataset.theme = theme || (dark ? "light" : "dark");
+  try { localStorage.setItem("tui-agent-theme", root.dataset.theme); } catch { flash($("theme"), "Not saved"); }
 }
-$("theme").addEventListener("click", () => setLook(""));
+$("theme").addEventListener("click", () => setTheme(""));

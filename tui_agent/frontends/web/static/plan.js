@@ -11,8 +11,11 @@ const NOT_SAVED = "Not saved. Your text is still here.";
 const NOTICE_PREFIX = "plan_doc.";  // prefix of the codes of notices about the document
 
 export class PlanPanel {
-  /** `setOpen(isOpen)` opens or closes the panel. */
-  constructor(report, setOpen) {
+  /** `setOpen(isOpen)` opens or closes the panel; `runSteps` are the steps of the run. */
+  constructor(report, setOpen, runSteps) {
+    this.runSteps = runSteps;
+    this.isRunning = false;
+    this.states = null;  // of the work, in words; see `Feed`
     this.report = report;
     this.setOpen = setOpen;
     this.text = "";  // of the saved document
@@ -33,10 +36,26 @@ export class PlanPanel {
     if (change.pending) this.proposal = change;
     else {
       this.text = change.text;
+      this.states = change.states ?? null;
       this.proposal = null;
       this.editor?.documentChanged(change.sha256, renderDocument(change.text));
     }
     this.show();
+  }
+
+  setRunning(isRunning) {
+    this.isRunning = isRunning;
+    this.show();
+  }
+
+  /** Show how the work stands, in the words of the screen. */
+  showState() {
+    const chip = $("plan-text").querySelector(".chip");
+    const state = this.states?.[!this.isRunning ? "idle" : this.runSteps.isRunning ? "steps" : "run"];
+    if (!chip || !state) return;
+    const [symbol, role, words] = state;
+    chip.className = `chip ${role}`;
+    chip.textContent = `${symbol} ${words}`;
   }
 
   proposalSettled() {
@@ -63,7 +82,8 @@ export class PlanPanel {
     const body = $("plan-text");
     body.replaceChildren(...(this.text && !this.editor ? [renderDocument(this.text)] : []));
     $("edit-plan").hidden = !this.text || Boolean(this.editor);
-    const isEmpty = !this.proposal && !this.editor && !body.textContent.trim();
+    this.showState();
+    const isEmpty = !this.proposal && !this.editor && !$("plan-run").firstChild && !body.textContent.trim();
     if (isEmpty) body.append(el("p", { class: "empty", text: "No plan yet. It grows with the work: goal, acceptance criteria, decisions and log." }));
   }
 

@@ -11,6 +11,8 @@ import { post } from "./wire.js";
 const SETTLE_MS = 400;  // a click within this time is ignored, since it was meant for what was there before
 const LONE_MS = 250;  // a key on a button acts if no other one is pressed within this time
 const TYPING_MS = 1000;  // who typed within this time goes on typing
+const MODIFIERS = ["Shift", "Control", "Alt", "AltGraph", "Meta", "CapsLock", "Fn"];
+const EDITING_KEYS = [" ", "Enter", "Backspace"];  // they belong to typed text, too
 const UNREAD = "unread";  // typed to approve what was not read
 const MAX_UNSEEN = 500;  // lines not seen from which that is possible
 const SCOPES = { session: "For this session", always: "Always" };
@@ -43,11 +45,20 @@ export class Dock {
   takeKeys() {
     addEventListener("keydown", (event) => {
       const isEnter = isCtrl(event, "enter");
-      if (!isCtrl(event, "s") && !(isEnter && this.shown?.accept && this.shown.card.contains(event.target) && !event.target.closest("button"))) return;
+      const isInCard = this.shown?.card.contains(event.target) ?? false;
+      if (!isCtrl(event, "s") && !(isEnter && this.shown?.accept && isInCard && !event.target.closest("button"))) return;
       event.preventDefault();  // the browser would save the page
-      if (!event.repeat && this.shown?.accept && !event.target.closest("aside, dialog")) this.shown.accept();
+      if (!event.repeat && this.shown?.accept && (isInCard || !isField(event.target)) && !event.target.closest("aside, dialog")) this.shown.accept();
     });
-    let held = null;  // a key of an action that acts unless another one follows at once
+    let held = null;  // a key of an action that acts unless another key or a click follows at once
+    const release = () => {
+      const key = held?.key ?? "";
+      clearTimeout(held?.timer);
+      held = null;
+      return key;
+    };
+    addEventListener("pointerdown", release, true);
+    addEventListener("blur", release);
     const type = (text) => {
       $("message").focus();
       $("message").setRangeText(text, $("message").selectionStart, $("message").selectionEnd, "end");
@@ -56,7 +67,14 @@ export class Dock {
     addEventListener("keydown", (event) => {
       const typed = event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey && !event.altKey;
       const sinceTyped = performance.now() - this.lastTypedAt;
-      if (typed) this.lastTypedAt = performance.now();
+      if (typed || EDITING_KEYS.includes(event.key)) this.lastTypedAt = performance.now();
+      if (held && !typed && !MODIFIERS.includes(event.key)) {
+        const key = release();
+        const isSpace = (event.key === " " || event.key === "Enter") && !event.ctrlKey && !event.metaKey && !event.altKey;
+        if (isSpace || event.key === "Backspace") event.preventDefault();
+        if (isSpace) type(`${key} `);
+        return;
+      }
       if (typed && isField(event.target)) this.messageTypedAt = performance.now();
       if (!typed || event.isComposing || isField(event.target) || !this.shown) return;
       const target = event.repeat || held ? null : this.buttonOf(event.key);
@@ -66,9 +84,7 @@ export class Dock {
         const timer = setTimeout(() => { held = null; this.press(target); }, LONE_MS);
         held = { timer, key: event.key };
       } else if (!event.repeat) {
-        if (held) clearTimeout(held.timer);
-        type((held?.key ?? "") + event.key);
-        held = null;
+        type(release() + event.key);
       }
     });
   }
@@ -378,6 +394,33 @@ export function question(request) {
   };
 }
 
+const READ_PARTS = "p:not(.visually-hidden), li, .field";  // of a plan or a summary
+
+/** What of a plan or a summary has not been in sight; `note` says so. `update()` is called when that changes. */
+class Reading {
+  constructor(body, update) {
+    this.body = body;
+    this.sight = new SeenLines(update);
+    this.note = el("p", { class: "warning", role: "status", hidden: true, text: "Not all of it was in view yet: scroll to read the rest." });
+  }
+
+  /** Watch what is in the body now. */
+  watch() {
+    const parts = [...this.body.querySelectorAll(READ_PARTS)];
+    for (const each of parts) each.classList.add("seen-line");
+    this.sight.add(parts);
+  }
+
+  get next() { return [...this.sight.unseen.keys()].find((each) => this.body.contains(each) && !each.closest("[hidden]")); }
+
+  /** Disable the buttons while something was not in sight. */
+  allow(buttons) {
+    const isUnread = Boolean(this.next);
+    this.note.hidden = !isUnread;
+    for (const each of buttons) each.disabled = isUnread;
+  }
+}
+
 const editedChip = () => el("span", { class: "chip edited", hidden: true, text: "edited" });
 
 /** A plan to approve; its steps can be edited. */
@@ -390,6 +433,7 @@ export function plan(request, view, report, stop) {
       const isEdited = editor?.isEdited ?? false;
       const error = isEdited ? editor.validate() : "";
       if (error) report(error);
+      else if (reading.next) reading.next.scrollIntoView({ block: "start" });
       else answer({ verdict: "approve", ...(isEdited ? { data: { plan: editor.values() } } : {}) });
     };
     const approveButton = button("Approve", approve, { class: "primary", "data-action": "approve" });
@@ -397,12 +441,16 @@ export function plan(request, view, report, stop) {
     const resetButton = confirmButton("Reset", "Discard your changes?", () => { editor.reset(); show(view); editButton.focus(); });
     const alternatives = el("div", { class: "choices column" }, (request.plan.alternatives ?? []).map((each, alternative) =>
       button(`Alternative: ${each.approach}`, () => answer({ verdict: "approve", data: { alternative } }), {}, alternativeRank(each))));
+    const reading = new Reading(body, () => update());
     const update = () => {
-      chip.hidden = !editor.isEdited;
-      approveButton.textContent = editor.isEdited ? "Approve as edited" : "Approve";
+      chip.hidden = !editor?.isEdited;
+      approveButton.textContent = editor?.isEdited ? "Approve as edited" : "Approve";
+      reading.allow([approveButton, ...alternatives.children]);
     };
     const show = (content) => {
       body.replaceChildren(content);
+      reading.watch();
+      update();
       editButton.hidden = content !== view;
       resetButton.hidden = content === view;
       alternatives.hidden = content !== view || !alternatives.childElementCount;
@@ -413,10 +461,9 @@ export function plan(request, view, report, stop) {
         onCtrlEnter(editor.node, approve);
       }
       show(editor.node);
-      update();
     };
     const node = el("div", {}, heading(request.recovery ? "Continue with this plan?" : "Run this plan?", request.why, [planConfidence(request.plan), chip]),
-      request.fallback ? el("p", { class: "warning", text: "No valid plan was produced: this is the request as one step." }) : null, body, alternatives,
+      request.fallback ? el("p", { class: "warning", text: "No valid plan was produced: this is the request as one step." }) : null, body, reading.note, alternatives,
       el("div", { class: "choices foot" }, approveButton, editButton, resetButton, rejectWithReason("What should be different?", answer, draft)));
     if (draft.value) edit();
     else show(view);
@@ -425,7 +472,7 @@ export function plan(request, view, report, stop) {
       else if (editor.isEdited) report("Your changes of the steps are kept. Approve, reject or reset them.");
       else { show(view); editButton.focus(); }
     };
-    return { node, isEditor: true, keys: "review", onEscape };
+    return { node, isEditor: true, keys: "review", unseenLine: () => reading.next, onEscape };
   };
 }
 
@@ -435,6 +482,7 @@ export function summary(request, report) {
     const accept = () => {
       const error = editor.validate();
       if (error) report(error);
+      else if (reading.next) reading.next.scrollIntoView({ block: "start" });
       else answer({ verdict: "approve", ...(editor.isEdited ? { data: { summary: editor.values() } } : {}) });
     };
     const chip = editedChip();
@@ -443,13 +491,16 @@ export function summary(request, report) {
     const update = () => {
       acceptButton.textContent = editor.isEdited ? "Accept as edited" : "Accept";
       chip.hidden = resetButton.hidden = !editor.isEdited;
+      reading.allow([acceptButton]);
     };
-    const editor = new SummaryEditor(request.summary, draft, update);
-    const node = el("div", {}, heading("Add this to the plan?", request.by === "program" ? "written by the program" : "saved to the plan when you accept it", chip), editor.node,
+    const editor = new SummaryEditor(request.summary, draft, () => update());
+    const reading = new Reading(editor.node, update);
+    reading.watch();
+    const node = el("div", {}, heading("Add this to the plan?", request.by === "program" ? "written by the program" : "saved to the plan when you accept it", chip), editor.node, reading.note,
       el("div", { class: "choices foot" }, acceptButton, confirmButton("Discard", "Discard it?", () => answer({ verdict: "reject" }), { class: "danger" }), resetButton,
         el("span", { class: "hint wide-only", text: "Ctrl+Enter accepts it, too" })));
     update();
-    return { node, isEditor: true, accept, escape: "Esc leaves it", onEscape: () => $("message").focus() };
+    return { node, isEditor: true, accept, unseenLine: () => reading.next, escape: "Esc leaves it", onEscape: () => $("message").focus() };
   };
 }
 

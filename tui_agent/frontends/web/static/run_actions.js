@@ -25,9 +25,12 @@ export function noteUndo(affected, kind, seq) {
     if (seq <= known.undoneAt) continue;
     known.undoneAt = seq;
     known.isUndone = kind !== "redo";
-    update(run);
   }
+  for (const run of runs.keys()) update(run);
 }
+
+/** The number of the record that undid something last; only that can be redone. */
+const lastUndone = () => Math.max(...[...runs.values()].map(({ isUndone, undoneAt }) => (isUndone ? undoneAt : 0)));
 
 /** The button of a run that has ended; `onReply(text)` gets what could not be done. */
 export function undoButton(run, onReply) {
@@ -45,9 +48,9 @@ export function undoButton(run, onReply) {
 }
 
 function update(run) {
-  const { node, hasChanges, isUndone } = entry(run);
+  const { node, hasChanges, isUndone, undoneAt } = entry(run);
   if (!node) return;
-  node.hidden = !hasChanges;
+  node.hidden = !hasChanges || (isUndone && undoneAt < lastUndone());
   node.textContent = isUndone ? "Redo" : "Undo";
   node.title = isUndone ? "Redo what was undone" : "Undo the file changes of this run";
 }

@@ -18,7 +18,7 @@ export class SeenLines {
     });
     this.wasShown = false;
     this.onScroll = () => this.measure();
-    for (const name of ["scroll", "resize"]) addEventListener(name, this.onScroll, { capture: true, passive: true });
+    this.seen = new WeakSet();
   }
 
   /** Stop once the elements were removed from the page. */
@@ -29,9 +29,12 @@ export class SeenLines {
     }
   }
 
-  /** Watch elements from now on. */
+  /** Watch elements from now on, unless they were seen. */
   add(elements) {
+    this.wasShown = false;
+    for (const name of ["scroll", "resize"]) addEventListener(name, this.onScroll, { capture: true, passive: true });
     for (const element of elements) {
+      if (this.seen.has(element) || this.unseen.has(element)) continue;
       this.unseen.set(element, []);
       this.observer.observe(element);
     }
@@ -42,6 +45,7 @@ export class SeenLines {
     this.observer.disconnect();
     this.unseen.clear();
     this.inView.clear();
+    this.seen = new WeakSet();
   }
 
   measure() {
@@ -57,6 +61,7 @@ export class SeenLines {
       if (bottom <= top || !box.height) continue;
       parts.push([(top - box.top) / box.height, (bottom - box.top) / box.height]);
       if (covered(parts) < ENOUGH) continue;
+      this.seen.add(element);
       this.unseen.delete(element);
       this.inView.delete(element);
       this.observer.unobserve(element);

@@ -199,7 +199,7 @@ function labeledList(label, items) {
 /** The condition and confidence of an alternative. */
 export function alternativeRank({ when, confidence }) {
   return el("span", { class: "rank" }, when ? el("span", { class: "condition", text: when }) : null,
-    el("span", { class: `confidence${confidence < LOW_CONFIDENCE ? " low" : ""}`, text: `${percent(confidence)} sure` }));
+    el("span", { class: `confidence${confidence < LOW_CONFIDENCE ? " low" : ""}`, text: `confidence ${percent(confidence)}` }));
 }
 
 /** How sure the model is of a whole plan. */

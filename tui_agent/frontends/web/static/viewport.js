@@ -86,34 +86,41 @@ export class Viewport {
 
   /** Fetch the messages before those that are shown; what is in view stays where it is. */
   async loadOlder() {
-    if (!this.older || this.isLoading) return;
+    const { older: asked } = this;
+    if (!asked || this.isLoading) return;
     this.isLoading = true;
     this.olderButton.disabled = true;
     try {
-      const { events, before, cut } = await history(this.older);
-      const older = new Transcript(el("div"));
-      if (cut && !before) render(older, "history.cut", {});
-      for (const [name, event] of events) render(older, name, event);
-      older.endCalls();
-      const hadFocus = document.activeElement === this.olderButton;
-      const { scrollTop, scrollHeight } = this.scroll;
-      this.items.setAttribute("aria-busy", "true");  // not read out as new
-      this.items.prepend(...older.items.childNodes);
-      this.setOlder(before);
-      this.scroll.scrollTop = scrollTop + this.scroll.scrollHeight - scrollHeight;
-      this.items.removeAttribute("aria-busy");
-      if (hadFocus && this.olderButton.hidden) this.scroll.focus({ preventScroll: true });
-      this.remember();
+      const part = await history(asked);
+      if (this.older === asked) this.addOlder(part);  // else it was cleared meanwhile
     } catch (error) { this.report(error.message); }
     this.olderButton.disabled = false;
     this.isLoading = false;
   }
 
+  addOlder({ events, before, cut }) {
+    const older = new Transcript(el("div"));
+    if (cut && !before) render(older, "history.cut", {});
+    for (const [name, event] of events) render(older, name, event);
+    older.endCalls();
+    const hadFocus = document.activeElement === this.olderButton;
+    const { scrollTop, scrollHeight } = this.scroll;
+    this.items.setAttribute("aria-busy", "true");  // not read out as new
+    this.items.prepend(...older.items.childNodes);
+    this.setOlder(before);
+    this.scroll.scrollTop = scrollTop + this.scroll.scrollHeight - scrollHeight;
+    this.items.removeAttribute("aria-busy");
+    if (hadFocus && this.olderButton.hidden) this.scroll.focus({ preventScroll: true });
+    this.remember();
+  }
+
   /** Drop the oldest elements if there are many and nobody looks at them; they can be fetched again. */
   trim() {
-    if (!this.following || this.items.childElementCount <= MAX_ITEMS || this.isInUse()) return;
-    while (this.items.childElementCount > KEPT_ITEMS) this.items.firstElementChild.remove();
-    this.setOlder(this.items.firstElementChild.seq);
+    if (!this.following || this.isLoading || this.items.childElementCount <= MAX_ITEMS || this.isInUse()) return;
+    const first = [...this.items.children].slice(-KEPT_ITEMS).find((each) => each.matches(".user, .reply"));  // a call belongs to its reply
+    if (!first) return;
+    while (this.items.firstElementChild !== first) this.items.firstElementChild.remove();
+    this.setOlder(first.seq);
     this.resized();
   }
 
