@@ -80,6 +80,7 @@ class FakePrompt:
     def __init__(self) -> None:
         self.chips, self.input_history = Chips(), InputHistory()
         self.host: ComposerHost
+        self.posted: PromptInput.Submitted | None = None
         self.text = ""
         self.loaded = False
 
@@ -112,10 +113,14 @@ class FakePrompt:
     def clear(self) -> None:
         self.change("")
 
-    def post_message(self, message: PromptInput.Submitted) -> None:
-        self.posted = message
+    def post_message(self, message: PromptInput.Submitted | PromptInput.CommandChosen) -> None:
+        if isinstance(message, PromptInput.Submitted):
+            self.posted = message
+        else:
+            self.change("")
 
     Submitted = PromptInput.Submitted
+    CommandChosen = PromptInput.CommandChosen
     action_submit: Any = PromptInput.action_submit
 
 
@@ -222,8 +227,10 @@ class ComposerAndQueue(RuleBasedStateMachine):
         if prompt.text.strip():
 
             async def enter() -> None:
+                prompt.posted = None
                 cast(Any, prompt).action_submit(steering)
-                self.world.composer.submit(prompt.posted)
+                if prompt.posted is not None:  # an unknown command stays in the composer
+                    self.world.composer.submit(prompt.posted)
                 await asyncio.sleep(0)
 
             self.run(enter)

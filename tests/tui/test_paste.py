@@ -318,7 +318,7 @@ async def pasted(pilot: Pilot[int], app: TuiAgentApp, text: str) -> None:
     await wait_until_idle(pilot)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (30, 10), (12, 5), (200, 50)])
+@pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 50)])
 async def test_a_big_paste_can_be_undone_at_any_size(size: tuple[int, int]) -> None:
     app, _session = app_for("empty")
     async with run_app(app, size) as pilot:

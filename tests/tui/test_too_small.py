@@ -32,7 +32,7 @@ async def test_below_forty_by_ten_there_is_one_sentence_and_no_answer(size: tupl
         await wait_for(pilot, lambda: session.answers == [("q2", Answer(verdict="approve"))])
 
 
-async def test_nothing_typed_is_lost_and_nothing_is_typed_unseen() -> None:
+async def test_a_draft_stays_and_nothing_is_typed_or_decided_unseen() -> None:
     app, session = app_for("answered")
     async with run_app(app, (80, 24)) as pilot:
         await pilot.press(*"draft")

@@ -263,7 +263,7 @@ class RequestDialogs:
         if not any(isinstance(screen, RequestModal) for screen in app.screen_stack):
             height = 0  # the dialog has been closed in the meantime
         screen, columns = app.screen_stack[0], app.columns
-        bottom = max(child.region.bottom for child in screen.children if child.display)
+        bottom = max((child.region.bottom for child in screen.children if child.display), default=columns.region.bottom)
         below = bottom - columns.region.bottom
         """Lines below the content, whatever is covered."""
         padding = max(0, min(height - below, app.size.height - columns.region.y - below - 1))
