@@ -455,7 +455,7 @@ class ListView(LineView, Generic[RowT]):
             if number < len(self.rows):
                 top, bottom = self._heights.top(number) - scrolled, self._heights.top(number + 1) - scrolled
                 if bottom > 0 and top < self.size.height:
-                    self.refresh(Region(0, top, width, bottom - top).translate(self.gutter.top_left))
+                    self.refresh(Region(0, top, width, bottom - top))
 
     def line_at(self, y: int) -> Line | None:
         """Return the line at `y`, from a row or from the text for an empty list."""
