@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pyte
 
 from tests.doubles.terminal import Terminal
-from tests.test_demo_pty import ASKED, DONE, LONG, started
+from tests.test_demo_pty import ASKED, DONE, LONG, gone, started
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "screenshots" / "demo.svg"
 SIZE = (100, 30)
@@ -44,6 +45,8 @@ async def recorded() -> list[str]:
                 await program.wait_until_quiet(0.7)
                 frames.append(drawn(program))
                 program.type(key)
+                while not await program.occurs(partial(gone, program, title), 3):
+                    program.type(key)  # it showed the rest of a long plan before
             await program.wait_for_text(DONE, LONG)
             await program.wait_until_quiet(0.5)
             frames.append(drawn(program))

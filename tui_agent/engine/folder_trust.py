@@ -27,7 +27,7 @@ from tui_agent.settings import LoadedSettings, tighten
 
 log = logging.getLogger(__name__)
 
-WATCH_INTERVAL = 1.0
+WATCH_INTERVAL = 2.0
 """Seconds between checks for what is on screen; every decision checks for itself."""
 
 
