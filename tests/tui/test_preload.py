@@ -20,8 +20,8 @@ print(sorted(set(sys.modules) - loaded), compiled)
 PROMPT = """
 import sys
 import tui_agent.tui.run, tui_agent.engine.opening, tui_agent.models.connect, tui_agent.models.openai
-from tui_agent.models.wire import _import_httpx_without_cli
-_import_httpx_without_cli()
+from tui_agent.platform.lean_imports import import_without
+import_without("httpx", "_main", "main")
 print(sorted({name.partition(".")[0] for name in sys.modules} | set(sys.modules)))
 """
 NOT_AT_THE_PROMPT = {

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -15,7 +16,6 @@ from tui_agent import events
 from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.ledger import Checkpoint, Ledger
 from tui_agent.checkpoints.store import BlobStore, StoreError
-from tui_agent.checkpoints.undo import Choice, Undo, UndoTask
 from tui_agent.common.domain import Diff
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.history import History
@@ -25,7 +25,9 @@ from tui_agent.events.narration import commands_text
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.text import clean
-from tui_agent.tools.diffs import diff_bytes
+
+if TYPE_CHECKING:
+    from tui_agent.checkpoints.undo import Choice, Undo, UndoTask
 
 Kind: TypeAlias = Literal["undo", "redo", "rewind"]
 UndoOutcome: TypeAlias = Literal["done", "stopped", "rolled_back"]
@@ -69,7 +71,6 @@ class Checkpoints:
     def __init__(self, stream: SessionStream, store: BlobStore, *, approvals: Approvals | None = None) -> None:
         self._stream = stream
         self._store = store
-        self._undo = Undo(store)
         self._approvals = approvals  # None when unattended
         self.busy: Callable[[], bool] = lambda: False
         """Returns True while a run is active."""
@@ -77,6 +78,12 @@ class Checkpoints:
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @cached_property
+    def _undo(self) -> Undo:
+        from tui_agent.checkpoints.undo import Undo  # with what it imports, 300 KB that most sessions don't need
+
+        return Undo(self._store)
 
     async def close(self) -> None:
         """Wait for an active undo and refuse new ones. Open questions must have been withdrawn."""
@@ -106,6 +113,8 @@ class Checkpoints:
         return await asyncio.to_thread(self._diff, run, path)
 
     def _diff(self, run: str, path: str) -> Diff:
+        from tui_agent.tools.diffs import diff_bytes
+
         steps = [step for step in self.ledger.steps if step.run == run and path in (step.path, step.display)]
         if not steps:
             raise CannotUndo(f"{run} did nothing to {path}.")
@@ -378,6 +387,8 @@ def three_way(task: UndoTask, store: BlobStore) -> str:
     """Return the external changes since the agent's edit, and the changes undo would make. Does file IO."""
     if task.now.kind != "file":
         return ""
+    from tui_agent.tools.diffs import diff_bytes
+
     now = _read_or_none(lambda: disk.read_content(Path(task.path), task.now))
     base = _read_or_none(lambda: store.get(task.base))
     target = _read_or_none(lambda: store.get(task.target.sha256)) if task.target.kind == "file" else None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import sys
-import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ from tui_agent.common.domain import Fault, ToolSpec
 from tui_agent.models.endpoint import Endpoint
 from tui_agent.models.faults import Peer, WireFault, broken_stream, fault_from_status, for_display, unreachable_fault
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, InvalidJson, read_json
+from tui_agent.platform.lean_imports import import_without
 from tui_agent.text.json_values import repair_surrogates
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Wire:
     def _build(self) -> httpx.AsyncClient:
         if self.endpoint.problem:
             raise WireFault(Fault(kind="unreachable", message=self.endpoint.problem))
-        _import_httpx_without_cli()
+        import_without("httpx", "_main", "main")  # its command line, which imports Rich and Pygments
         import httpx
 
         headers = {"Accept-Encoding": "identity", "User-Agent": f"tui-agent/{__version__}"}
@@ -204,19 +203,3 @@ def reject_encoding(encoding: str, peer: Peer) -> None:
             advice="A proxy in front of the server may do this: switch compression off there.",
         )
         raise WireFault(fault)
-
-
-def _import_httpx_without_cli() -> None:
-    """Keep httpx from importing its command line, along with Rich and Pygments, if click is installed.
-
-    Importing it with an empty module in its place saves most of the import time.
-    """
-    if "httpx" in sys.modules or "httpx._main" in sys.modules:
-        return
-    stub = types.ModuleType("httpx._main")
-    setattr(stub, "main", lambda: None)  # noqa: B010 # an assignment is refused by the checker of types
-    sys.modules["httpx._main"] = stub
-    try:
-        import httpx  # noqa: F401 # only its import is wanted
-    finally:
-        sys.modules.pop("httpx._main", None)

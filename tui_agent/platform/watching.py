@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator
-from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
+
+from tui_agent.platform.lean_imports import import_without
 
 FileStamp: TypeAlias = tuple[int, int, int]
 """Inode, size and modification time."""
@@ -22,10 +23,11 @@ _POLL_MS = 1_000
 async def file_changes(path: Path, *since: FileStamp | None) -> AsyncGenerator[None, None]:
     """Yield whenever the file at `path` has been changed, replaced, created or removed.
 
-    `since`: the stamp of the last last version, to include changes before the call. Ends only when it is closed.
+    `since`: the stamp of the last version, to include changes before the call. Ends only when it is closed.
     """
     last = since[0] if since else file_stamp(path)
-    watchfiles = await asyncio.to_thread(import_module, "watchfiles")  # slow to import
+    # Slow to import; its command runner imports `multiprocessing`, which nothing here needs.
+    watchfiles = await asyncio.to_thread(import_without, "watchfiles", "run", "arun_process", "run_process")
     stop = asyncio.Event()
     try:
         while True:

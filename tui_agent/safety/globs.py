@@ -38,6 +38,8 @@ def normalize_path(path: str) -> str:
 
 def fold_case(path: str) -> str:
     """Fold what some file systems or readers ignore: compatibility forms, case and invisible characters."""
+    if path.isascii():
+        return path.lower()
     folded = unicodedata.normalize("NFKC", path)
     if not folded.isascii():
         folded = "".join(c for c in folded if unicodedata.category(c) != "Cf")

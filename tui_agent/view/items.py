@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Grant, Harm, ToolCall, ToolResult, Usage
 from tui_agent.common.symbols import Diagnostic
@@ -93,8 +95,7 @@ NodeStatus: TypeAlias = Literal["planned", "running", "ok", "failed", "refused",
 """`planned` is a step of the approved plan that has not started."""
 
 
-@dataclass(slots=True)
-class ProgressNode:
+class ProgressNode(msgspec.Struct):
     """A node of the progress tree; `parent` and `children` are indexes in `ProgressTree.nodes`."""
 
     kind: NodeKind
@@ -115,27 +116,25 @@ class ProgressNode:
     """Number of a planned step."""
     pending_requests: int = 0
     """Number of pending requests at or below this node."""
-    children: list[int] = field(default_factory=list)
+    children: list[int] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class ProgressTree:
+class ProgressTree(msgspec.Struct):
     """All nodes, in the order in which they were added."""
 
-    nodes: list[ProgressNode] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
-    indexes: dict[str, int] = field(default_factory=dict)
+    nodes: list[ProgressNode] = msgspec.field(default_factory=list)
+    roots: list[int] = msgspec.field(default_factory=list)
+    indexes: dict[str, int] = msgspec.field(default_factory=dict)
     """Id of a run, stage, step, reply or call → index in `nodes`."""
-    running: dict[int, None] = field(default_factory=dict)
+    running: dict[int, None] = msgspec.field(default_factory=dict)
     """Indexes of the running nodes, in order."""
-    planned: list[int] = field(default_factory=list)
+    planned: list[int] = msgspec.field(default_factory=list)
     """Indexes of the planned steps, in order: the last children of the node `execution`."""
     execution: int = -1
     """Index of the running execution stage, or -1."""
 
 
-@dataclass(slots=True)
-class Retry:
+class Retry(msgspec.Struct):
     """A scheduled retry of a request to the server."""
 
     attempt: int
@@ -146,13 +145,12 @@ class Retry:
     is_over: bool = False
 
 
-@dataclass(slots=True)
-class ReplyItem:
+class ReplyItem(msgspec.Struct):
     """A reply of the model, complete or in progress."""
 
     id: str
-    text: GrowingText = field(default_factory=GrowingText)
-    reasoning: GrowingText = field(default_factory=GrowingText)
+    text: GrowingText = msgspec.field(default_factory=GrowingText)
+    reasoning: GrowingText = msgspec.field(default_factory=GrowingText)
     started_at: float | None = None
     """Time of the first text, in seconds since the epoch; None again once the reply has ended."""
     prompt_tokens: int = 0
@@ -172,7 +170,7 @@ class ReplyItem:
     stop_reason: str = ""
     fault: Fault | None = None
     interrupted: bool = False
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
     ms: int = 0
     role: str = ""
     """Role of a reply apart from the conversation, whose text is not shown; empty in the conversation."""
@@ -184,8 +182,7 @@ class ReplyItem:
     """Id of the call whose sub-agent wrote it; empty for the agent's own (T5)."""
 
 
-@dataclass(slots=True)
-class RequestItem:
+class RequestItem(msgspec.Struct):
     """A request that the user must decide, or that a rule decided."""
 
     id: str
@@ -224,8 +221,7 @@ class RequestItem:
 ToolStatus: TypeAlias = Literal["running", "ok", "failed", "refused", "interrupted"]
 
 
-@dataclass(slots=True)
-class ToolItem:
+class ToolItem(msgspec.Struct):
     """A tool call with its output, result, changes and requests."""
 
     id: str
@@ -235,17 +231,17 @@ class ToolItem:
     status: ToolStatus = "running"
     started_at: float = 0.0
     ms: int = 0
-    output: OutputTail = field(default_factory=OutputTail)
+    output: OutputTail = msgspec.field(default_factory=OutputTail)
     result: ToolResult | None = None
     text: str = ""
     """What the model got, at most `TAIL` characters."""
     output_file: str = ""
     """Path of the full output, which exists only while the session is open."""
-    changes: list[FileChange] = field(default_factory=list)
-    diffs: list[Diff] = field(default_factory=list)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    changes: list[FileChange] = msgspec.field(default_factory=list)
+    diffs: list[Diff] = msgspec.field(default_factory=list)
+    diagnostics: list[Diagnostic] = msgspec.field(default_factory=list)
     """Errors that a language server found in the written file (T4)."""
-    requests: list[RequestItem] = field(default_factory=list)
+    requests: list[RequestItem] = msgspec.field(default_factory=list)
     agent: str = ""
     """Id of the call whose sub-agent makes this one; empty for the agent's own (T5)."""
 
@@ -253,8 +249,7 @@ class ToolItem:
 StepOutcome: TypeAlias = Literal["", "done", "failed", "skipped", "interrupted"]
 
 
-@dataclass(slots=True)
-class StepItem:
+class StepItem(msgspec.Struct):
     """A step of the plan; number 0 is the plan's check."""
 
     id: str
@@ -262,16 +257,15 @@ class StepItem:
     of: int
     outcome: StepOutcome = ""
     text: str = ""
-    verifications: list[e.StepVerified] = field(default_factory=list)
+    verifications: list[e.StepVerified] = msgspec.field(default_factory=list)
     """Expected and actual outcomes (W7)."""
-    recoveries: list[tuple[int, e.StepRecoveryStarted]] = field(default_factory=list)
+    recoveries: list[tuple[int, e.StepRecoveryStarted]] = msgspec.field(default_factory=list)
     """Attempts after a failure, each with the number of verifications before it."""
     iterations: int = 0
     ms: int = 0
 
 
-@dataclass(slots=True)
-class NoticeItem:
+class NoticeItem(msgspec.Struct):
     """A sentence for the user."""
 
     level: Literal["info", "warning", "error"]
@@ -281,8 +275,7 @@ class NoticeItem:
     """Details, shown when the notice is expanded."""
 
 
-@dataclass(slots=True)
-class EndItem:
+class EndItem(msgspec.Struct):
     """How a run ended."""
 
     outcome: str
@@ -311,13 +304,12 @@ class ViewPart(Flag):
     ALL = STATUS | PENDING | QUEUE
 
 
-@dataclass(slots=True)
-class ViewChanges:
+class ViewChanges(msgspec.Struct):
     """What changed since the last `take_changes`: indexes in `SessionView.items` and `ProgressTree.nodes`."""
 
     parts: ViewPart = ViewPart.NONE
-    items: set[int] = field(default_factory=set)
-    nodes: set[int] = field(default_factory=set)
+    items: set[int] = msgspec.field(default_factory=set)
+    nodes: set[int] = msgspec.field(default_factory=set)
 
     def __bool__(self) -> bool:
         return bool(self.parts or self.items or self.nodes)
@@ -328,8 +320,7 @@ Item: TypeAlias = (
 )
 
 
-@dataclass(slots=True)
-class PlanView:
+class PlanView(msgspec.Struct):
     """The plan document as text."""
 
     text: str = ""
@@ -343,8 +334,7 @@ class PlanView:
     """The text at the time of the proposal."""
 
 
-@dataclass(slots=True)
-class Status:
+class Status(msgspec.Struct):
     """The current activity (U9); `phase` is empty if there is none."""
 
     phase: str = ""

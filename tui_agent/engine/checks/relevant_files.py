@@ -12,7 +12,7 @@ import msgspec
 from tui_agent.common.domain import Target
 from tui_agent.engine.checks.name_checks import is_test
 from tui_agent.engine.checks.request_reading import RequestReading
-from tui_agent.mentions.search import list_files
+from tui_agent.mentions.listing import list_files
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import FileBytes, read_file
 from tui_agent.protocols.python_source import Definition, first_line, imported_names, parse_module
