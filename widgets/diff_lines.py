@@ -6,10 +6,10 @@ import difflib
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 from rich.style import Style
 
 from tui_agent.common.domain import Diff
@@ -110,8 +110,7 @@ MAX_SIDE_CHARACTERS = 2_000_000
 SIGNS = {"+": "+", "-": "−", " ": " ", "\\": " "}
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRow:
+class DiffRow(msgspec.Struct, frozen=True):
     """A line of a diff."""
 
     sign: str

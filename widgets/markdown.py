@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import msgspec
 from rich.style import Style
 
 from widgets.highlight import diff_span, highlight, is_diff, prepare
@@ -33,8 +33,7 @@ TABLE_RULE = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|
 """The line between the header of a table and its rows."""
 
 
-@dataclass(slots=True)
-class MarkdownPiece:
+class MarkdownPiece(msgspec.Struct):
     """One or more complete markdown blocks, or one fenced code block."""
 
     source: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -33,8 +32,7 @@ class CustomSection(NamedTuple):
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanContent:
+class PlanContent(msgspec.Struct, frozen=True):
     """A parsed plan document with the changes proposed for it."""
 
     saved: Plan
@@ -115,8 +113,7 @@ def value_name(value: Value) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ListEdit:
+class ListEdit(msgspec.Struct, frozen=True):
     """Replaces `old` by `new`. Without `old`, adds `new` at `index`; without `new`, removes `old`."""
 
     section: ListName
@@ -125,8 +122,7 @@ class ListEdit:
     new: Value | None
 
 
-@dataclass(frozen=True, slots=True)
-class FieldEdit:
+class FieldEdit(msgspec.Struct, frozen=True):
     """Changes the goal or the status."""
 
     section: Literal["goal", "status"]

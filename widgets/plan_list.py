@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
+import msgspec
 from rich.style import Style
 from textual import events
 
@@ -62,8 +62,7 @@ RESULTS = {"✓": ("✓", "ok"), "🔄": ("●", "accent"), "❌": ("✗", "bad"
 MARKS: dict[Mark, str] = {"": "", "added": "+ ", "changed": "~ ", "removed": "− "}
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
+class PlanRow(msgspec.Struct, frozen=True):
     """A row; it has several lines if its text is long."""
 
     kind: Kind

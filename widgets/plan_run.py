@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.view.items import NodeStatus, ProgressNode, SessionView
 
@@ -19,8 +20,7 @@ class RunStep(NamedTuple):
     ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRun:
+class PlanRun(msgspec.Struct, frozen=True):
     """The newest run."""
 
     is_running: bool = False

@@ -13,8 +13,9 @@ from tests.doubles.fake_disk import FakeDisk
 from tests.engine.test_stream import gather, said, told
 from tui_agent import events as e
 from tui_agent.common.domain import Answer, ReadAction
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.approvals import Approvals, approval_events
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.session_copy import copy_journal
 from tui_agent.events import ApprovalRequested
 from tui_agent.platform.append import AppendError

@@ -14,7 +14,8 @@ from tests.faults.syscalls import Machine, Plan
 from tests.faults.visit import reopened, visit
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.common.errors import JournalBroken
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.events import Event, UserMessageAdded
 from tui_agent.storage.folder import SessionFolder
 from tui_agent.storage.journal import read_records

@@ -23,7 +23,8 @@ from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent import events as e
 from tui_agent.__main__ import main
 from tui_agent.common import paths
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.common.errors import JournalBroken
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.session_copy import Unsaved
 from tui_agent.storage.folder import JOURNAL
 from tui_agent.storage.journal import read_records

@@ -15,7 +15,8 @@ import msgspec
 from tui_agent import events as e
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common.domain import ToolCall, ToolResult
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.common.errors import JournalBroken
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.plan.store import PlanStore, SaveResult, Unreadable
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.locks import InUse

@@ -15,8 +15,8 @@ from tui_agent.checkpoints.store import BlobStore
 from tui_agent.commands.output import exit_code_of, print_line
 from tui_agent.common import paths
 from tui_agent.common.domain import Diff
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.state import open_stream
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.undo import CannotUndo, Checkpoints, UndoReport
 from tui_agent.events.narration import commands_text
 from tui_agent.platform.locks import InUse

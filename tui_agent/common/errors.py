@@ -1,4 +1,4 @@
-"""The base of errors that carry a machine-readable kind."""
+"""Errors that several layers raise or handle."""
 
 from __future__ import annotations
 
@@ -9,3 +9,10 @@ class CodedError(Exception):
     def __init__(self, message: str, code: str = "other") -> None:
         super().__init__(message)
         self.code = code
+
+
+class JournalBroken(Exception):
+    """The session can't be saved at the moment, so side effects are forbidden.
+
+    The message names file and cause. Records stay in memory until they can be written.
+    """

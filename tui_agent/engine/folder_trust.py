@@ -12,11 +12,12 @@ import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer, ApprovalMode, FolderTrustState, Mode, TrustAction
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.context.project import Project
 from tui_agent.engine.context.trusted_contents import trusted_contents
 from tui_agent.engine.core.approvals import Approvals, approval_events
 from tui_agent.engine.core.shielded import end_tasks
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.events import Notice, TrustChanged
 from tui_agent.events.session import Level

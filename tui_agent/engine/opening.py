@@ -15,10 +15,10 @@ from tui_agent import __version__, settings
 from tui_agent.checkpoints.store import BlobStore
 from tui_agent.common import paths
 from tui_agent.common.domain import ApprovalMode, Mode
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.context.project import Project, offer_rules
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.state import SessionStream, open_stream
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.host.command_guard import CommandGuard
 from tui_agent.engine.host.environment import GrantStore, SessionBranch, ToolEnvironment

@@ -17,10 +17,10 @@ import msgspec
 
 from tui_agent import events
 from tui_agent.common.domain import ApprovalMode, CommandOutcome, Fault, Mode, SystemMessage, UserMessage
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.context.window_notices import messages_left_out
 from tui_agent.engine.core.shielded import complete_shielded, end_tasks
 from tui_agent.engine.core.state import EngineState, QueuedMessage, SessionStream
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.folder_trust import FolderTrust
 from tui_agent.engine.host.environment import ToolEnvironment

@@ -17,10 +17,10 @@ from tui_agent.checkpoints import disk
 from tui_agent.checkpoints.ledger import Checkpoint, Ledger
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common.domain import Diff
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.approvals import Approvals
 from tui_agent.engine.core.history import History
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.events.narration import commands_text
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file

@@ -13,6 +13,7 @@ from typing import Literal, TextIO, TypeGuard
 from tui_agent import events as e
 from tui_agent.common import paths
 from tui_agent.common.domain import Answer
+from tui_agent.common.errors import JournalBroken
 from tui_agent.events.narration import Narration, answer_text, narrate
 from tui_agent.events.refusals import Refusals
 from tui_agent.platform.debug_log import start_debug_log
@@ -151,7 +152,7 @@ def failure_text(error: Exception) -> str:
         return f"The disk is full{_place(error)}. Free some space, or set TUI_AGENT_HOME to a folder on another disk."
     if isinstance(error, OSError) and error.strerror:
         return f"This can't be done: {error.strerror}{_place(error)}."
-    if type(error).__name__ == "JournalBroken":  # not imported for this: the engine is loaded late
+    if isinstance(error, JournalBroken):
         return str(error)
     return f"Something went wrong inside tui-agent ({type(error).__name__}); the details are in {_debug_log()}."
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from textual import on
 
 from tui_agent.common.domain import ApprovalMode, EditAction, Mode, RunAction
-from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.common.errors import JournalBroken
 from tui_agent.keys import keymap
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.composer import Composer

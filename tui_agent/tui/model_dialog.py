@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.common.domain import Fault
-from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.common.errors import JournalBroken
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
 from widgets.model_picker import ModelPicker, ModelRow, RoleRow

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault
-from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.common.errors import JournalBroken
 from tui_agent.models.endpoint import is_local
 from tui_agent.text import one_line
 from tui_agent.tui.settings_file import SettingsFile

@@ -11,8 +11,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tui_agent.common.errors import JournalBroken
 from tui_agent.common.paths import data_dir, sessions_dir
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.storage.folder import SessionError
 from tui_agent.text import SecretMask, file_size, pluralize
 from tui_agent.tui.base_app import BaseApp

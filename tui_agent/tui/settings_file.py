@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_agent.common import paths
-from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.common.errors import JournalBroken
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.settings import LoadedSettings, document

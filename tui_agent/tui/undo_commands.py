@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.undo import CannotUndo
 from tui_agent.tui.base_app import BaseApp
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from widgets.links import Locate, nowhere
 from widgets.styled_text import Line, TextStyles, indent, reuse
@@ -18,8 +19,7 @@ SHORT = 100
 ItemT = TypeVar("ItemT")
 
 
-@dataclass(slots=True)
-class BlockOptions:
+class BlockOptions(msgspec.Struct):
     """Display options shared by all blocks."""
 
     now: Callable[[], float]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tui_agent.common.domain import Action, Answer, Grant, Harm, action_digest
-from tui_agent.engine.core.stream import EventStream, JournalBroken
+from tui_agent.common.errors import JournalBroken
+from tui_agent.engine.core.stream import EventStream
 from tui_agent.events import ApprovalAnswered, ApprovalRequested, ApprovalVoided, Event, QuestionAnswered, QuestionAsked
 
 WITHDRAWN = Answer(verdict="withdrawn", by="interrupt")

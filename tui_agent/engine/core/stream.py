@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.history import History
 from tui_agent.events import Event, Notice, ReasoningDelta, Record, StateSaved, TextDelta, ToolOutput
 from tui_agent.platform.append import Appender, AppendError
@@ -36,13 +37,6 @@ STATE_BYTES = 8 << 20
 """Amount of events after which a saved state is due."""
 STREAMED = frozenset({TextDelta, ReasoningDelta, ToolOutput})
 """Deltas, which are shown but never folded into the state."""
-
-
-class JournalBroken(Exception):
-    """The session can't be saved at the moment, so side effects are forbidden.
-
-    The message names file and cause. Records stay in memory until they can be written.
-    """
 
 
 class _Waiter(NamedTuple):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tui_agent.common.domain import Target
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.history import STANDARD_INPUT
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.core.tokens import characters_in_window
 from tui_agent.events import Attachment, ContextAttached, Notice
 from tui_agent.mentions.syntax import Mention, MentionTarget, mentions

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.host.command_watch import CommandWatch
 from tui_agent.events import CommandChangedFiles, FilesQuarantined, Notice, QuarantinedFile
 from tui_agent.platform.file_faults import FileFault

@@ -23,8 +23,8 @@ from tui_agent.checkpoints.snapshot import WorkspaceSnapshots
 from tui_agent.checkpoints.store import BlobStore, StoreError
 from tui_agent.common import paths
 from tui_agent.common.domain import EditAction
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.engine.core.stream import JournalBroken
 from tui_agent.engine.host.command_watch import UnfinishedCommand
 from tui_agent.engine.host.protected_changes import ABSENT_STATE, ProtectedChange, ProtectedNames, is_obeyed
 from tui_agent.events import CommandFile, FileState, Notice, QuarantinedFile

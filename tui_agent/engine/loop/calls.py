@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tui_agent.common.domain import ToolCall, ToolResult
-from tui_agent.engine.core.stream import JournalBroken
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.host.environment import ToolEnvironment, WorkspaceHealth
 from tui_agent.engine.host.tool_context import CallContext, Delegate
 from tui_agent.engine.loop.feedback import call_error_text
