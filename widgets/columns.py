@@ -33,7 +33,7 @@ class Columns(Horizontal):
 
     def __init__(self, transcript: Transcript, plan: PlanPanel, progress: ToolTree, *, id: str | None = None) -> None:
         self.side = Vertical(plan, progress, id="side")
-        super().__init__(transcript, self.side, id=id)
+        super().__init__(transcript, id=id)
         self.home: PromptInput
         """Gets the focus back from plan and progress."""
         self.transcript = transcript
@@ -49,6 +49,10 @@ class Columns(Horizontal):
         """The user opened the plan, so it is shown even if empty."""
         for part in (self.side, plan, progress):
             part.display = False
+
+    async def mount_side(self) -> None:
+        """Add plan and progress. Separate from composing, as the first paint does not show them."""
+        await self.mount(self.side)
 
     @property
     def is_wide(self) -> bool:

@@ -27,7 +27,7 @@ from tui_agent.engine.checks.examples import examples_in
 from tui_agent.engine.checks.request_reading import read_request
 from tui_agent.engine.checks.request_scope import asks_for_tests_only
 from tui_agent.engine.checks.static_checks import find_problems
-from tui_agent.mentions.index import CHUNK_NAMES
+from tui_agent.mentions.files import CHUNK_NAMES
 from tui_agent.mentions.syntax import MAX_MENTIONS, mentions
 from tui_agent.models.framing import NdjsonLines, Splitter, SseEvents
 from tui_agent.plan import markdown

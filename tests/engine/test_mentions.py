@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_agent.mentions.index import CHUNK_NAMES, Index, IndexBuilder, SearchStopped
-from tui_agent.mentions.listing import Listing
+from tui_agent.common.errors import SearchStopped
+from tui_agent.mentions.files import CHUNK_NAMES, Index, IndexBuilder, Listing
 from tui_agent.mentions.search import MentionMatches, Mentions
 from tui_agent.mentions.syntax import format_mention, mentions
 from tui_agent.safety.roots import Roots
@@ -193,7 +193,7 @@ async def test_a_listing_that_goes_on_is_searched_and_its_program_ends_with_the_
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nprintf 'early.py\\0late.py\\0'\nexec sleep 7261\n")
     slow.chmod(0o755)
-    monkeypatch.setattr("tui_agent.mentions.listing.find_ripgrep", lambda _: slow)
+    monkeypatch.setattr("tui_agent.mentions.files.find_ripgrep", lambda _: slow)
     monkeypatch.setattr("tui_agent.mentions.search.FIRST_INDEX", 2)
     finder = Mentions(Roots((tmp_path,)))
     told: asyncio.Queue[MentionMatches] = asyncio.Queue()

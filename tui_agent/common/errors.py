@@ -16,3 +16,7 @@ class JournalBroken(Exception):
 
     The message names file and cause. Records stay in memory until they can be written.
     """
+
+
+class SearchStopped(Exception):
+    """The search was cancelled."""

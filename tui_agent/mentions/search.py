@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tui_agent.mentions.index import MAX_NAMES, Index, IndexBuilder, SearchStopped
+from tui_agent.common.errors import SearchStopped
 
 if TYPE_CHECKING:
-    from tui_agent.mentions.listing import Listing
+    from tui_agent.mentions.files import Index, IndexBuilder, Listing
     from tui_agent.safety.roots import Roots
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Mentions:
 
     async def _build_index(self) -> None:
         loop = asyncio.get_running_loop()
-        from tui_agent.mentions.listing import Listing  # slow to import, and needed late
+        from tui_agent.mentions.files import Index, IndexBuilder, Listing  # slow to import, and needed late
 
         self._listing = listing = Listing(self._roots.folders)
         is_first = self._index is None
@@ -161,7 +161,7 @@ class Mentions:
 
         started = time.monotonic()
         try:
-            index = await asyncio.to_thread(self._list_files, listing, on_partial)
+            index = await asyncio.to_thread(self._list_files, listing, IndexBuilder(self._stop), on_partial)
         except OSError as error:  # out of threads or memory
             log.warning("files could not be listed: %s", error)
             index, self._note = self._index or Index((), 0), "the files can't be listed"
@@ -177,9 +177,11 @@ class Mentions:
             self._index = index
             self._search()
 
-    def _list_files(self, listing: Listing, on_partial: Callable[[Index], object]) -> Index | None:
+    def _list_files(
+        self, listing: Listing, builder: IndexBuilder, on_partial: Callable[[Index], object]
+    ) -> Index | None:
         """List the files of all roots. Blocks."""
-        builder, due = IndexBuilder(self._stop), FIRST_INDEX
+        due = FIRST_INDEX
         has_several_roots = len(self._roots.folders) > 1
         try:
             for name, folder in zip(self._roots.names, self._roots.folders, strict=True):
@@ -195,7 +197,7 @@ class Mentions:
                         break
             self._note = ""
             if builder.is_full:
-                self._note = f"only {MAX_NAMES:,} of the files are listed"
+                self._note = f"only {builder.count:,} of the files are listed"
             elif listing.timed_out:
                 self._note = "there was no time to list all files"
             return builder.index()

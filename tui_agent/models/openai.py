@@ -247,7 +247,7 @@ class OpenAIModel(HttpModel):
         """Return the answer, or None if the server doesn't have this path. With `required`, raises WireFault if the
         server can't be reached or rejects the credentials."""
         try:
-            return await self._wire.fetch_json("GET", path)
+            return await self._wire.fetch_json("GET", path, optional=not required)
         except WireFault as error:
             status, kind = error.fault.status, error.fault.kind
             if required and kind != "protocol" and (status is None or status in (401, 403)):

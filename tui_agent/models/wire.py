@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +117,13 @@ class Wire:
             advice = "Correct LLM_CA or SSL_CERT_FILE."
             raise WireFault(Fault(kind="unreachable", message=message, advice=advice)) from error
 
-    async def fetch_json(self, method: str, path: str, payload: Any = None, *, timeout: float | None = None) -> Any:
-        """Send a side request and return the JSON answer. `timeout` is in seconds. Raises WireFault for every
-        failure."""
+    async def fetch_json(
+        self, method: str, path: str, payload: Any = None, *, timeout: float | None = None, optional: bool = False
+    ) -> Any:
+        """Send a side request and return the JSON answer; `timeout` is in seconds.
+
+        Raises WireFault for every failure, except that an `optional` path that the server does not have gives None.
+        """
         client, peer = self.client, self.peer()
         import httpx
 
@@ -141,6 +146,8 @@ class Wire:
             raise WireFault(fault) from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise fault_from_exception(error, peer, self.limits.connect) from error
+        if optional and response.status_code == HTTPStatus.NOT_FOUND:
+            return None
         text = content.decode("utf-8", errors="replace")
         if response.status_code != 200:
             raise WireFault(fault_from_status(response.status_code, text, response.headers, peer), text)

@@ -10,14 +10,14 @@ from types import ModuleType
 def import_without(package: str, part: str, *names: str) -> ModuleType:
     """Import and return `package`, with an empty module in place of its submodule `part`.
 
-    `names` are what the package imports from `part`; they are None. Nothing is replaced if either is already imported,
-    and a later `import package.part` gets the real module.
+    `names` are what the package imports from `part`; they are empty classes. Nothing is replaced if either is already
+    imported, and a later `import package.part` gets the real module.
     """
     full_name = f"{package}.{part}"
     if package in sys.modules or full_name in sys.modules:
         return importlib.import_module(package)
     stub = ModuleType(full_name)
-    vars(stub).update(dict.fromkeys(names))
+    vars(stub).update({name: type(name, (), {}) for name in names})
     sys.modules[full_name] = stub
     try:
         return importlib.import_module(package)

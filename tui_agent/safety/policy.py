@@ -6,9 +6,8 @@ import os
 import re
 import shlex
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -25,11 +24,9 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.safety import decision_files, globs
-from tui_agent.safety.roots import safety_table
+from tui_agent.safety import decision_files, globs, tables
+from tui_agent.safety.tables import Decision
 from tui_agent.settings import Settings
-
-Decision: TypeAlias = Literal["run", "ask", "refuse"]
 
 _COLUMNS = (ApprovalMode.ASK, ApprovalMode.AUTO_EDIT, ApprovalMode.AUTO, ApprovalMode.READ_ONLY)
 _UNGRANTABLE = frozenset(("protected", "critical", "always_ask"))
@@ -69,7 +66,7 @@ def judge(
     if approval_mode is ApprovalMode.READ_ONLY and decision == "refuse":
         reason = _refusal("Approval mode read-only", action)
     else:
-        reason = safety_table()["matrix"][row][-1].format(approval_mode=approval_mode)
+        reason = tables.MATRIX[row][-1].format(approval_mode=approval_mode)
     if mode.reads_only and not isinstance(action, ReadAction):
         mode_decision = _read_only_decision(row, action, mode)
         if _STRICTNESS.index(mode_decision) > _STRICTNESS.index(decision):
@@ -107,8 +104,7 @@ def _row(action: ReadAction | EditAction | RunAction) -> str:
 
 
 def _cell(row: str, approval_mode: ApprovalMode) -> Decision:
-    decision: Decision = safety_table()["matrix"][row][_COLUMNS.index(approval_mode)]
-    return decision
+    return tables.MATRIX[row][:-1][_COLUMNS.index(approval_mode)]
 
 
 def _decide(row: str, approval_mode: ApprovalMode, settings: Settings, sandboxed: bool) -> Decision:
@@ -138,7 +134,7 @@ def _refusal(mode: str, action: ReadAction | EditAction | RunAction) -> str:
         kind = "edit_in_plan_mode" if mode == f"{Mode.PLAN} mode" else "edit"
     else:
         kind = "any_command" if mode.endswith(" mode") and mode != f"{Mode.REVIEW} mode" else "command"
-    return str(safety_table()["refusals"][kind].format(mode=mode))
+    return str(tables.REFUSALS[kind].format(mode=mode))
 
 
 # --- grants ---
@@ -148,11 +144,6 @@ _SHELL_SYNTAX = re.compile(r"[<>$`(){}\[\]*?!~#\n\r\\]|(?<!&)&(?!&)")
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
 _REPLACEMENT = re.compile("[\u2400-\u2426]|<U\\+|⟨")
 """Characters in a displayed path that may replace others, so that two files can look the same."""
-
-
-@cache
-def _words(name: str) -> frozenset[str]:
-    return frozenset(safety_table()[name].split())
 
 
 def covers(grant: Grant, action: Action, *, exactly: bool) -> bool:
@@ -239,12 +230,12 @@ def _is_grantable(words: list[str]) -> bool:
         return False
     name, arguments = os.path.basename(words[0]), words[1:]
     program = _VERSION_SUFFIX.sub("", name)
-    if program in _words("never_always") or name in _words("never_always"):
+    if program in tables.NEVER_ALWAYS or name in tables.NEVER_ALWAYS:
         return False
     if program == "git":
-        return bool(arguments) and arguments[0] in _words("git")
-    if program in _words("installers"):
-        is_harmless = bool(arguments) and arguments[0].partition(":")[0] in _words("harmless_arguments")
+        return bool(arguments) and arguments[0] in tables.GIT
+    if program in tables.INSTALLERS:
+        is_harmless = bool(arguments) and arguments[0].partition(":")[0] in tables.HARMLESS_ARGUMENTS
         return is_harmless and not _runs_program(arguments)
     return True
 
@@ -252,7 +243,7 @@ def _is_grantable(words: list[str]) -> bool:
 def _runs_program(arguments: list[str]) -> bool:
     """Return whether an installer starts a program that may not be allowed permanently, as `uv run python` does."""
     programs = {_VERSION_SUFFIX.sub("", os.path.basename(word)) for word in arguments[1:]}
-    return arguments[0] == "run" and bool(programs & _words("never_always"))
+    return arguments[0] == "run" and bool(programs & tables.NEVER_ALWAYS)
 
 
 def _similar_files(display: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tui_agent.common import paths
@@ -18,16 +18,13 @@ from tui_agent.common.errors import CodedError
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.platform.safe_open import follow_links
-from tui_agent.safety import globs
+from tui_agent.safety import globs, tables
 from tui_agent.text import visible_name
-from tui_agent.text.patterns import read_table
-
-safety_table = partial(read_table, __package__, "tables.toml")
 
 
-def _approval_patterns(name: str) -> tuple[tuple[str, bool], ...]:
-    """Return a list of the table as patterns that need approval."""
-    return tuple((glob, False) for glob in safety_table()[name])
+def _approval_patterns(patterns: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    """Return globs as patterns that need approval."""
+    return tuple((glob, False) for glob in patterns)
 
 
 _MAX_PATH, _MAX_NAME = 4096, 255
@@ -72,7 +69,7 @@ class Roots:
 
     def set_patterns(self, sensitive: Mapping[str, bool], protected: Iterable[str]) -> None:
         """Replace the user's patterns."""
-        self._sensitive = globs.GlobList((*_approval_patterns("sensitive"), *sensitive.items()))
+        self._sensitive = globs.GlobList((*_approval_patterns(tables.SENSITIVE), *sensitive.items()))
         self._protected = globs.GlobList((glob, False) for glob in protected)
 
     def resolve(self, path: str) -> Target:
@@ -201,14 +198,12 @@ class Roots:
 
 @cache
 def _protected() -> globs.GlobList:
-    return globs.GlobList(_approval_patterns("protected"))
+    return globs.GlobList(_approval_patterns(tables.PROTECTED))
 
 
 @cache
 def _credentials() -> globs.GlobList:
-    return globs.GlobList(
-        (*_approval_patterns("credentials"), *((glob, True) for glob in safety_table()["no_credentials"]))
-    )
+    return globs.GlobList((*_approval_patterns(tables.CREDENTIALS), *((glob, True) for glob in tables.NO_CREDENTIALS)))
 
 
 @lru_cache(maxsize=1 << 14)

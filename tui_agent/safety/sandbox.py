@@ -44,8 +44,9 @@ from tui_agent.common.domain import FrozenValue
 from tui_agent.platform import landlock, supervisor
 from tui_agent.platform.proc import Mounts, SandboxSpec, Sockets, Stage
 from tui_agent.platform.programs import find_program
+from tui_agent.safety import tables
 from tui_agent.safety.protected_paths import ProtectedPaths
-from tui_agent.safety.roots import Roots, safety_table
+from tui_agent.safety.roots import Roots
 
 Kind: TypeAlias = Literal["bwrap", "landlock", "none"]
 Denied: TypeAlias = Literal["files", "protected", "network", "sockets"]
@@ -300,7 +301,7 @@ def _is_git_folder(path: str) -> bool:
 
 def _divide_git_folder(folder: str) -> tuple[list[str], list[str]]:
     """Return the git folders in a git folder (of submodules and linked work trees), and what must stay read-only."""
-    data = re.compile(safety_table()["git_data"])
+    data = re.compile(tables.GIT_DATA)
     inner: list[str] = []
     fixed: list[str] = []
     pending = [folder]

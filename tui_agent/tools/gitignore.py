@@ -1,14 +1,16 @@
-"""Evaluating .gitignore files, folder by folder (T1)."""
+"""Evaluating .gitignore files, folder by folder, and listing what they leave (T1)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
+from tui_agent.platform.safe_open import open_folder
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -17,6 +19,8 @@ FILE_CAP = 256 * 1024
 """Bytes of a .gitignore; larger ones are ignored."""
 PATTERN_CAP = 2000
 """Patterns of a .gitignore that are used."""
+MAX_DEPTH = 100
+"""Folders that are nested deeper are not listed."""
 
 
 class GitIgnore:
@@ -74,3 +78,26 @@ def sorted_entries(fd: int) -> list[os.DirEntry[str]]:
     with os.scandir(fd) as entries:
         visible = [entry for entry in entries if entry.name != ".git"]
         return sorted(visible, key=lambda entry: os.fsencode(entry.name))
+
+
+def list_files(root: Path, skipped: Collection[str]) -> Iterator[str]:
+    """Yield the files below `root`, breadth first, without links, unreadable folders, and the names in `skipped`."""
+    queue = deque([("", GitIgnore.at(root), 0)])
+    while queue:
+        prefix, rules, depth = queue.popleft()
+        try:
+            with open_folder(root / prefix) as fd:
+                entries = [
+                    (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
+                    for entry in sorted_entries(fd)
+                ]
+        except OSError:
+            continue
+        parts = tuple(prefix.split("/")[:-1])
+        for name, is_folder, is_file in entries:
+            if not (is_folder or is_file) or name in skipped or rules.ignores((*parts, name), is_folder):
+                continue
+            if not is_folder:
+                yield prefix + name
+            elif depth < MAX_DEPTH:
+                queue.append((f"{prefix}{name}/", rules.below(root / prefix / name), depth + 1))

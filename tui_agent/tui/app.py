@@ -108,11 +108,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         subscribe(self.notifier.on_attention, *ATTENTION_EVENTS)
 
     def compose(self) -> ComposeResult:
-        """Lay out title, columns, search bar, dock, activity, composer and key line."""
+        """Lay out what the first paint shows: title, transcript, activity, composer and key line."""
         yield self.title_line
         yield self.columns
-        yield SearchBar(self.transcript, id="search")
-        yield self.dialogs.dock.container
         yield self.activity
         yield self._menu
         yield self.composer.completion.picker
@@ -131,6 +129,8 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
+        await self.columns.mount_side()
+        await self.mount(SearchBar(self.transcript, id="search"), self.dialogs.dock.container, after=self.columns)
 
         def on_save_failure(problem: str | None) -> None:  # called from any thread
             self.warned_of_unsaved = self.warned_of_unsaved and bool(problem)

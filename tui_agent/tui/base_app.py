@@ -44,7 +44,7 @@ RUN_MODULES: Final = (
     "tui_agent.engine.loop.structured",
     "tui_agent.engine.workflow.workflow",
     "tui_agent.lsp.pool",
-    "tui_agent.mentions.listing",
+    "tui_agent.mentions.files",
     "markdown_it",
     "markdown_it.tree",
 )

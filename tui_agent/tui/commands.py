@@ -160,7 +160,8 @@ def _plan(app: CommandApp, argument: str) -> None:
 
 def _search(app: CommandApp, _: str) -> None:
     app.dialogs.set_aside()
-    app.query_one(SearchBar).open()
+    for bar in app.query(SearchBar):  # none until the session is open
+        bar.open()
 
 
 def _progress(app: CommandApp, _: str) -> None:

@@ -9,15 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from tui_agent.checkpoints.survey import SKIPPED_FOLDERS
 from tui_agent.common.domain import Target
 from tui_agent.engine.checks.name_checks import is_test
 from tui_agent.engine.checks.request_reading import RequestReading
-from tui_agent.mentions.listing import list_files
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import FileBytes, read_file
 from tui_agent.protocols.python_source import Definition, first_line, imported_names, parse_module
 from tui_agent.safety.roots import PathError, Roots
 from tui_agent.text.patterns import Patterns
+from tui_agent.tools.gitignore import list_files
 
 _RE = Patterns("tui_agent.engine.checks", "relevant")
 
@@ -84,7 +85,7 @@ def _read_texts(roots: Roots, request: RequestReading) -> dict[str, str]:
     for label, folder in zip(roots.names, roots.folders, strict=True):
         prefix = f"{label}/" if len(roots.folders) > 1 else ""
         mentioned = [path.removeprefix(prefix) for path in request.paths]
-        for name in (*(path for path in mentioned if (folder / path).is_file()), *list_files(folder)):
+        for name in (*(path for path in mentioned if (folder / path).is_file()), *list_files(folder, SKIPPED_FOLDERS)):
             seen += 1
             if seen > MAX_FILES or time.monotonic() > deadline:
                 return texts

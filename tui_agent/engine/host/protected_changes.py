@@ -11,8 +11,9 @@ import msgspec
 
 from tui_agent.engine.context.project import AGENTS_FILE
 from tui_agent.events import FileState
+from tui_agent.safety import tables
 from tui_agent.safety.globs import GlobList
-from tui_agent.safety.roots import Roots, is_bare_repository, safety_table
+from tui_agent.safety.roots import Roots, is_bare_repository
 
 if TYPE_CHECKING:
     from tui_agent.checkpoints.snapshot import Snapshot
@@ -41,7 +42,7 @@ class ProtectedNames:
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._obeyed = GlobList((glob, False) for glob in safety_table()["obeyed"])
+        self._obeyed = GlobList((glob, False) for glob in tables.OBEYED)
         self._cache: dict[str, bool] = {}
 
     def __contains__(self, path: str) -> bool:
