@@ -19,7 +19,7 @@ KEYS = Keys("search")
 
 
 class SearchBar(Horizontal):
-    """Searches the transcript while the user types. Hidden until `open`; closing keeps the scroll position."""
+    """Searches the transcript while the user types. Opens when it is mounted; closing keeps the scroll position."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *context_bindings("search", {"older": "step(-1)", "newer": "step(1)"}),
@@ -39,6 +39,10 @@ class SearchBar(Horizontal):
         yield LinesView(lambda width, styles: [line(("⌕ ", styles.accent))], id="search-sign")
         yield self._input
         yield self._status
+
+    def on_mount(self) -> None:
+        """Open: the bar is mounted when it is first wanted."""
+        self.open()
 
     def open(self) -> None:
         """Show and focus the bar, and select the query."""

@@ -113,10 +113,9 @@ def parse_criterion(text: str, completed: bool) -> Criterion:
 
 EMPTY = "<!-- -->"
 """Represents an empty value."""
-_ESCAPED = frozenset(map(ord, " #&*+-[_`~<\\0123456789\u2028\u2029\ufeff")).union(
-    range(32), range(127, 160), range(0xD800, 0xE000)
-)
-"""Code points that are ever escaped; references to others are text."""
+_ESCAPED = frozenset(map(ord, " #&*+-[_`~<\\0123456789\u2028\u2029\ufeff")).union(range(32), range(127, 160))
+_SURROGATES = range(0xD800, 0xE000)
+"""With `_ESCAPED`, the code points that are ever escaped; references to others are text."""
 _REFERENCE = re.compile(r"&#(\d{1,7});")
 _REFERENCE_START = re.compile(r"&(?=#\d{1,7};)")
 _CONTROLS = "\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff"
@@ -171,7 +170,7 @@ def unescape(text: str) -> str:
 
 def _unescape_reference(match: re.Match[str]) -> str:
     code = int(match[1])
-    return chr(code) if code in _ESCAPED else match[0]
+    return chr(code) if code in _ESCAPED or code in _SURROGATES else match[0]
 
 
 def format_field_value(text: str) -> list[str]:

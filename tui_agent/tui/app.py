@@ -38,7 +38,6 @@ from widgets.lone_keys import TakesLetters
 from widgets.plan_panel import PlanPanel
 from widgets.prompt_input import PromptInput
 from widgets.request_view import QUIET_SECONDS, RequestModal
-from widgets.search_bar import SearchBar
 from widgets.status_line import ActivityLine, KeyLine, greeting, key_line, title_line
 from widgets.textual_private import forward_key
 from widgets.tool_tree import ToolTree
@@ -130,7 +129,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
         await self.columns.mount_side()
-        await self.mount(SearchBar(self.transcript, id="search"), self.dialogs.dock.container, after=self.columns)
+        await self.mount(self.dialogs.dock.container, after=self.columns)
 
         def on_save_failure(problem: str | None) -> None:  # called from any thread
             self.warned_of_unsaved = self.warned_of_unsaved and bool(problem)

@@ -21,7 +21,6 @@ from tui_agent.tui.request_dialogs import RequestDialogs
 from widgets.info_panels import HelpPanel
 from widgets.plan_panel import PlanPanel
 from widgets.request_view import NOT_BEFORE_DECISION, GuardedModal, KeyGuard, RequestModal
-from widgets.search_bar import SearchBar
 from widgets.status_line import READ_ONLY_MODES
 from widgets.textual_private import driver_of
 
@@ -159,9 +158,13 @@ def _plan(app: CommandApp, argument: str) -> None:
 
 
 def _search(app: CommandApp, _: str) -> None:
+    from widgets.search_bar import SearchBar
+
     app.dialogs.set_aside()
-    for bar in app.query(SearchBar):  # none until the session is open
-        bar.open()
+    if bars := app.query(SearchBar):
+        bars.first().open()
+    else:
+        app.mount(SearchBar(app.columns.transcript, id="search"), after=app.columns)
 
 
 def _progress(app: CommandApp, _: str) -> None:
