@@ -32,7 +32,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, messages
 from textual.app import App
 from textual.binding import Binding
 from textual.dom import DOMNode
@@ -309,6 +309,8 @@ class DiffingScreen(Screen[None]):
         self._painted = PaintedRows()
         self.cost = 0.0
         """Seconds that the last paint took."""
+        self._echo_due = False
+        """The focused widget has changed and is about to be painted."""
         if has(self, "_compositor") and compositor_fits():
             self._compositor = DiffingCompositor(self._painted)
 
@@ -318,6 +320,17 @@ class DiffingScreen(Screen[None]):
         started = monotonic()
         super()._compositor_refresh()
         self.cost = monotonic() - started
+
+    async def _on_update(self, message: messages.Update) -> None:
+        await super()._on_update(message)
+        if message.widget is self.focused and has(self, "_on_timer_update") and not self._echo_due:
+            self._echo_due = True
+            self.call_next(self._echo)  # what is typed does not wait for the next frame
+
+    def _echo(self) -> None:
+        self._echo_due = False
+        if not self.app._batch_count:
+            self._on_timer_update()
 
     def _screen_resized(self, size: Size) -> None:
         self._painted.forget()  # terminals reflow text on a resize
