@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from rich.style import Style
+from textual.events import Key
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -56,3 +59,14 @@ async def test_after_a_slow_paint_the_next_one_waits_longer() -> None:
         assert router.seconds_until_paint(9.0) == pytest.approx(MAX_PAUSE)
         clock.now += 1
         assert router.seconds_until_paint(9.0) == 0.0
+
+
+async def test_a_typed_key_is_painted_without_waiting_for_the_next_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, _session = app_for("answered")
+    async with run_app(app, (80, 24)):
+        painted = asyncio.Event()
+        monkeypatch.setattr(app.screen, "_compositor_refresh", painted.set)
+        monkeypatch.setattr(app.screen._update_timer, "resume", lambda: None)  # no more frames
+        app.prompt.post_message(Key("x", "x"))
+        await asyncio.wait_for(painted.wait(), 10)
+        assert app.prompt.text == "x"
