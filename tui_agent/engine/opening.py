@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ async def _open(options: SessionOptions) -> Session:
     loaded = await asyncio.to_thread(_load_settings, target.workspace if trusted else None, options.flags)
     if loaded.errors:
         raise SessionOpenError("\n".join(str(problem) for problem in loaded.errors))
+    sandbox = _start_finding_sandbox(target.workspace, loaded.settings)
     server = await asyncio.to_thread(_connect, loaded.settings, options.scenarios)
     folder = await asyncio.to_thread(_open_folder, target, loaded.settings)
     stream: SessionStream | None = None
@@ -81,7 +83,7 @@ async def _open(options: SessionOptions) -> Session:
         mask = SecretMask(secret_values.values_to_mask(os.environ, token))
         start_debug_log(paths.debug_log_file(), mask, verbose=loaded.settings.debug)
         stream, recovered = await open_stream(folder, mask)
-        opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered, notices)
+        opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered, notices, sandbox)
         session = await opening.create_session()
         await session.memory.open(stream.state.plan_sha256, stream.state.proposal)
         await opening.start(session)
@@ -169,6 +171,12 @@ def _load_settings(trusted_workspace: Path | None, flags: dict[str, Any]) -> set
     return settings.load_settings(paths.config_file(), path if path and path.exists() else None, None, flags)
 
 
+def _start_finding_sandbox(workspace: Path, chosen: settings.Settings) -> Awaitable[Sandbox]:
+    """Look for a sandbox in the background: its programs are tried, which takes tens of milliseconds."""
+    search = find_sandbox if chosen.sandbox != "off" else lambda _: NONE
+    return asyncio.create_task(asyncio.to_thread(search, workspace))
+
+
 def _connect(chosen: settings.Settings, scenarios: Path | None) -> Server:
     try:
         return connect_server(chosen, scenarios)
@@ -210,13 +218,14 @@ class _Opening(msgspec.Struct):
     recovered: RecoveryReport
     notices: tuple[Notice, ...]
     """What to tell about commands that ran when the program was killed."""
+    sandbox: Awaitable[Sandbox]
 
     async def create_session(self) -> Session:
         """Create the session and emit `session.opened`."""
         stream, state, chosen, attended = self.stream, self.stream.state, self.loaded.settings, self.options.attended
         workspace, folder = self.target.workspace, self.folder
         approvals = Approvals(stream)
-        sandbox = await asyncio.to_thread(find_sandbox, workspace) if chosen.sandbox != "off" else NONE
+        sandbox = await self.sandbox
         roots = await asyncio.to_thread(self._roots)
         store = BlobStore(folder.path, file_cap=chosen.caps.undo_file_bytes, total_cap=chosen.caps.undo_bytes)
         project = Project(workspace, roots, trusted=self.trusted, notify=stream.emit)

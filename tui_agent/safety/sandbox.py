@@ -117,10 +117,12 @@ def find_sandbox(workspace: Path | None = None) -> Sandbox:
     """
     if not sys.platform.startswith("linux"):
         return NONE
-    found = _output([sys.executable, "-I", "-S", supervisor.__file__, "probe"]).split()
+    probe = _start([sys.executable, "-I", "-S", supervisor.__file__, "probe"])  # the two run side by side
+    program = _find_bwrap(workspace)
+    found = _output(probe).split()
     sockets: Sockets = "asked" if "asked" in found else "denied" if "denied" in found else "open"
     version = landlock.abi_version()
-    if program := _find_bwrap(workspace):
+    if program:
         return Sandbox(kind="bwrap", program=program, landlock=version, sockets=sockets)
     if not version:
         return NONE
@@ -132,26 +134,37 @@ def _find_bwrap(workspace: Path | None) -> str:
     for entry in os.environ.get("PATH", "").split(os.pathsep):
         program = find_program("bwrap", [workspace] if workspace else [], entry)
         path = os.path.realpath(program) if program else ""
-        if path and _output([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/echo", "works"]):
+        if path and _output(_start([path, *_BWRAP_OPTIONS, "--unshare-net", "--", "/bin/echo", "works"])):
             return path
     return ""
 
 
-def _output(command: Sequence[str]) -> str:
-    """Return the output of a short command; empty if it fails."""
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes] | None:
+    """Start a short command; None if it can't be started."""
     try:
-        process = subprocess.run(
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             cwd="/",
             env={"PATH": "/usr/bin:/bin"},
-            timeout=PROBE_TIMEOUT,
-            check=True,
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
+        return None
+
+
+def _output(process: subprocess.Popen[bytes] | None) -> str:
+    """Wait for a short command and return its output; empty if it fails."""
+    if process is None:
         return ""
-    return process.stdout.decode(errors="replace")
+    try:
+        output, _ = process.communicate(timeout=PROBE_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return ""
+    return "" if process.returncode else output.decode(errors="replace")
 
 
 _BWRAP_OPTIONS = (
