@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from tui_agent import events as e
 from tui_agent.common.domain import ApprovalMode, Fault, Mode
 from tui_agent.engine.undo import CannotUndo, Checkpoints, RewindScope, UndoReport
+from tui_agent.events.grant_texts import DURATIONS, grant_text
 from tui_agent.events.narration import trust_state
-from tui_agent.frontends.plain_diffs import diff_lines, grant_text
+from tui_agent.frontends.plain_diffs import diff_lines
 from tui_agent.text import clean, make_visible, one_line
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ async def _grants(session: Session, number: str) -> CommandReply:
         return CommandReply("revoked: it needs approval again")
     if not grants:
         return CommandReply("no saved permissions")
-    rows = [f"  {number} {grant.scope.value}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
+    rows = [f"  {number} {DURATIONS[grant.scope]}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
     return CommandReply("\n".join([*rows, "/grants N revokes one"]))
 
 

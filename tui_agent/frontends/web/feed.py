@@ -18,7 +18,8 @@ from msgspec import to_builtins
 from tui_agent import events as e
 from tui_agent.common.domain import Action, EditAction, ReadAction, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.events.narration import file_warning, grants_text, harm_texts
+from tui_agent.events.grant_texts import grants_text
+from tui_agent.events.narration import file_warning, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
 from tui_agent.frontends.web.history import STATE_EVENTS, EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.plan.markdown import parse
