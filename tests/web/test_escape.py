@@ -176,6 +176,8 @@ async def test_the_modes_are_those_of_the_server(pages: BrowserPages, monkeypatc
         session.tell(ModeChanged(mode="deep-explore", approval_mode="read-only"))
         await wait_for(page, "document.getElementById('approvals').value === 'read-only'")
         assert await page.input_value("#mode") == "deep-explore"
+        shown = await page.locator(".picker selectedcontent").evaluate_all("each => each.map((one) => one.innerText)")
+        assert shown == ["deep-explore", "read-only"], "without the explanations"
 
 
 async def test_a_phone_shows_changed_lines_and_choices_with_their_rules(pages: BrowserPages) -> None:

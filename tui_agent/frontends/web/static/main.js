@@ -237,13 +237,15 @@ typing().then((answer) => {
 
 /** List the values of a command, each with its explanation, as on the screen, where browsers can show it. */
 function listModes(id) {
-  const { value: current } = $(id);
+  const list = $(id);
+  const { value: current } = list;
   const modes = typed.commands.find(({ name }) => name === id)?.arguments ?? {};
-  $(id).replaceChildren(...Object.entries(modes).map(([mode, title]) => {
+  for (const option of [...list.options]) option.remove();  // its button stays
+  for (const [mode, title] of Object.entries(modes)) {
     const isShown = CSS.supports("appearance", "base-select") && title;
-    return el("option", { value: mode, title }, mode, ...(isShown ? [el("small", { text: title })] : []));
-  }));
-  $(id).value = current;  // empty if the session has not told it yet
+    list.append(el("option", { value: mode, title }, mode, isShown ? el("small", { text: title }) : null));
+  }
+  list.value = current;  // empty if the session has not told it yet
 }
 $("mode").addEventListener("change", (event) => post("/modes", { mode: event.target.value }).catch(reportError));
 $("approvals").addEventListener("change", (event) => post("/modes", { approval_mode: event.target.value }).catch(reportError));
