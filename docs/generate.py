@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import enum
+import inspect
 import json
 import os
+import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tui_agent.events.schema import event_page, schema_text
+import msgspec
+
+from tui_agent.common import domain, symbols, workplan
+from tui_agent.events import TABLE, run, session
+from tui_agent.events.schema import FIELDS, line_schema, schema_text
 from tui_agent.keys.key_names import key_label
 from tui_agent.keys.keymap import BUILT_IN, CONTEXTS, SESSION_ACTIONS, KeyContext
 from tui_agent.settings.document import settings_table
@@ -174,6 +185,93 @@ def commands() -> str:
     return "\n".join([COMMANDS, *(f"## {name}\n\n```text\n{text}\n```\n" for name, text in shown.items())])
 
 
+EVENTS = """# Events
+
+`tui-agent exec --json` prints one event per line, as a JSON object in UTF-8. `events.jsonl` in the folder of a session
+has the same lines, each with a checksum (`crc`) and without masked secrets. [events.schema.json](events.schema.json) is
+a JSON Schema of a line; `tui-agent exec --json-schema` prints the one of the installed version.
+
+```sh
+tui-agent exec "explain src/app.py" --json | jq -r 'select(.type == "run.ended") | .data.outcome, .data.text'
+```
+
+A reader should ignore types and fields that it does not know, since later versions may add some. Fields with a default
+may be missing in lines of earlier versions. Strings contain no control characters but line breaks and tabs.
+
+| Field of a line | |
+|---|---|
+{fields}
+
+A run ends with `run.ended`. Its `text` is the answer, or the reason why there is none. The exit code of the command
+also depends on what was refused: see [Ways to use it](surfaces.md).
+"""
+
+
+def events() -> str:
+    """Every event and its fields, from the classes."""
+    fields = "\n".join(f"| `{name}` | {schema['description']} |" for name, schema in FIELDS.items())
+    parts = [EVENTS.format(fields=fields)]
+    for title, module in (("A run", run), ("The session", session)):
+        parts.append(f"## {title}\n")
+        parts += [_class(f"`{one.type}`", one) for one in TABLE.values() if one.__module__ == module.__name__]
+    parts.append("## Values in fields\n")
+    parts += [_class(f"`{one.__name__}`", one) for one in _values()]
+    return "\n".join(parts)
+
+
+def _values() -> Iterator[type]:
+    """The classes of values in events, by name."""
+    names = {one.__name__ for one in TABLE.values()}
+    modules: tuple[ModuleType, ...] = (domain, symbols, workplan, run, session)
+    for name in sorted(set(line_schema()["$defs"]) - names):
+        yield next(getattr(module, name) for module in modules if hasattr(module, name))
+
+
+def _class(title: str, kind: type) -> str:
+    """The heading, description and fields of a class."""
+    text = " ".join(inspect.cleandoc(kind.__dict__.get("__doc__") or "").split())
+    lines = [f"### {title}", "", *([text, ""] if text else [])]
+    if issubclass(kind, enum.Enum):
+        return "\n".join([*lines, f"One of: {', '.join(f'`{one.value}`' for one in kind)}.", ""])
+    rows = list(_fields(kind))
+    if rows:
+        lines += ["| Field | Type | Default | |", "|---|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def _fields(kind: Any) -> Iterator[str]:
+    comments = _comments(kind)
+    if tag := kind.__struct_config__.tag:
+        yield f'| `{kind.__struct_config__.tag_field}` | `"{tag}"` | | |'
+    for field in msgspec.structs.fields(kind):
+        if field.default is not msgspec.NODEFAULT:
+            plain = msgspec.to_builtins(field.default)
+        elif field.default_factory is not msgspec.NODEFAULT:
+            plain = msgspec.to_builtins(field.default_factory())
+        else:
+            plain = msgspec.NODEFAULT
+        default = "" if plain is msgspec.NODEFAULT else f"`{msgspec.json.encode(plain).decode()}`"
+        annotation, comment = comments.get(field.name, ("", ""))
+        yield f"| `{field.encode_name}` | `{_cell(annotation)}` | {_cell(default)} | {_cell(comment)} |"
+
+
+def _comments(kind: type) -> dict[str, tuple[str, str]]:
+    """Field → its annotation and the string below it, of the class and its bases."""
+    found: dict[str, tuple[str, str]] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__ not in sys.modules or not base.__module__.startswith("tui_agent"):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for node, following in zip(body, [*body[1:], None], strict=True):
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+                continue
+            is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            text = str(following.value.value) if is_text else ""  # type: ignore[union-attr]  # checked by is_text
+            found[node.target.id] = (ast.unparse(node.annotation).replace("'", '"'), " ".join(text.split()))
+    return found
+
+
 def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|")
 
@@ -186,7 +284,7 @@ def pages() -> dict[str, str]:
         ),
         "keys.md": keys(),
         "commands.md": commands(),
-        "events.md": event_page(),
+        "events.md": events(),
         "events.schema.json": schema_text(),
     }
 

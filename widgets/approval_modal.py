@@ -22,7 +22,8 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
-from tui_agent.events.narration import file_warning, grants_text, harm_texts, trust_texts
+from tui_agent.events.grant_texts import DURATIONS, grants_text
+from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import RequestItem
 from widgets.dialog_frame import hidden_hint, option_lines
@@ -342,9 +343,9 @@ class ApprovalModal(RequestModal):
         if self._needed_word():
             return [("approve_once", "approve without reading all of it, by typing a word", ""), reject]
         options = [("approve_once", "approve once", "")]
-        for action, text in (("approve_session", "for this session"), ("approve_always", "always")):
-            if rules := self._rules(SCOPES[action]):
-                options.append((action, text, rules))
+        for action, scope in SCOPES.items():
+            if rules := self._rules(scope):
+                options.append((action, DURATIONS[scope], rules))
         return [*options, reject]
 
     def _rules(self, scope: Scope) -> str:

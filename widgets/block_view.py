@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from textual import events
@@ -254,6 +255,13 @@ class BlockView(LineView):
         """Repaint in the colors of a changed theme; heights do not change."""
         for block in self.blocks:
             block.changed()
+        self.refresh()
+
+    def relink(self, found: AbstractSet[str]) -> None:
+        """Paint the links to files again: the names in `found` lead elsewhere than before."""
+        for block in self.blocks:
+            block.relink(found)
+        self._settle()
         self.refresh()
 
     def _settle(self) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tui_agent.common.domain import Grant, Scope
-from tui_agent.text import make_visible
+from tui_agent.common.domain import Grant
+from tui_agent.events.grant_texts import DURATIONS, grant_parts
 from widgets.dialog_keys import Keys
 from widgets.panel import ListPanel, cursor_mark
 from widgets.styled_text import Line, Span, TextStyles, hanging
-
-KINDS = {"read": "reading", "edit": "edits of", "run": "command"}
 
 
 class GrantsPanel(ListPanel[Grant]):
@@ -28,14 +26,10 @@ class GrantsPanel(ListPanel[Grant]):
         self._on_revoke = on_revoke
 
     def row_lines(self, grant: Grant, selected: bool, width: int, styles: TextStyles) -> list[Line]:
-        scope = "always" if grant.scope is Scope.ALWAYS else "this session"
-        head: list[Span] = [cursor_mark(selected, styles), (f"{scope:<14}", styles.muted)]
-        rule: list[Span] = [(f"{KINDS[grant.kind]} ", styles.muted)]
-        rule.append((make_visible(grant.pattern), styles.strong if selected else styles.text))
-        if grant.cwd:
-            rule.append((f"  in {make_visible(grant.cwd)}", styles.muted))
-        if grant.env_changes:
-            rule.append((f"  with {', '.join(map(make_visible, grant.env_changes))}", styles.warn))
+        kind, pattern, folder, changes = grant_parts(grant)
+        head: list[Span] = [cursor_mark(selected, styles), (f"{DURATIONS[grant.scope]:<18}", styles.muted)]
+        rule: list[Span] = [(kind, styles.muted), (pattern, styles.strong if selected else styles.text)]
+        rule += [(folder, styles.muted), (changes, styles.warn)]
         return hanging(head, rule, width, styles.text, cut=True)
 
     def row_keys(self, row: Grant) -> list[tuple[str, str]]:

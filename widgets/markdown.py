@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -48,6 +49,15 @@ class MarkdownPiece(msgspec.Struct):
         return self.header + self.source
 
 
+class PaintedPiece(NamedTuple):
+    """The lines of a piece."""
+
+    start: int
+    height: int
+    names: frozenset[str]
+    """Names of files that were looked for."""
+
+
 class MarkdownStream:
     """Renders streamed markdown. `pieces` are final; `tail` may still change."""
 
@@ -65,8 +75,8 @@ class MarkdownStream:
         self._blank = False
         self._key: tuple[int, TextStyles] | None = None
         self._settled_lines: list[Line] = []
-        self._painted_pieces = 0
-        """Number of pieces in `_settled_lines`."""
+        self._painted_pieces: list[PaintedPiece] = []
+        """The pieces in `_settled_lines`."""
         self._fence_lines: list[Line] = []
         self._painted_fence_lines = 0
         """Number of source lines of the open fence in `_fence_lines`."""
@@ -164,12 +174,41 @@ class MarkdownStream:
     def lines(self, width: int, styles: TextStyles) -> list[Line]:
         """Return all lines. Settled pieces are painted once per width and styles, the tail on every call."""
         if self._key != (width, styles):
-            self._key, self._settled_lines, self._painted_pieces = (width, styles), [], 0
+            self._key, self._settled_lines, self._painted_pieces = (width, styles), [], []
             self._fence_lines, self._painted_fence_lines = [], 0
-        for piece in self.pieces[self._painted_pieces :]:
-            add_below(self._settled_lines, _piece_lines(piece, width, styles, self.locate))
-        self._painted_pieces = len(self.pieces)
+        for piece in self.pieces[len(self._painted_pieces) :]:
+            lines, names = self._paint_piece(piece, width, styles)
+            add_below(self._settled_lines, lines)
+            self._painted_pieces.append(PaintedPiece(len(self._settled_lines) - len(lines), len(lines), names))
         return add_below(list(self._settled_lines), self._tail_lines(width, styles))
+
+    def relink(self, found: AbstractSet[str]) -> bool:
+        """Paint the settled pieces again that name a file in `found`, which leads elsewhere now.
+
+        Return whether there are any.
+        """
+        if self._key is None:
+            return False
+        stale = [number for number, painted in enumerate(self._painted_pieces) if not painted.names.isdisjoint(found)]
+        for number in stale:
+            start, height, _names = self._painted_pieces[number]
+            lines, names = self._paint_piece(self.pieces[number], *self._key)
+            if len(lines) != height:  # a link does not change how a text is wrapped
+                self._key = None
+                break
+            self._settled_lines[start : start + height] = lines
+            self._painted_pieces[number] = PaintedPiece(start, height, names)
+        return bool(stale)
+
+    def _paint_piece(self, piece: MarkdownPiece, width: int, styles: TextStyles) -> tuple[list[Line], frozenset[str]]:
+        """Return the lines of a piece, and the names of files that were looked for."""
+        names: set[str] = set()
+
+        def locate(name: str) -> str:
+            names.add(name)
+            return self.locate(name)
+
+        return _piece_lines(piece, width, styles, locate), frozenset(names)
 
     def _tail_lines(self, width: int, styles: TextStyles) -> list[Line]:
         if not self._fence:

@@ -64,6 +64,7 @@ def call_later_once(seconds: float, node: MessagePump, callback: Callable[[], ob
 
 NOT_BEFORE_DECISION = "does nothing until you have decided"
 TOO_SOON = "pressed too soon: it went to your message"
+PRESSED_TOO_SOON = "pressed too soon: press it again"
 TYPED = "typed text goes to your message"
 
 
@@ -211,7 +212,7 @@ class GuardedModal(KeyGuard, OverlayScreen):
             self.escape()
         elif not self.accepts_key(event):
             self.forward_to_draft(event)
-            self.tell(TOO_SOON if event.is_printable else "pressed too soon: press it again")
+            self.tell(TOO_SOON if event.is_printable else PRESSED_TOO_SOON)
         elif not self.process_key(event):
             self.unbound_key(event)
 
@@ -519,7 +520,7 @@ class RequestPanel(RequestView, Vertical, can_focus=True):
                 self.unbound_key(event)
         else:
             self.forward_to_draft(event)
-            self.tell(TOO_SOON if event.is_printable else "pressed too soon: press it again")
+            self.tell(TOO_SOON if event.is_printable else PRESSED_TOO_SOON)
 
     def on_paste(self, event: events.Paste) -> None:
         """Send a paste to the draft; it never decides."""

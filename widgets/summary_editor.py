@@ -26,7 +26,7 @@ from widgets.dialog_keys import Keys, context_bindings
 from widgets.inputs import LineInput, PlainTextArea
 from widgets.line_view import LinesView
 from widgets.request_body import FieldsView
-from widgets.request_view import RequestPanel
+from widgets.request_view import PRESSED_TOO_SOON, RequestPanel
 from widgets.styled_text import Line, Span, TextStyles, fit, highlighted_line, justified_line, line, strip_untypable
 
 KEYS = Keys("summary")
@@ -97,6 +97,8 @@ class SummaryEditor(RequestPanel):
         self.proposed = self.request.summary.summary
         self._by_program = self.request.summary.by == "program"
         self._discard_pressed = False
+        self._unseen_note = ""
+        """The note that says what was not seen when the summary should have been accepted."""
         summary = self._restored("summary", self.proposed)
         self._head = LinesView(self._paint_head, id="dock-head")
         self._action = _line_input(summary.action, "what was done", "action")
@@ -177,13 +179,15 @@ class SummaryEditor(RequestPanel):
             return
         self._place.note_seen()
         if not self.check_seen():
-            self.tell(f"{self.unseen_text()}: {KEYS.labels('accept')} shows them, then accepts")
+            if text := self.unseen_text():
+                self._unseen_note = f"{text}: {KEYS.labels('accept')} shows them, then accepts"
+            self.tell(self._unseen_note if text else PRESSED_TOO_SOON)
             return
         self.answer(Answer(verdict="approve", data=self.draft_data() if self.summary() != self.proposed else None))
 
     def on_line_view_seen(self) -> None:
-        """Update what is still to be seen."""
-        if not self.unseen():
+        """Update what is still to be seen, and remove the note about it once that is nothing."""
+        if not self.unseen() and self.note == self._unseen_note:
             self.tell("")
         super().on_line_view_seen()
 

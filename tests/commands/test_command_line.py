@@ -83,6 +83,13 @@ def test_a_variable_that_is_no_setting_is_named_and_the_rest_is_used() -> None:
     assert loaded.errors == () and loaded.settings.mode == "direct"
 
 
+@pytest.mark.parametrize("name", ["TEST_MODL", "POWER_LOSS", "EXAMPLE"])
+def test_a_variable_of_the_tests_is_accepted_but_never_suggested(name: str) -> None:
+    loaded = load_settings(None, None, {f"TUI_AGENT_{name}": "x", "TUI_AGENT_KILLS": "1", "TUI_AGENT_HOME": "/tmp"})
+    message = f"environment (TUI_AGENT_{name}): ignored: there is no such setting"
+    assert [str(problem) for problem in loaded.problems] == [message]
+
+
 def test_an_unknown_key_of_a_workspace_is_named_and_the_rest_is_used(tmp_path: Path) -> None:
     file = tmp_path / ".tui-agent.yaml"
     file.write_text("approval_mod: ask\nmode: chat\n")

@@ -25,6 +25,7 @@ from tui_agent.events import (
     UndoFinished,
     UndoStarted,
 )
+from tui_agent.frontends.session_commands import CommandReply, run_session_command
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
 
@@ -342,11 +343,10 @@ async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: P
                 assert (await SessionDriver(resumed).until_event(Notice, code="undo.cut_off")).level == "warning"
                 with pytest.raises(CannotUndo, match="crash interrupted"):
                     await resumed.checkpoints.undo()
+                assert await run_session_command(resumed, "undo", end) == CommandReply(), "as the notice says"
                 if end == "finish":
-                    assert not (await resumed.checkpoints.finish()).stopped
                     assert tree(workspace) == before
                 else:
-                    await resumed.checkpoints.roll_back()
                     assert tree(workspace) == after
                     await resumed.checkpoints.undo()
                     assert tree(workspace) == before

@@ -221,11 +221,11 @@ def command(*, safe: bool = False, sandboxed: bool = False) -> RunAction:
 async def test_required_fails_closed_and_off_is_off(place: Place) -> None:
     required, off = Settings(sandbox="required"), Settings(sandbox="off")
     with pytest.raises(ToolError, match="demand a sandbox") as refused:
-        await SandboxPolicy(required, place.roots, NONE).confinement(command())
+        await SandboxPolicy(required, place.roots, NONE).confinement(command(), ApprovalMode.ASK)
     assert refused.value.code == "refused"
     there = Sandbox(kind="landlock", landlock=1)
-    assert await SandboxPolicy(required, place.roots, there).confinement(command()) is not None
-    assert await SandboxPolicy(off, place.roots, there).confinement(command()) is None
+    assert await SandboxPolicy(required, place.roots, there).confinement(command(), ApprovalMode.ASK) is not None
+    assert await SandboxPolicy(off, place.roots, there).confinement(command(), ApprovalMode.AUTO) is None
     assert not SandboxPolicy(off, place.roots, there).applies_to(command(), ApprovalMode.AUTO)
 
 

@@ -34,10 +34,10 @@ async def test_every_rule_is_listed_exactly() -> None:
         await opened(pilot)
         text = screen_text(app)
         for part in (
-            "python -m pytest -q  in /home/ada/exporter",
-            "always        edits of src/*.py",
-            "reading /etc/hosts<U+202E><U+001B>[2J",
-            "make  in /w  with PATH=/tmp/bin:$PATH",
+            "for this session  run python -m pytest -q in /home/ada/exporter",
+            "always            edit src/*.py",
+            "read /etc/hosts<U+202E><U+001B>[2J",
+            "run make in /w with PATH=/tmp/bin:$PATH",
         ):
             assert part in text
 

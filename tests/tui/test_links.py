@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -14,7 +20,7 @@ from tests.scenes import build
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle
 from tui_agent.platform.programs import editor_at_line
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.file_locator import FileLocator
+from tui_agent.tui.file_locator import FileLocator, file_in
 from tui_agent.tui.link_opener import LinkList
 
 TEXT = "The bug is in src/app.py:12, see `notes.md` and https://example.com/a_b. Not in missing.py:3 or ../out.py:1."
@@ -137,19 +143,66 @@ def test_editors_are_told_the_line(editor: str, arguments: list[str]) -> None:
     assert editor_at_line([editor], "/w/a.py") == [editor, "/w/a.py"]
 
 
+def locator(folder: str, found: list[AbstractSet[str]], now: Callable[[], float] = time.monotonic) -> FileLocator:
+    """Runs its jobs as tasks, and tells `found` what it finds."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def run(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        tasks.append(asyncio.create_task(job()))
+
+    return FileLocator(lambda: folder, run, found.append, clock=now)
+
+
+async def test_files_are_looked_for_in_a_thread_and_then_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+
+    def look(folder: str, name: str) -> str:
+        threads.add(threading.get_ident())
+        return file_in(folder, name)
+
+    monkeypatch.setattr("tui_agent.tui.file_locator.file_in", look)
+    now, found = [0.0], list[AbstractSet[str]]()
+    locate = locator(str(workspace), found, lambda: now[0])
+    assert locate("src/app.py") == locate("missing.py") == "" and threads == set(), "it does not wait"
+    await locate.settled()
+    assert locate("src/app.py") == os.path.realpath(workspace / "src/app.py") and locate("missing.py") == ""
+    assert found == [{"src/app.py"}] and threading.get_ident() not in threads and len(threads) == 1
+    (workspace / "missing.py").write_text("")
+    assert locate("missing.py") == "" and locate.is_idle, "just looked for"
+    now[0] += 60
+    assert locate("missing.py") == ""
+    await locate.settled()
+    assert locate("missing.py") and found[1:] == [{"missing.py"}]
+    now[0] += 60
+    locate("missing.py"), locate("src/app.py")
+    await locate.settled()
+    assert len(found) == 2, "nothing changed"
+
+
+async def test_more_names_than_are_kept_are_no_links_and_cost_nothing(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_agent.tui.file_locator.MAX_KNOWN", 3)
+    now, found = [0.0], list[AbstractSet[str]]()
+    locate = locator(str(workspace), found, lambda: now[0])
+    for name in ("a", "b", "c", "notes.md"):
+        locate(name)
+    await locate.settled()
+    assert locate("notes.md") == "" and locate.is_idle and found == []
+    now[0] += 61
+    locate("notes.md")
+    await locate.settled()
+    assert locate("notes.md") and found == [{"notes.md"}]
+
+
 def test_only_files_of_the_workspace_are_found(workspace: Path) -> None:
-    now = [0.0]
-    locate = FileLocator(lambda: str(workspace), clock=lambda: now[0])
+    locate = partial(file_in, str(workspace))
     assert locate("src/app.py") == locate("./src/app.py") == locate(str(workspace / "src/app.py"))
     assert locate("src/app.py") == os.path.realpath(workspace / "src/app.py")
     (workspace / "link.py").symlink_to(workspace.parent / "out.py")
     for name in ("", "src", "../out.py", "link.py", "/etc/passwd", "a\0b", "x" * 500, "new.py"):
         assert locate(name) == "", name
-    (workspace / "new.py").write_text("")
-    assert locate("new.py") == ""
-    now[0] += 60
-    assert locate("new.py")
-    assert FileLocator(lambda: "")("src/app.py") == ""
+    assert file_in("", "src/app.py") == ""
 
 
 async def test_the_terminal_gets_hyperlinks_and_opens_the_editor(tmp_path: Path) -> None:
@@ -163,7 +216,7 @@ async def test_the_terminal_gets_hyperlinks_and_opens_the_editor(tmp_path: Path)
     try:
         await terminal.wait_for_text("app.py:12")
         target = f"file://{tmp_path}/app.py#12".encode()
-        assert b";" + target + b"\x1b\\" in terminal.bytes
+        await terminal.wait_for_text(lambda: b";" + target + b"\x1b\\" in terminal.bytes)
         assert b";https://example.com/a\x1b\\" in terminal.bytes
         row = next(number for number, text in enumerate(terminal.text.split("\n")) if "app.py:12" in text)
         column = terminal.text.split("\n")[row].index("app.py:12")
@@ -207,7 +260,7 @@ def test_a_name_that_is_no_file_costs_one_look_and_asks_no_user_database(workspa
         if event == "c_call" and name in ("stat", "lstat", "getpwnam"):
             looks.append(name)
 
-    locate = FileLocator(lambda: str(workspace))
+    locate = partial(file_in, str(workspace))
     assert locate("notes.md") == str(workspace / "notes.md")
     sys.setprofile(note_call)
     try:

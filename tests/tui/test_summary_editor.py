@@ -17,7 +17,7 @@ from tui_agent.common.paths import sessions_dir
 from tui_agent.common.workplan import DecisionNote, Summary
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.edit_drafts import REQUEST_FILE
-from widgets.request_view import QUIET_SECONDS, RequestModal
+from widgets.request_view import PRESSED_TOO_SOON, QUIET_SECONDS, TOO_SOON, RequestModal
 from widgets.summary_editor import SummaryEditor, Ticks
 
 
@@ -111,6 +111,34 @@ async def test_end_and_page_keys_show_the_rest_of_it() -> None:
         assert "show the rest" not in screen_text(app)
         await pilot.press("ctrl+s")
         await wait_for(pilot, lambda: session.answers != [])
+
+
+async def test_seeing_the_rest_removes_only_the_note_about_it() -> None:
+    clock = FakeClock()
+    app, _ = app_for("summary_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
+    async with run_app(app, (80, 20)) as pilot:
+        panel = await shown(pilot, armed=False)
+        await pilot.press("x")
+        assert panel.note == TOO_SOON and panel.unseen()
+        while panel.unseen():
+            panel.show_unseen()  # as with the wheel
+            await wait_until_idle(pilot)
+        await wait_until_idle(pilot)
+        assert panel.note == TOO_SOON
+
+
+async def test_a_second_press_right_after_the_rest_was_shown_is_too_soon() -> None:
+    clock = FakeClock()
+    app, session = app_for("summary_waits", quiet_seconds=QUIET_SECONDS, clock=clock)
+    async with run_app(app, (80, 20)) as pilot:
+        panel = await shown(pilot, armed=False)
+        clock.now += 1
+        while panel.unseen():
+            await pilot.press("ctrl+s")
+            await wait_until_idle(pilot)
+        await wait_for(pilot, lambda: panel.note == "")
+        await pilot.press("ctrl+s")
+        assert panel.note == PRESSED_TOO_SOON and session.answers == []
 
 
 async def test_a_dialog_has_the_place_of_the_summary_until_it_is_answered() -> None:

@@ -11,7 +11,7 @@ from tests.tui.test_follow import long_talk
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
 from tui_agent.common.domain import Diff, Hunk
 from tui_agent.engine.undo import CannotUndo, UndoReport
-from tui_agent.events import CommandChangedFiles
+from tui_agent.events import CommandChangedFiles, MessageQueued
 from tui_agent.tui import commands
 from tui_agent.tui.app import TuiAgentApp
 from widgets.checkpoints import CheckpointDiffs, CheckpointsPanel
@@ -120,6 +120,23 @@ async def test_a_command_does_what_it_says(typed: str, call: tuple[Any, ...]) ->
         await wait_until_rendered(pilot)
         if call[0] == "rewind":
             await wait_for(pilot, lambda: app.prompt.text == "tidy up")
+
+
+async def test_clear_stops_the_run_and_what_waits_as_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, session = app_for("answered")
+
+    async def interrupt(*, at_once: bool = False) -> None:
+        session.busy = False
+
+    monkeypatch.setattr(session, "interrupt", interrupt)
+    session.busy = True
+    async with run_app(app) as pilot:
+        session.push(MessageQueued(id="q1", text="and then"))
+        await pilot.press("alt+n")
+        await wait_for(pilot, lambda: "again stops the run and clears the conversation" in screen_text(app))
+        await pilot.press("alt+n")
+        await wait_for(pilot, lambda: session.checkpoints.clears == 1)
+        assert not session.busy and session.queue.order() == []
 
 
 @pytest.mark.parametrize("typed", ["undo", "redo"])

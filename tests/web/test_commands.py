@@ -8,6 +8,7 @@ from typing import Literal
 
 import pytest
 
+from tests import waiting
 from tests.doubles.job import BROKEN, FIXED, TASK, job_scenario, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.page_session import FakePageSession
@@ -111,6 +112,7 @@ async def test_a_mistyped_command_stays_in_the_composer_of_the_page(pages: Brows
         assert session.done == []
         await send_message(page, " /mdoel is a word")
         await wait_for(page, "document.getElementById('message').value === ''")
+        await waiting.wait_for(lambda: session.done)
         assert session.done == [("send", "/mdoel is a word")]
     pages.messages[:] = [message for message in pages.messages if "400" not in message]
 

@@ -9,8 +9,10 @@ from tests.scenes import load
 from tests.tui.edits import approval_records, edit_action, long_texts
 from tests.web.kit import serve_fake_session
 from tests.web.windows import BROWSER_MARKS, BrowserPages, screenshot, wait_for, wait_until_answerable
-from tui_agent.common.domain import Grant, RunAction, Scope
-from tui_agent.events import ApprovalRequested, RunEnded, RunStarted, SummaryProposed, SummaryReviewed
+from tui_agent.common.domain import Grant, Mode, RunAction, Scope
+from tui_agent.events import ApprovalRequested, ModeChanged, RunEnded, RunStarted, SummaryProposed, SummaryReviewed
+from tui_agent.frontends.web import app
+from tui_agent.frontends.web.choices import typing_data
 
 pytestmark = BROWSER_MARKS
 
@@ -157,6 +159,25 @@ async def test_modes_have_the_names_of_the_screen(pages: BrowserPages) -> None:
         await screenshot(page, "approval-modes")
         await page.keyboard.press("Escape")
         assert session.done == []
+
+
+async def test_the_modes_are_those_of_the_server(pages: BrowserPages, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = typing_data()
+    for command in data["commands"]:
+        if command["name"] == "approvals":
+            command["arguments"] = {"careful": "everything needs approval", **command["arguments"]}
+    monkeypatch.setattr(app, "typing_data", lambda: data)
+    session = FakePageSession()
+    async with serve_fake_session(session) as client:
+        page = await pages.open(client.page_server.link())
+        await page.wait_for_selector("#approvals option[value=careful]", state="attached")
+        await wait_for(page, "document.getElementById('approvals').value === 'ask'")
+        assert await page.locator("#mode option").evaluate_all("each => each.map(({ value }) => value)") == [*Mode]
+        session.tell(ModeChanged(mode="deep-explore", approval_mode="read-only"))
+        await wait_for(page, "document.getElementById('approvals').value === 'read-only'")
+        assert await page.input_value("#mode") == "deep-explore"
+        shown = await page.locator(".picker selectedcontent").evaluate_all("each => each.map((one) => one.innerText)")
+        assert shown == ["deep-explore", "read-only"], "without the explanations"
 
 
 async def test_a_phone_shows_changed_lines_and_choices_with_their_rules(pages: BrowserPages) -> None:

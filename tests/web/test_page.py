@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.doubles.job import FIXED, REPORT, TASK, job_scenario, make_workspace
 from tests.doubles.mock import call, scenario, serve, step
 from tests.engine.kit import SessionDriver
@@ -132,7 +134,8 @@ async def test_clear_makes_the_model_forget(tmp_path: Path) -> None:
     assert "plum" not in history and "which word" in history
 
 
-async def test_clear_stops_what_goes_on_and_what_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "body"), [("/clear", {}), ("/chat", {"message": "/clear"})], ids=["button", "typed"])
+async def test_clear_stops_what_goes_on_and_what_waits(tmp_path: Path, path: str, body: dict[str, str]) -> None:
     slow = scenario("long", step("word " * 400, pace=0.05))
     async with serve(slow) as server, serve_session(server, tmp_path) as page:
         await page.enter()
@@ -140,7 +143,7 @@ async def test_clear_stops_what_goes_on_and_what_waits(tmp_path: Path) -> None:
             await page.http.post("/chat", json={"message": "long"}, headers={"Accept": "application/json"})
             await stream.until("text")
             queued = await page.http.post("/chat", json={"message": "later"}, headers={"Accept": "application/json"})
-            assert (await page.post("/clear")).status_code == 200
+            assert (await page.post(path, **body)).status_code == 200
             await stream.until("message.withdrawn", id=queued.json()["id"])
             assert (await stream.until("run.ended")).data["data"]["outcome"] == "interrupted"
             await stream.until("conversation.rewound")

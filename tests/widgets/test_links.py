@@ -121,6 +121,49 @@ def test_a_stream_has_links_too() -> None:
     assert targets_of(stream.lines(60, INK)) == ["file:///w/src/a.py#12", "https://a.b"]
 
 
+PARTS = st.lists(
+    st.sampled_from(
+        [
+            "see src/a.py:12 and src/a.py",
+            "`README.md`",
+            "[label](src/a.py)",
+            "- one `src/a.py`",
+            "",
+            "text " * 30,
+            "# x",
+        ]
+    )
+)
+
+
+@given(PARTS, st.integers(8, 80))
+def test_links_to_files_that_are_found_later_are_those_of_files_that_were_known(parts: list[str], width: int) -> None:
+    known: dict[str, str] = {}
+    text = "\n".join(parts)
+    fresh, stream = (MarkdownStream(lambda name, files=files: files.get(name, "")) for files in (FILES, known))  # type: ignore[misc]  # a default
+    for each in (fresh, stream):
+        each.feed(text)
+        each.lines(width, INK)
+    known |= FILES
+    stream.relink(FILES.keys())
+    assert [line.segments for line in stream.lines(width, INK)] == [line.segments for line in fresh.lines(width, INK)]
+
+
+def test_only_the_pieces_that_name_a_file_are_painted_again() -> None:
+    looks: list[str] = []
+
+    def locate(name: str) -> str:
+        looks.append(name)
+        return ""
+
+    stream = MarkdownStream(locate)
+    stream.feed("".join(f"In `file{number}.py`.\n\n" for number in range(100)))
+    stream.lines(80, INK)
+    looks.clear()
+    assert stream.relink({"file7.py"}) and looks == ["file7.py"]
+    assert not stream.relink({"other.py"}) and looks == ["file7.py"]
+
+
 def test_brackets_behind_a_url_are_counted_once() -> None:
     searched = 0
 

@@ -404,6 +404,10 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     """In billions."""
 
 
+UNAUTHORIZED = 401
+"""HTTP status of a server that requires another key or token."""
+
+
 class Fault(FrozenValue, frozen=True, kw_only=True):
     """Why a request failed, as plain data for the journal."""
 
@@ -437,6 +441,11 @@ class Fault(FrozenValue, frozen=True, kw_only=True):
     def full_message(self) -> str:
         """Message and advice, for the user."""
         return f"{self.message} {self.advice}".strip()
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Whether the server requires another key."""
+        return self.status == UNAUTHORIZED
 
     @property
     def outcome(self) -> Literal["unreachable", "failed"]:

@@ -15,16 +15,15 @@ from tui_agent.common.domain import (
     EditAction,
     Fault,
     FolderTrustState,
-    Grant,
     Harm,
     ReadAction,
     RunAction,
-    Scope,
     Severity,
     TrustAction,
 )
 from tui_agent.common.hunks import format_hunk
 from tui_agent.common.workplan import DecisionNote, InstructionPlan, Summary, format_plan
+from tui_agent.events.grant_texts import APPROVED, grant_text
 from tui_agent.text import file_size, make_visible, pluralize
 
 OPENING = "What would you like to build?"
@@ -98,22 +97,6 @@ def action_text(action: Action) -> str:
             return f"trust the folder {make_visible(action.folder)}{contents}{risks}"
 
 
-def grants_text(grants: Sequence[Grant], action: Action | None, scope: Scope) -> str:
-    """Return what an approval of `action` with a scope allows from then on; "" if nothing."""
-    run = action if isinstance(action, RunAction) else None
-    return ", ".join(_rule(grant, run) for grant in grants if grant.scope is scope)
-
-
-def _rule(grant: Grant, run: RunAction | None) -> str:
-    """Describe what a grant allows. Command and folder are not repeated, to keep the choices visible."""
-    is_repetition = run is not None and grant.pattern == run.command
-    pattern = "exactly the command above" if is_repetition else f"{grant.kind} {make_visible(grant.pattern)}"
-    is_here = run is not None and grant.cwd == run.cwd
-    folder = f" in {'this folder' if is_here else make_visible(grant.cwd)}" if grant.cwd else ""
-    changes = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{pattern}{folder}{changes}"
-
-
 def trust_texts(action: TrustAction) -> tuple[str, str]:
     """Return the sentence before the contents of a folder that may be trusted, and the one behind them."""
     if action.contents:
@@ -175,8 +158,7 @@ def answer_text(answer: Answer) -> str:
     """Return the answer to a request as a sentence."""
     by = _by(answer.by)
     if answer.verdict == "approve":
-        scope = {Scope.ONCE: "", Scope.SESSION: " for this session", Scope.ALWAYS: " always"}[answer.scope]
-        head = f"Approved{scope}{by}{_edits_text(answer)}"
+        head = f"{APPROVED[answer.scope].capitalize()}{by}{_edits_text(answer)}"
     else:
         rejected = "Rejected" if answer.by in ("user", SAME_QUESTION) else "Refused"  # a person rejects, a rule refuses
         head = {"reject": f"{rejected}{by}", "withdrawn": "Withdrawn", "reply": f"Answered{by}"}[answer.verdict]
@@ -345,7 +327,7 @@ def _asked(event: e.ApprovalRequested) -> Narration:
 
 
 def _answered(event: e.ApprovalAnswered) -> Narration:
-    grant = f" Granted: {event.grant.kind} {event.grant.pattern}" if event.grant else ""
+    grant = f" Granted: {grant_text(event.grant)}" if event.grant else ""
     return Narration(answer_text(event.answer) + grant, mark=None if event.answer.verdict == "approve" else "✗")
 
 
@@ -553,7 +535,7 @@ _NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     e.ApprovalRequested: _asked,
     e.ApprovalAnswered: _answered,
     e.ApprovalVoided: lambda event: Narration(f"The pending request is void: {event.reason}.", mark="!"),
-    e.GrantRevoked: lambda event: f"Revoked: {event.grant.kind} {event.grant.pattern}",
+    e.GrantRevoked: lambda event: f"Revoked: {grant_text(event.grant)}",
     e.QuestionAsked: _question,
     e.QuestionAnswered: lambda event: answer_text(event.answer),
     e.FileChanged: _changed,

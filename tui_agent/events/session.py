@@ -130,6 +130,10 @@ class Notice(Event, frozen=True, kw_only=True):
     """Stable name, such as `context.small` or `models.bad`."""
 
 
+SERVER_MISSING = "server.missing"
+"""Code of the notice about an unreachable server or missing model."""
+
+
 class UserMessageAdded(Event, frozen=True, kw_only=True):
     """A user message was added to the conversation."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_agent.common.domain import Diff, Grant
+from tui_agent.common.domain import Diff
 from tui_agent.text import make_visible
 
 Styled = tuple[str, str]
@@ -20,10 +20,3 @@ def diff_lines(diff: Diff) -> list[Styled]:
         for text in hunk.lines:
             lines.append((make_visible(text, lookalikes=False), LINE_STYLES.get(text[:1], "")))
     return [*lines, *([(f"({make_visible(diff.note)})", "dim")] if diff.note else [])]
-
-
-def grant_text(grant: Grant) -> str:
-    """A grant in words."""
-    where = f" in {make_visible(grant.cwd)}" if grant.cwd else ""
-    env = f" with {', '.join(map(make_visible, grant.env_changes))}" if grant.env_changes else ""
-    return f"{grant.kind} {make_visible(grant.pattern)}{where}{env}"

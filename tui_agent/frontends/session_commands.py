@@ -1,5 +1,5 @@
 """Slash commands that need no screen, for the page and line mode: each takes a session and an argument, and says what
-it found or why it did nothing. What it changes is on the stream.
+it found or why it did nothing. What it changes is on the stream. `clear_conversation` and `undo` are the screen's, too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tui_agent import events as e
 from tui_agent.common.domain import ApprovalMode, Fault, Mode
-from tui_agent.engine.undo import CannotUndo, RewindScope
+from tui_agent.engine.undo import CannotUndo, Checkpoints, RewindScope, UndoReport
+from tui_agent.events.grant_texts import DURATIONS, grant_text
 from tui_agent.events.narration import trust_state
-from tui_agent.frontends.plain_diffs import diff_lines, grant_text
+from tui_agent.frontends.plain_diffs import diff_lines
 from tui_agent.text import clean, make_visible, one_line
 
 if TYPE_CHECKING:
+    from tui_agent.engine.api import SessionApi
     from tui_agent.engine.session import Session
     from tui_agent.export.session import Format
 
@@ -25,6 +27,8 @@ SESSION_ROLE: Final = "execution"
 """The role of the session's model."""
 DIFFS_MAX = 100
 """Files of a run that `/diff` shows."""
+STOP_SECONDS = 10.0
+"""Time limit for a run to stop before the conversation is cleared."""
 REWIND_USAGE = "/rewind N goes back to before run N; add code or conversation for only one of them"
 RECENT_RECORDS = 500
 """Records that a search reads first, from the end of the session; then twice as many before these, and so on."""
@@ -80,8 +84,25 @@ def _mode_command(name: str, field: str, modes: type[Mode | ApprovalMode]) -> Co
     return set_mode
 
 
-async def _clear(session: Session, _: str) -> CommandReply:
+async def clear_conversation(session: SessionApi) -> None:
+    """Withdraw queued messages, stop the run and clear the model's conversation (U5).
+
+    Raises CannotUndo if the run can't be stopped, or an undo is in progress.
+    """
+    for message, _steering in session.queue.order():
+        session.withdraw_message(message)
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            while session.busy:  # the first interrupt may only end the planning
+                await session.interrupt()
+                await asyncio.sleep(0)
+    except TimeoutError as error:
+        raise CannotUndo("the run could not be stopped; nothing was cleared") from error
     session.checkpoints.clear()
+
+
+async def _clear(session: Session, _: str) -> CommandReply:
+    await clear_conversation(session)
     return CommandReply()
 
 
@@ -104,11 +125,22 @@ async def _plan(session: Session, decision: str) -> CommandReply:
     return CommandReply(session.memory.proposals() or session.memory.text() or "this session has no plan")
 
 
-async def _undo(session: Session, target: str) -> CommandReply:
+async def undo(checkpoints: Checkpoints, target: str) -> UndoReport:
+    """Undo the last run, run `N`, or a file; `finish` or `back` resolves an undo that was interrupted.
+
+    Raises CannotUndo and JournalBroken.
+    """
+    if target == "finish":
+        return await checkpoints.finish()
+    if target == "back":
+        return await checkpoints.roll_back()
     if run := run_id(target):
-        await session.checkpoints.undo(run=run)
-    else:
-        await session.checkpoints.undo(files=(target,) if target else ())
+        return await checkpoints.undo(run=run)
+    return await checkpoints.undo(files=(target,) if target else ())
+
+
+async def _undo(session: Session, target: str) -> CommandReply:
+    await undo(session.checkpoints, target)
     return CommandReply()
 
 
@@ -165,7 +197,7 @@ async def _grants(session: Session, number: str) -> CommandReply:
         return CommandReply("revoked: it needs approval again")
     if not grants:
         return CommandReply("no saved permissions")
-    rows = [f"  {number} {grant.scope.value}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
+    rows = [f"  {number} {DURATIONS[grant.scope]}: {grant_text(grant)}" for number, grant in enumerate(grants, 1)]
     return CommandReply("\n".join([*rows, "/grants N revokes one"]))
 
 

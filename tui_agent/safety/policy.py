@@ -24,6 +24,7 @@ from tui_agent.common.domain import (
     Severity,
     TrustAction,
 )
+from tui_agent.events.grant_texts import DURATIONS, grant_text
 from tui_agent.safety import decision_files, globs, tables
 from tui_agent.safety.tables import Decision
 from tui_agent.settings import Settings
@@ -192,11 +193,7 @@ def offered_grants(action: Action, *, exactly: bool) -> tuple[Grant, ...]:
 
 def describe_grant(grant: Grant) -> str:
     """Return a grant in words, for user and journal."""
-    duration = {Scope.ONCE: "once", Scope.SESSION: "for this session", Scope.ALWAYS: "always"}[grant.scope]
-    target = {"read": "reading", "edit": "edits of", "run": "the command"}[grant.kind]
-    folder = f" in {grant.cwd}" if grant.cwd else ""
-    variables = f" with {', '.join(grant.env_changes)}" if grant.env_changes else ""
-    return f"You allowed {duration}: {target} {grant.pattern}{folder}{variables}"
+    return f"You allowed {DURATIONS[grant.scope]}: {grant_text(grant)}"
 
 
 def literal_glob(path: str) -> str:

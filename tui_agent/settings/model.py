@@ -245,3 +245,13 @@ class Settings(SettingsGroup):
         ("questions", "ends", "failures"), description="When to notify."
     )
     debug: bool = Field(False, description="Verbose debug log.")
+
+
+def settings_subject(name: str) -> str:
+    """Return the first setting of the subject of a setting, as in `HEADINGS`; empty for an unknown setting."""
+    first, subject = name.partition(".")[0], ""
+    for setting in Settings.model_fields:
+        subject = setting if setting in HEADINGS else subject
+        if setting == first:
+            return subject
+    return ""

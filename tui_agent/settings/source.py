@@ -20,11 +20,12 @@ from tui_agent.settings.tree import KeyPath, SettingsProblem, SettingsTree, pars
 
 PREFIX = "TUI_AGENT_"
 """Prefix of environment variables: `TUI_AGENT_` and the setting's name in capitals, with underscores for dots."""
-OTHER_VARIABLES = frozenset(
+HOME = "HOME"
+"""Name after `PREFIX` of the folder of all files, which is no setting."""
+TEST_VARIABLES = frozenset(
     [
-        "HOME",
-        "CI",
         "ASCII",
+        "CI",
         "COMPOSER",
         "DAEMONS",
         "DEATHS",
@@ -45,7 +46,7 @@ OTHER_VARIABLES = frozenset(
         "TEST_PICTURES",
     ]
 )
-"""Names after `PREFIX` that are no settings: the folder of all files, and those of docs/testing.md."""
+"""Names after `PREFIX` that only tests use (docs/testing.md): they are accepted, but never suggested."""
 
 
 class LoadedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,8 +228,9 @@ def _interpretations(text: str) -> Iterator[Any]:
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[SettingsProblem]:
     """Return a problem for each variable that looks like a setting and is none; it does not prevent a start."""
-    names = {"_".join(key_path).upper() for key_path in setting_paths()} | OTHER_VARIABLES
-    unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names]
+    names = {"_".join(key_path).upper() for key_path in setting_paths()} | {HOME}
+    accepted = {f"{PREFIX}{name}" for name in names | TEST_VARIABLES}
+    unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in accepted]
     known = [f"{PREFIX}{name}" for name in sorted(names)]
     return [
         SettingsProblem(

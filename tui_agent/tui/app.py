@@ -77,7 +77,9 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
         self._clock = clock
         self._first_hint = hint
         self.transcript = Transcript(now=now, greeting=partial(greeting, self.view), id="transcript")
-        self.transcript.options.locate = FileLocator(lambda: self.view.workspace)
+        self.locate = self.transcript.options.locate = FileLocator(
+            lambda: self.view.workspace, partial(self.work, group="links"), self.transcript.relink
+        )
         self.title_line = LinesView(partial(title_line, self.view), id="title")
         self.activity = ActivityLine(self.view, self.transcript, now=now, id="activity")
         self.hints = TransientHints(self, self.activity, clock=clock)

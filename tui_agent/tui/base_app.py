@@ -33,6 +33,8 @@ from widgets.transcript import Transcript
 if TYPE_CHECKING:
     from textual.worker import WorkType
 
+    from tui_agent.tui.file_locator import FileLocator
+
 QUIT_ARMED: Final = 2.0
 """Seconds for which a hint is shown, and in which a second Ctrl+C quits."""
 READING_SPEED: Final = 12
@@ -199,6 +201,7 @@ class BaseApp(App[int], inherit_bindings=False):
     view: SessionView
     session: SessionApi | None
     """None until the session is open."""
+    locate: FileLocator
     hints: TransientHints
     prompt: PromptInput
     columns: Columns

@@ -39,8 +39,9 @@ class CommandApp(BaseApp, inherit_bindings=False):
     preferences: Preferences
 
     def action_clear(self) -> None:
-        """Clear the conversation on the second press."""
-        if self.hints.confirms(f"{keymap.key_of('clear')} again clears the conversation"):
+        """Stop the run and clear the conversation on the second press."""
+        stops = "stops the run and " if self.session is not None and self.session.busy else ""
+        if self.hints.confirms(f"{keymap.key_of('clear')} again {stops}clears the conversation"):
             execute_command(self, "clear", "")
 
     def action_help(self) -> None:
@@ -295,7 +296,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "tree": lambda app, _: app.columns.toggle(),
     "compact": _compact,
     "context": _context,
-    "clear": lazily("undo_commands", "clear_conversation"),
+    "clear": lazily("undo_commands", "clear"),
     "stats": lazily("dashboard", "show_statistics"),
     "undo": lazily("undo_commands", "undo_run"),
     "redo": lazily("undo_commands", "redo_run"),

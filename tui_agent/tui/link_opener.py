@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
 from tui_agent.frontends.web.addresses import open_browser
 from tui_agent.text import one_line
 from tui_agent.tui.base_app import READING_SPEED, BaseApp
-from tui_agent.tui.file_locator import file_in
+from tui_agent.tui.file_locator import file_in, resolved
 from widgets.links import place_of, targets_of
 from widgets.palette import Palette, PaletteRow
 from widgets.transcript import Transcript
@@ -20,6 +21,8 @@ SECOND_CLICK: Final = 4.0
 """Seconds in which a second click on a URL opens it, or longer if reading the target takes longer."""
 RECENT_BLOCKS: Final = 100
 """Number of blocks at the end whose links can be listed."""
+LOOK_SECONDS: Final = 1.0
+"""Seconds that the list waits for files to be looked for."""
 MAX_SHOWN: Final = 200
 """Characters of a target in a hint."""
 
@@ -77,17 +80,31 @@ class LinkOpener:
     def show_list(self) -> None:
         """List the links of the newest messages, with where they lead."""
         targets = link_targets(self._app.transcript)
+        if self._app.locate.is_idle:
+            self._push_list(targets)
+        else:  # messages that were not painted yet name files
+            self._app.work(self._show_list_later)
+
+    async def _show_list_later(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._app.locate.settled()
+        self._push_list(link_targets(self._app.transcript))
+
+    def _push_list(self, targets: Sequence[str]) -> None:
         if not targets:
             self._app.hints.show("there are no links in the last messages")
             return
-        self._app.push_screen(LinkList([self._row(target) for target in targets], self.open))
+        folder = self._app.view.workspace
+        self._app.push_screen(LinkList([_row(target, folder) for target in targets], self.open))
 
-    def _row(self, target: str) -> PaletteRow:
-        place = place_of(target)
-        if place is None:
-            return PaletteRow(target, one_line(target, MAX_SHOWN, exact=True), "in the browser")
-        name = os.path.relpath(place.path, os.path.realpath(self._app.view.workspace))
-        return PaletteRow(target, one_line(f"{name}:{place.line}" if place.line else name, MAX_SHOWN), "in your editor")
+
+def _row(target: str, folder: str) -> PaletteRow:
+    place = place_of(target)
+    if place is None:
+        return PaletteRow(target, one_line(target, MAX_SHOWN, exact=True), "in the browser")
+    name = os.path.relpath(place.path, resolved(folder))  # known since the file was found
+    return PaletteRow(target, one_line(f"{name}:{place.line}" if place.line else name, MAX_SHOWN), "in your editor")
 
 
 def show_links(app: BaseApp, _: str) -> None:

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from tui_agent.common.domain import Answer, EditAction
-from tui_agent.events import Notice, Record
+from tui_agent.events import SERVER_MISSING, Notice, Record
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.edit_drafts import EditDraftStore, proposed_content
 from tui_agent.view.items import RequestItem
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 ASIDE = "aside"
 """Name of the dialog that is set aside among the installed screens."""
-NO_SERVER = "server.missing"
-"""Code of the notice that no model is available."""
 
 
 def opens_in_panel(request: RequestItem) -> bool:
@@ -196,7 +194,7 @@ class RequestDialogs:
     def on_notice(self, record: Record) -> None:
         """Remember a missing server for the first-run screen, unless a message was sent already."""
         session, event = self.app.session, record.event
-        if not isinstance(event, Notice) or event.code != NO_SERVER or session is None:
+        if not isinstance(event, Notice) or event.code != SERVER_MISSING or session is None:
             return
         if record.seq > session.replay_end and not self.app.view.tree.roots:
             self._missing_server = session.mask.mask(event.text)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tui_agent.settings import Settings
     from tui_agent.tui.commands import CommandApp
 
-UNAUTHORIZED = 401
 KEY_ADVICE = {True: "The key was not accepted: correct", False: "The server requires a key: type"}
 """Whether a key was sent → what to do with the field."""
 
@@ -47,7 +46,7 @@ class ServerDialog(FirstRun):
     def _explain(self, text: str) -> str:
         """Return `text`, which says why there is no model, with the field of this dialog to fill in."""
         fault = self._fault
-        if fault is None or fault.status != UNAUTHORIZED or "token" not in fault.advice:
+        if fault is None or not fault.is_unauthorized or "token" not in fault.advice:
             return text
         advice = f"{KEY_ADVICE['not accepted' in fault.advice]} it in the field Key below."
         return text.replace(fault.advice, advice) if fault.advice in text else f"{text}\n{advice}"
@@ -57,7 +56,7 @@ class ServerDialog(FirstRun):
         fault = self._fault
         if fault is None or fault.kind == "unreachable":
             return "url"  # also if another kind of server answers
-        return "key" if fault.status == UNAUTHORIZED else "model"
+        return "key" if fault.is_unauthorized else "model"
 
     def _commands(self) -> tuple[str, ...]:
         """Return commands that help with Ollama, if it does not run or has no model."""
@@ -99,7 +98,7 @@ class ServerDialog(FirstRun):
             for used in self._candidates(settings, values):
                 problem = await choice.use_settings(used, values.key)
                 fault = choice.fault
-                if not problem or fault is None or _is_silent(fault) or fault.status == UNAUTHORIZED:
+                if not problem or fault is None or _is_silent(fault) or fault.is_unauthorized:
                     break
                 if await self._list_models():
                     break

@@ -12,6 +12,7 @@ from tui_agent.common.errors import JournalBroken
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file, replace_file
 from tui_agent.settings import LoadedSettings, document
+from tui_agent.settings.model import settings_subject
 from tui_agent.settings.source import load_settings
 from tui_agent.settings.tree import MAX_FILE_SIZE
 from tui_agent.text import one_line
@@ -22,20 +23,18 @@ if TYPE_CHECKING:
 
 IMMEDIATE: Final = ("theme", "themes", "keys", "vim", "animation", "notifications", "notify_of")
 """Settings of the screen, which take effect immediately."""
-OF_MODELS: Final = (
-    *("provider", "base_url", "token_env", "token_file", "model", "small_model", "explorer_model"),
-    *("context_window", "keep_alive", "temperature", "caps.reply_tokens", "timeouts.connect", "timeouts.idle"),
-    *("timeouts.first_byte_local", "timeouts.first_byte_remote"),
-    *("timeouts.progress_local", "timeouts.progress_remote"),
+MODEL_LIMITS: Final = (
+    *("caps.reply_tokens", "timeouts.connect", "timeouts.idle", "timeouts.first_byte_local"),
+    *("timeouts.first_byte_remote", "timeouts.progress_local", "timeouts.progress_remote"),
 )
-"""Settings of models and their server, which take effect with the next request, as do those of `roles`."""
+"""Limits of requests to models: like the settings of models and their server, they hold from the next request on."""
 THIS_SESSION: Final = "this session"
 """Source of a value that the environment or the command line overrides at the next start."""
 
 
 def is_of_models(name: str) -> bool:
     """Return whether a setting is used from the next request on."""
-    return name in OF_MODELS or name.startswith("roles.")
+    return name in MODEL_LIMITS or settings_subject(name) == "provider"
 
 
 class SettingsFile:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.undo import CannotUndo
+from tui_agent.frontends.session_commands import clear_conversation, run_id, undo
 from tui_agent.tui.base_app import BaseApp
 
 if TYPE_CHECKING:
@@ -32,16 +33,8 @@ def undo_command(
 
 @undo_command
 async def undo_run(app: BaseApp, checkpoints: Checkpoints, target: str) -> None:
-    """Undo the last run, run `N`, or a file; `finish` or `back` resolves an undo that was interrupted."""
-    if target == "finish":
-        report = await checkpoints.finish()
-    elif target == "back":
-        report = await checkpoints.roll_back()
-    elif _is_run(target):
-        report = await checkpoints.undo(run=_run_id(target))
-    else:
-        report = await checkpoints.undo(files=(target,) if target else ())
-    _report(app, report)
+    """Carry out `/undo`."""
+    _report(app, await undo(checkpoints, target))
 
 
 @undo_command
@@ -58,8 +51,8 @@ async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, arguments: str) 
     words = [word for word in words if word not in SCOPES]
     if not words:
         _choose_message(app, checkpoints)
-    elif _is_run(words[0]):
-        _report(app, await checkpoints.rewind(_run_id(words[0]), scope))
+    elif run := run_id(words[0]):
+        _report(app, await checkpoints.rewind(run, scope))
     else:
         app.hints.show("/rewind needs the number of a run, then code, conversation or both")
 
@@ -67,14 +60,14 @@ async def rewind_to_run(app: BaseApp, checkpoints: Checkpoints, arguments: str) 
 @undo_command
 async def keep_run(app: BaseApp, checkpoints: Checkpoints, run: str) -> None:
     """Accept the changes of a run, or of all runs, so that undo skips them."""
-    if not checkpoints.keep(_run_id(run) if run else ""):
+    if not checkpoints.keep(run_id(run)):
         app.hints.show("nothing to keep")
 
 
-@undo_command
-async def clear_conversation(app: BaseApp, checkpoints: Checkpoints, _: str) -> None:
-    """Clear the conversation for the model; journal, plan and files stay (U5)."""
-    checkpoints.clear()
+def clear(app: BaseApp, _: str) -> None:
+    """Carry out `/clear`."""
+    if app.session is not None:
+        app.work(clear_conversation, app.session, expected=(CannotUndo, JournalBroken))
 
 
 @undo_command
@@ -126,14 +119,6 @@ def _actions_on_runs(app: BaseApp) -> Callable[[str, str], None]:
             rewind_to_run(app, f"{run} {action}")
 
     return act_on_run
-
-
-def _is_run(text: str) -> bool:
-    return text.removeprefix("run-").isdecimal()
-
-
-def _run_id(text: str) -> str:
-    return f"run-{text.removeprefix('run-')}"
 
 
 def _report(app: BaseApp, report: UndoReport) -> None:

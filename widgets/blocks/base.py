@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
 import msgspec
@@ -73,6 +74,9 @@ class TranscriptBlock(ABC, Generic[ItemT]):
     def changed(self) -> None:
         """Invalidate the lines after a change of item or display."""
         self._fresh = False
+
+    def relink(self, found: AbstractSet[str]) -> None:
+        """Invalidate what names one of the files in `found`: they lead elsewhere than before."""
 
     def forget(self) -> None:
         """Drop cached lines."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rich.style import Style
 
-from tui_agent.common.domain import Answer, Scope, TrustAction
+from tui_agent.common.domain import Answer, TrustAction
+from tui_agent.events.grant_texts import APPROVED
 from tui_agent.keys.keymap import key_of
 from tui_agent.text import make_visible, pluralize
 from tui_agent.view.items import EndItem, NoticeItem, RequestItem
@@ -100,8 +101,7 @@ def describe_answer(answer: Answer) -> tuple[str, str]:
     """Return a description of an answer and its text role."""
     by = "" if answer.by in ("user", "") else f" ({answer.by})"
     if answer.verdict == "approve":
-        scope = {Scope.ONCE: "approved", Scope.SESSION: "approved for this session", Scope.ALWAYS: "always approved"}
-        return scope[answer.scope] + hunks_text(answer) + by, "muted"
+        return APPROVED[answer.scope] + hunks_text(answer) + by, "muted"
     if answer.verdict == "reject":
         return "rejected" + by + (f": {answer.text}" if answer.text else ""), "warn"
     if answer.verdict == "reply":

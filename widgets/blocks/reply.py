@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from tui_agent.view.items import ReplyItem
 from widgets.blocks.base import BlockOptions, TranscriptBlock, format_duration
@@ -51,6 +52,11 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         """Drop stream and lines; both can be rebuilt from the item."""
         super().forget()
         self._restart()
+
+    def relink(self, found: AbstractSet[str]) -> None:
+        """Invalidate the lines if the text names one of these files, or may do so in the end that is still open."""
+        if self._stream.relink(found) or not self._stream.ended:
+            self.changed()
 
     def _restart(self) -> None:
         self._text, self._fed, self._stream = self.item.text, 0, MarkdownStream(self.options.locate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from rich.style import Style
 
@@ -11,7 +12,7 @@ from tui_agent.keys.keymap import key_of
 from tui_agent.text import one_line, pluralize
 from tui_agent.view.items import ToolItem
 from widgets import ansi
-from widgets.blocks.base import SHORT, TranscriptBlock, format_duration
+from widgets.blocks.base import SHORT, BlockOptions, TranscriptBlock, format_duration
 from widgets.blocks.notice import describe_answer
 from widgets.diff_lines import diff_rows, number_width, paint_row
 from widgets.links import link_spans
@@ -34,6 +35,11 @@ class ToolCard(TranscriptBlock[ToolItem]):
 
     compact = True
 
+    def __init__(self, item: ToolItem, options: BlockOptions) -> None:
+        super().__init__(item, options)
+        self._names: set[str] = set()
+        """Names of files that were looked for when the output was painted."""
+
     @property
     def live(self) -> bool:  # type: ignore[override]  # a class attribute becomes a property
         """Whether the call runs and shows its duration."""
@@ -45,6 +51,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint head and body."""
+        self._names = set()
         body = self._body(max(1, width - 4), styles)
         return [self._head(width, styles), *indent(body, [("  │ ", styles.faint)])]
 
@@ -187,8 +194,17 @@ class ToolCard(TranscriptBlock[ToolItem]):
         return [
             span
             for text, own in ansi.ansi_spans(row, styles, style)
-            for span in link_spans(text, own, own, self.options.locate)
+            for span in link_spans(text, own, own, self._locate)
         ]
+
+    def relink(self, found: AbstractSet[str]) -> None:
+        """Invalidate the lines if the output names one of these files."""
+        if not self._names.isdisjoint(found):
+            self.changed()
+
+    def _locate(self, name: str) -> str:
+        self._names.add(name)
+        return self.options.locate(name)
 
     def _hidden_text(self, hidden: int) -> str:
         lines = f"… {hidden} more line{'s' if hidden > 1 else ''}"

@@ -100,15 +100,14 @@ class SandboxPolicy:
         """Return True if it runs in a complete sandbox, as `auto_approve_high` requires (A4)."""
         return self.sandbox.is_complete and action.sandboxed
 
-    async def confinement(self, action: RunAction) -> ConfinedCommand | None:
-        """Return the confinement of a command, or None. Raises ToolError if a required sandbox is missing.
+    async def confinement(self, action: RunAction, mode: ApprovalMode) -> ConfinedCommand | None:
+        """Return the confinement of a command judged in `mode`, or None. Raises ToolError if a required one is missing.
 
-        A command runs as its dialog said, whatever the approval mode has become in the meantime; a sandbox that the
-        settings require confines it all the same.
+        It runs as its dialog said, whatever the approval mode is by now, unless the settings have become stricter.
         """
         if self.settings.sandbox == "required" and self.sandbox.kind == "none":
             raise ToolError("The settings demand a sandbox for commands, and there is none here.", "refused")
-        if not action.sandboxed and self.settings.sandbox != "required":
+        if not (action.sandboxed or self.applies_to(action, mode)):
             return None
         return await asyncio.to_thread(self._confine, action)
 
@@ -446,13 +445,17 @@ class ToolEnvironment:
         return self.scratch / f"output-{secrets.token_hex(4)}.txt"
 
     async def run_command(
-        self, action: RunAction, timeout: float, on_output: Callable[[str], None], file: Path | None = None
+        self,
+        action: RunAction,
+        confined: ConfinedCommand | None,
+        timeout: float,
+        on_output: Callable[[str], None],
+        file: Path | None = None,
     ) -> CommandOutcome:
         """Run `action`: safe commands without a shell, others in the session's shell (T2).
 
-        `file` receives the complete output. Raises ToolError.
+        `confined` is from `sandbox_policy`; `file` receives the complete output. Raises ToolError.
         """
-        confined = await self.sandbox_policy.confinement(action)
         cwd = Path(action.cwd)
         if await asyncio.to_thread(os.path.realpath, cwd) != action.cwd:
             raise ToolError(f"The way to {cwd} leads elsewhere by now; call it again.", "changed")
@@ -508,13 +511,12 @@ class ToolEnvironment:
         file: Path | None = None,
         confined: Confinement | None = None,
     ) -> CommandOutcome:
-        from tui_agent.shell.terminal import CommandError, ShellSession
+        from tui_agent.shell.terminal import CommandError
 
-        if self._terminal is None:
-            self._terminal = ShellSession(folder=self.workspace, roots=self.roots.folders)
-        before = {job.id for job in self._terminal.jobs()}
+        terminal = self._shell_session()
+        before = {job.id for job in terminal.jobs()}
         try:
-            outcome = await self._terminal.run(
+            outcome = await terminal.run(
                 command, timeout=timeout, capture=self._capture(on_output, file), cwd=cwd, confinement=confined
             )
         except CommandError as error:

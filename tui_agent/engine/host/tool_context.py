@@ -22,7 +22,6 @@ from tui_agent.common.domain import (
     FileChange,
     Mode,
     ReadAction,
-    RunAction,
     Severity,
     Target,
     ToolResult,
@@ -440,26 +439,26 @@ class CallContext:
             await environment.before_change(self._run)
         self.had_effect = self.had_effect or not action.safe
         self._executed(approval, action)
-        if environment.sandbox_policy.applies_to(action, mode):  # the settings may be stricter by now
-            action = replace(action, sandboxed=True)
+        confined = await environment.sandbox_policy.confinement(action, mode)
         file = environment.output_file()
         self._file = str(file)
+        run = partial(environment.run_command, action, confined, timeout, self.output, file)
         if action.safe or environment.guard is None:
-            return await environment.run_command(action, timeout, self.output, file)
-        return await self._run_guarded(environment.guard, action, approval, timeout, file)
+            return await run()
+        approved = approval.answer.by in ("user", SAME_QUESTION) and confined is None
+        return await self._run_guarded(environment.guard, action.command, approved, run)
 
     async def _run_guarded(
-        self, guard: CommandGuard, action: RunAction, approval: Approval, timeout: float, file: Path
+        self, guard: CommandGuard, command: str, approved: bool, run: Callable[[], Awaitable[CommandOutcome]]
     ) -> CommandOutcome:
         """Run a command that may write, and ask the user about protected files that it made (A2)."""
         environment = self._environment
-        approved = approval.answer.by in ("user", SAME_QUESTION) and not action.sandboxed
         with self.clock.paused():
-            guarded = await guard.begin(action.command, approved=approved, run=self._run, call=self._node)
+            guarded = await guard.begin(command, approved=approved, run=self._run, call=self._node)
         jobs = {job.id for job in environment.jobs()}
         seconds: float | None = INTERRUPTED
         try:
-            outcome = await environment.run_command(action, timeout, self.output, file)
+            outcome = await run()
             seconds = None
         finally:
             ended = await complete_shielded(guard.end(guarded, seconds=seconds))

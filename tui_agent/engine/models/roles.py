@@ -17,7 +17,7 @@ from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
 from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike
-from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
+from tui_agent.events import SERVER_MISSING, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
 from tui_agent.models.selection import (
@@ -34,12 +34,8 @@ if TYPE_CHECKING:
     from tui_agent.models.catalog import Calibration
     from tui_agent.protocols.parser import Protocol
 
-NO_SERVER = "server.missing"
-"""Code of the notice about an unreachable server or missing model."""
 DEFAULT_WINDOW = 32_768
 """Context window to request, in tokens, if neither settings nor model specify one."""
-UNAUTHORIZED = 401
-"""HTTP status of a server that requires another token."""
 SESSION_ROLES = ("", "execution")
 """Roles of the session's model: replies, and steps of a plan."""
 SMALL_WINDOW = 16_384
@@ -123,7 +119,7 @@ class ModelRoles:
         self.catalog.watch()
         if isinstance(config, RunEnded):
             text = f"{config.text}\nTried {self.model.endpoint} ({self._because})."
-            self._emit(Notice(level="error", text=text, code=NO_SERVER))
+            self._emit(Notice(level="error", text=text, code=SERVER_MISSING))
             self._was_missing = True
 
     async def config(self) -> ModelConfig | RunEnded:
@@ -179,7 +175,7 @@ class ModelRoles:
     def _lacks_model(self) -> bool:
         """Return whether the server answered that it can't work with the model."""
         fault = self.fault
-        return fault is not None and fault.kind != "unreachable" and fault.status != UNAUTHORIZED
+        return fault is not None and fault.kind != "unreachable" and not fault.is_unauthorized
 
     async def use_settings(self, settings: Settings) -> None:
         """Use other settings of models from the next request on."""
@@ -324,7 +320,7 @@ class ModelRoles:
         """
         served = await self._list() if self.model.provider != "scripted" else ()
         if isinstance(served, Fault):
-            return served if served.kind == "unreachable" or served.status == UNAUTHORIZED else None
+            return served if served.kind == "unreachable" or served.is_unauthorized else None
         if not served or served_name(self.name, served):
             info = await self.model.describe(self.name)
             usable = isinstance(info, Fault) or can_answer(info)
@@ -485,7 +481,7 @@ class ModelChoice:
             self._stream.mask.add({"API key": key})
         await roles.use_server(server, settings)
         config = await roles.config()
-        if key and (roles.fault is None or roles.fault.status != UNAUTHORIZED):
+        if key and not (roles.fault is not None and roles.fault.is_unauthorized):
             self._key = server.model.endpoint, key
         elif not typed:
             self._key = "", ""

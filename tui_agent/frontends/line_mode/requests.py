@@ -29,10 +29,11 @@ from tui_agent.common.domain import (
 )
 from tui_agent.common.hunks import HunkChoice, new_side_text, with_edits
 from tui_agent.common.workplan import InstructionPlan
+from tui_agent.events.grant_texts import DURATIONS, grants_text
 from tui_agent.events.narration import file_warning, harm_texts, trust_texts
 from tui_agent.frontends.line_mode.terminal import InputEnded, LineTerminal
 from tui_agent.frontends.plain import UserRequest
-from tui_agent.frontends.plain_diffs import Styled, diff_lines, grant_text
+from tui_agent.frontends.plain_diffs import Styled, diff_lines
 from tui_agent.frontends.session_commands import parse_choice
 from tui_agent.platform.programs import editor_command
 from tui_agent.platform.temporary import TemporaryFolder
@@ -43,8 +44,8 @@ EDITOR_TEXT_MAX = 4 << 20
 _NUMBERED = re.compile(r"([ed])\s*(\d{1,6})")
 """`e 2` or `d 2`: edit or drop a step, edit a hunk."""
 _SELECTED_HUNKS = re.compile(r"p\s+([\d\s,]+)")
-_SCOPES = {"s": (Scope.SESSION, "for this session"), "A": (Scope.ALWAYS, "always")}
-"""Key → scope of the approval, and its description."""
+_SCOPES = {"s": Scope.SESSION, "A": Scope.ALWAYS}
+"""Key → scope of the approval."""
 
 
 class RequestPrompt:
@@ -81,7 +82,7 @@ class RequestPrompt:
         hunks = len(action.diff.hunks) if isinstance(action, EditAction) and action.splittable else 0
         edits: dict[int, str] = {}
         choices = ["a trust it" if is_trust else "a approve once"]
-        choices += [f"{key} {_SCOPES[key][1]}: {', '.join(rules)}" for key, rules in grants.items()]
+        choices += [f"{key} {DURATIONS[_SCOPES[key]]}: {rules}" for key, rules in grants.items()]
         choices += ["p 1 3 approve only these hunks"] if hunks > 1 else []
         choices += ["e 1 edit hunk 1 in your editor"] if hunks else []
         choices += ["r reject" if is_trust else "r reject; r REASON tells the model why"]
@@ -92,7 +93,7 @@ class RequestPrompt:
             if _approves(reply):
                 return Answer(verdict="approve", data=_edit_data(range(hunks), edits, action))
             if (key := "A" if reply == "always" else reply) in grants and not edits:
-                return Answer(verdict="approve", scope=_SCOPES[key][0])
+                return Answer(verdict="approve", scope=_SCOPES[key])
             if hunks and (selected := _selected_hunks(reply, hunks)) is not None:
                 return Answer(verdict="approve", data=_edit_data(selected, edits, action))
             if hunks and (match := _NUMBERED.fullmatch(reply)) is not None and match[1] == "e":
@@ -283,13 +284,10 @@ class RequestPrompt:
             self._terminal.print(self._mask.mask(text), style)
 
 
-def _grants_by_key(event: e.ApprovalRequested) -> dict[str, list[str]]:
-    """Key of a scope → the grants that it would store."""
-    grants = {
-        key: [grant_text(grant) for grant in event.grants if grant.scope is scope]
-        for key, (scope, _) in _SCOPES.items()
-    }
-    return {key: texts for key, texts in grants.items() if texts}
+def _grants_by_key(event: e.ApprovalRequested) -> dict[str, str]:
+    """Key of a scope → what an approval with it allows from then on."""
+    texts = {key: grants_text(event.grants, event.action, scope) for key, scope in _SCOPES.items()}
+    return {key: text for key, text in texts.items() if text}
 
 
 def _selected_hunks(reply: str, count: int) -> list[int] | None:

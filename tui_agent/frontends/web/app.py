@@ -21,7 +21,8 @@ from starlette.routing import Route
 from tui_agent import events as e
 from tui_agent.common.domain import Action, Answer, ApprovalMode, EditAction, Mode, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.frontends.session_commands import SESSION_COMMANDS, run_session_command
+from tui_agent.engine.undo import CannotUndo
+from tui_agent.frontends.session_commands import SESSION_COMMANDS, clear_conversation, run_session_command
 from tui_agent.frontends.web.choices import PAGE_COMMANDS, find_files, model_choices, session_choices, typing_data
 from tui_agent.frontends.web.edits import AnswerEdit, answer_data, bounded_text, diff_with_edits, hunk_text
 from tui_agent.frontends.web.feed import Feed, Reader, displayable_action
@@ -41,8 +42,6 @@ PING_SECONDS = 15
 """Interval of keep-alive comments on a silent stream."""
 SEND_SECONDS = 60.0
 """Seconds after which a browser that accepts no data is disconnected."""
-STOP_SECONDS = 10.0
-"""Time limit for a run to stop before the conversation is cleared."""
 PLAN_TEXT_MAX = 500_000
 """Characters of the plan document that can be shown and edited in the page."""
 COMPARISONS_MAX = 4_000_000
@@ -167,7 +166,6 @@ class SessionPage(PageServer):
         self.feed = Feed(session)
         self._following: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._clearing = asyncio.Lock()
         super().__init__(listener, *self._routes())
 
     def _routes(self) -> Iterator[Route]:
@@ -280,12 +278,6 @@ class SessionPage(PageServer):
         name = command.name
         if command.problem:
             raise PageRefused(400, command.problem)
-        if name == "clear":
-            try:
-                await self._clear(EmptyBody())
-            except ValueError as error:
-                raise PageRefused(409, str(error)) from error
-            return JSONResponse({"command": name, "text": "", "draft": ""})
         if name not in SESSION_COMMANDS:
             raise PageRefused(
                 400, f"/{name} is a command of the screen; tui-agent --resume continues this session there"
@@ -443,22 +435,10 @@ class SessionPage(PageServer):
         return action
 
     async def _clear(self, _: EmptyBody) -> None:
-        """Stop the run, withdraw queued messages and clear the model's conversation."""
-        session = self._session
-        async with self._clearing:
-            for message, _steering in session.queue.order():
-                session.withdraw_message(message)
-            try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    while session.busy:  # the first interrupt may only end the planning
-                        await session.interrupt()
-                        await asyncio.sleep(0)
-            except TimeoutError as error:
-                raise ValueError("the run could not be stopped; nothing was cleared") from error
-            try:
-                session.checkpoints.clear()
-            except Exception as error:  # CannotUndo, whose message is for the user
-                raise ValueError(str(error)) from error
+        try:
+            await clear_conversation(self._session)
+        except CannotUndo as error:
+            raise ValueError(str(error)) from error
 
     def _in_background(self, job: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
         async def guarded() -> T | None:

@@ -18,9 +18,10 @@ from msgspec import to_builtins
 from tui_agent import events as e
 from tui_agent.common.domain import Action, EditAction, ReadAction, Scope
 from tui_agent.engine.api import SessionApi
-from tui_agent.events.narration import file_warning, grants_text, harm_texts
+from tui_agent.events.grant_texts import grants_text
+from tui_agent.events.narration import file_warning, harm_texts
 from tui_agent.frontends.web.edits import EditableRequest, bounded_text, with_exact_signs
-from tui_agent.frontends.web.history import EventFrame, FeedEntry, Pinned, part_before
+from tui_agent.frontends.web.history import STATE_EVENTS, EventFrame, FeedEntry, Pinned, part_before
 from tui_agent.plan.markdown import parse
 from tui_agent.plan.state import PlanState, plan_state
 from tui_agent.storage.lines import encode_json
@@ -34,19 +35,6 @@ PLAN_STATE_MAX = 40_000
 """Characters of a plan document up to which it is read for its state: some milliseconds per 10,000."""
 BATCH = 200
 """Entries sent to a browser before other tasks get their turn."""
-STATE_EVENTS = frozenset(
-    (
-        e.SessionOpened.type,
-        e.SessionTitled.type,
-        e.ModeChanged.type,
-        e.TrustChanged.type,
-        e.SandboxChanged.type,
-        e.ModelChanged.type,
-        e.PlanDocChanged.type,
-        e.ContextMeasured.type,
-    )
-)
-"""Events whose newest record is never dropped, since it describes the current state."""
 INTERNAL_EVENTS = (e.StateSaved, e.UnknownEvent)
 """Events that are not sent."""
 CUT = "history.cut"

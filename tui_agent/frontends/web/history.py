@@ -32,6 +32,19 @@ ITEM_KINDS = frozenset(
 """Events that add an item."""
 FIRST_KINDS = frozenset((e.UserMessageAdded.type, e.ReplyStarted.type, e.RunStarted.type, e.UserShellCommand.type))
 """Events that a part may begin with."""
+STATE_EVENTS = frozenset(
+    (
+        e.SessionOpened.type,
+        e.SessionTitled.type,
+        e.ModeChanged.type,
+        e.TrustChanged.type,
+        e.SandboxChanged.type,
+        e.ModelChanged.type,
+        e.PlanDocChanged.type,
+        e.ContextMeasured.type,
+    )
+)
+"""Events whose newest record describes the current state: it is never dropped, and a page gets it first."""
 
 
 class EventFrame(NamedTuple):
@@ -159,16 +172,6 @@ class Pinned:
 
 RUNNING = ("run", "call", "step", "plan")
 """Prefixes of what ends with a run."""
-STATE_EVENTS = (
-    e.SessionOpened,
-    e.SessionTitled,
-    e.ModeChanged,
-    e.TrustChanged,
-    e.SandboxChanged,
-    e.ModelChanged,
-    e.ContextMeasured,
-)
-"""Events whose newest record describes the current state."""
 
 
 def _key(event: e.Event, node: str) -> str:
@@ -198,4 +201,4 @@ def _key(event: e.Event, node: str) -> str:
             return f"call {node}"
         case e.StepStarted() | e.StepFinished():
             return f"step {node} {event.type}"
-    return f"state {event.type}" if isinstance(event, STATE_EVENTS) else ""
+    return f"state {event.type}" if event.type in STATE_EVENTS else ""

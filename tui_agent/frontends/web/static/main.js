@@ -12,8 +12,6 @@ import { chooseModel, chooseSession } from "./choices.js";
 import { Composer } from "./composer.js";
 import { closeHelp, showHelp } from "./help.js";
 
-const MODES = ["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"];
-const APPROVALS = ["ask", "auto-edit", "auto", "read-only"];
 const THEMES = ["dark", "light"];
 const PHASES = { connecting: "Connecting", loading: "Loading the model", reading: "Reading", thinking: "Thinking", writing: "Writing" };
 const ROLES = { dispatcher: "Classifying the request", planning: "Planning", replanning: "Replanning", judging: "Checking the outcome", diagnosing: "Diagnosing the failure", mending: "Repairing the plan document", summary: "Writing the summary", title: "Naming the session", explorer: "Exploring" };
@@ -79,8 +77,10 @@ function showWorkspace() {
 }
 
 function showModes(data) {
-  $("mode").value = data.mode;
-  $("approvals").value = data.approval_mode;
+  for (const [id, mode] of [["mode", data.mode], ["approvals", data.approval_mode]]) {
+    if (![...$(id).options].some(({ value }) => value === mode)) $(id).append(el("option", { value: mode, text: mode }));
+    $(id).value = mode;
+  }
 }
 
 function showQueue() {
@@ -229,22 +229,23 @@ typing().then((answer) => {
   }
   composer.completion.commands = commands;
   Object.assign(typed, answer, { commands });
-  explainModes("mode");
-  explainModes("approvals");
+  listModes("mode");
+  listModes("approvals");
   dock.setKeys(answer.keys);
   composer.setDraft(answer.draft);
 }).catch(() => {});  // shown again as lost by the stream
 
-for (const mode of MODES) $("mode").append(el("option", { value: mode, text: mode }));
-for (const mode of APPROVALS) $("approvals").append(el("option", { value: mode, text: mode }));
-
-/** Put the explanation of each mode, as on the screen, next to its name in the opened list, where browsers can show it. */
-function explainModes(id) {
-  const explanations = typed.commands.find(({ name }) => name === id)?.arguments ?? {};
-  for (const option of $(id).options) {
-    option.title = explanations[option.value] ?? "";
-    if (CSS.supports("appearance", "base-select") && option.title) option.replaceChildren(option.value, el("small", { text: option.title }));
+/** List the values of a command, each with its explanation, as on the screen, where browsers can show it. */
+function listModes(id) {
+  const list = $(id);
+  const { value: current } = list;
+  const modes = typed.commands.find(({ name }) => name === id)?.arguments ?? {};
+  for (const option of [...list.options]) option.remove();  // its button stays
+  for (const [mode, title] of Object.entries(modes)) {
+    const isShown = CSS.supports("appearance", "base-select") && title;
+    list.append(el("option", { value: mode, title }, mode, isShown ? el("small", { text: title }) : null));
   }
+  list.value = current;  // empty if the session has not told it yet
 }
 $("mode").addEventListener("change", (event) => post("/modes", { mode: event.target.value }).catch(reportError));
 $("approvals").addEventListener("change", (event) => post("/modes", { approval_mode: event.target.value }).catch(reportError));
