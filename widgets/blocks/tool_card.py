@@ -79,7 +79,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
             spent = max(0.0, self.options.now() - item.started_at)
             return [*spans, (f"{gap}{int(spent)} s", styles.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
-            return [*spans, (gap + item.status, styles.muted)]
+            return [*spans, (gap + WORDS.not_done[item.status], styles.muted)]
         return [*spans, (gap + format_duration(item.ms), styles.muted)] if item.ms >= SHORT else spans
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
@@ -196,7 +196,9 @@ class ToolCard(TranscriptBlock[ToolItem]):
 
     def plain_text(self) -> str:
         """Return call and output."""
-        return f"{self.item.call.name} {self.item.title}\n{ansi.strip_ansi(self.item.text or self.item.output.text)}"
+        item = self.item
+        rows = [f"{item.call.name}  {item.title}", ansi.strip_ansi(item.text or item.output.text)]
+        return "\n".join([*rows, *(text[1:] for diff in item.diffs for hunk in diff.hunks for text in hunk.lines)])
 
     def guess(self, width: int) -> int:
         """Estimate the number of lines."""
