@@ -104,7 +104,11 @@ class PlainText:
             case e.ToolFinished(call_id=call_id, result=result):
                 if result.success or (result.code == "refused" and call_id == self._refused_node):
                     return None
-                return f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
+                return (
+                    "  ■ Stopped."
+                    if result.code == "interrupted"
+                    else f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
+                )
             case e.ApprovalAnswered(id=request, answer=answer) if request in self._requests:
                 self._requests.discard(request)
                 mark = "✓" if answer.verdict == "approve" else "✗"
@@ -126,7 +130,7 @@ class PlainText:
         if event.outcome == "done":
             return None if text == self._last_reply else text or None
         repeated = f"{self._last_reply.strip()}\n\n"
-        return f"{event.outcome}: {text.removeprefix(repeated).removeprefix(f'{event.outcome.capitalize()}: ')}"
+        return event.ending(text.removeprefix(repeated))
 
 
 def report_saving(failure: str | None) -> None:

@@ -27,6 +27,8 @@ MAX_PROBLEM_LINES = 4
 """Errors of a written file shown while collapsed."""
 MAX_OPEN_LINES = 400
 """Lines shown when expanded."""
+STOPPED_BY_USER = "interrupted by the user"
+"""How the sentence begins that tells the model of a stop, in lower case."""
 
 
 class ToolCard(TranscriptBlock[ToolItem]):
@@ -118,7 +120,8 @@ class ToolCard(TranscriptBlock[ToolItem]):
             text, role = describe_answer(request.answer)
             once = request.answer.scope is Scope.ONCE or request.answer.by != "user"
             quiet = request.answer.verdict == "approve" and once and not request.answer.data
-            if (quiet and not self.open) or (request.answer.verdict == "reject" and self.item.status == "refused"):
+            told = ("reject", "refused"), ("withdrawn", "interrupted")
+            if (quiet and not self.open) or (request.answer.verdict, self.item.status) in told:
                 continue
             lines += chop([(text, getattr(styles, role))], width)
         return lines
@@ -130,6 +133,8 @@ class ToolCard(TranscriptBlock[ToolItem]):
             text = describe_answer(answer)[0]  # the error is written for the model
         else:
             text = (item.result.error if item.result else "") or (answer.text if answer is not None else "")
+        if item.status == "interrupted":  # the heading says so; this sentence is written for the model
+            text = "\n".join(row for row in text.split("\n") if not row.lower().startswith(STOPPED_BY_USER))
         style = styles.bad if item.status == "failed" else styles.muted
         if not text and item.status == "failed":
             return []  # the output has the error
