@@ -55,6 +55,21 @@ async def test_it_says_what_was_tried_and_how_to_go_on() -> None:
             assert part in text
 
 
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
+async def test_why_there_is_no_model_is_said_once(size: tuple[int, int]) -> None:
+    app, _session = app_for("no_server")
+    async with run_app(app, size) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
+        assert "No server answers" in screen_text(app) and screen_text(app).count("No server answers") == 1
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+        await wait_until_idle(pilot)
+        assert "No model yet · F8 connects one" in screen_text(app)
+        await pilot.press("ctrl+o")
+        await wait_for(pilot, lambda: "No server answers" in screen_text(app))
+
+
 async def test_f2_goes_to_the_demo_and_a_message_never_does() -> None:
     app, _session = app_for("no_server")
     async with run_app(app) as pilot:

@@ -15,6 +15,7 @@ from tui_agent.events import Notice, Record
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.edit_drafts import EditDraftStore, proposed_content
 from tui_agent.view.items import RequestItem
+from widgets.blocks.notice import NO_SERVER_CODE
 from widgets.first_run import FirstRun
 from widgets.panel import Sheet
 from widgets.request_view import GuardedModal, RequestModal, RequestPanel
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 ASIDE = "aside"
 """Name of the dialog that is set aside among the installed screens."""
-NO_SERVER = "server.missing"
 """Code of the notice that no model is available."""
 
 
@@ -196,7 +196,7 @@ class RequestDialogs:
     def on_notice(self, record: Record) -> None:
         """Remember a missing server for the first-run screen, unless a message was sent already."""
         session, event = self.app.session, record.event
-        if not isinstance(event, Notice) or event.code != NO_SERVER or session is None:
+        if not isinstance(event, Notice) or event.code != NO_SERVER_CODE or session is None:
             return
         if record.seq > session.replay_end and not self.app.view.tree.roots:
             self._missing_server = session.mask.mask(event.text)

@@ -17,6 +17,8 @@ from widgets.words import WORDS
 
 COMPACTED_CODE = "context.compacted"
 """Code of the notice whose details are a summary in markdown."""
+NO_SERVER_CODE = "server.missing"
+"""Code of the notice about a missing model server."""
 MAX_DETAIL_LINES = 400
 """Maximum lines of details of a notice."""
 
@@ -44,8 +46,10 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
             "warning": ("!", styles.warn, styles.text),
             "error": ("✗", styles.bad, styles.text),
         }[self.item.level]
-        details = self.item.details
-        text: list[Span] = [(self.item.text, body)]
+        title, details = self.item.text, self.item.details
+        if self.item.code == NO_SERVER_CODE:  # the dialog says the rest
+            title, details = f"No model yet · {key_of('model')} connects one", self.item.text
+        text: list[Span] = [(title, body)]
         if details and not self.open:
             text.append((f" · {key_of('details')} shows details", styles.muted))
         lines = hanging([(symbol + " ", style)], text, width, style)
