@@ -264,12 +264,15 @@ class BaseApp(App[int], inherit_bindings=False):
 
     def withholds_key(self, event: events.Key) -> bool:
         """Return whether a key is not for the widgets now: it comes before they are ready, which stores it, or nobody
-        could see what it does."""
-        if is_too_small(self.size) and event.key not in KEYS_WHEN_TOO_SMALL:
+        could see what it does, so that only its text goes to the draft."""
+        if self._early_keys is not None and not event.is_forwarded:
+            self._early_keys.append(event)
             return True
-        if self._early_keys is None or event.is_forwarded:
+        if not is_too_small(self.size) or event.key in KEYS_WHEN_TOO_SMALL:
             return False
-        self._early_keys.append(event)
+        if event.key == "backspace":
+            self.prompt.action_delete_left()
+        self.post_message(TakesLetters.TypedAhead((event.is_printable and event.character) or ""))
         return True
 
     async def replay_early_keys(self) -> None:
@@ -303,8 +306,10 @@ class BaseApp(App[int], inherit_bindings=False):
         cover_if_too_small(self.screen, event.size)
 
     async def on_event(self, event: events.Event) -> None:
-        """Ignore pasted text while nobody could see where it goes."""
-        if not (isinstance(event, events.Paste) and is_too_small(self.size)):
+        """Append pasted text to the draft while nobody could see where else it goes."""
+        if isinstance(event, events.Paste) and is_too_small(self.size):
+            self.post_message(TakesLetters.TypedAhead(event.text))
+        else:
             await super().on_event(event)
 
     def on_block_view_followed(self) -> None:
