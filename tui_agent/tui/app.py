@@ -208,6 +208,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     @on(PromptInput.CommandChosen)
     def _on_command(self, message: PromptInput.CommandChosen) -> None:
+        self.activity.set_texts(hint="")
         commands.execute_command(self, message.name, message.argument)
 
     def leave(self) -> None:

@@ -101,6 +101,7 @@ class TransientHints:
         armed, armed_at = self._armed
         if armed == text and self._clock() - armed_at <= QUIT_ARMED:
             self._armed = "", float("-inf")
+            self._line.set_texts(hint="")
             return True
         self._armed = text, self._clock()
         self.show(text)
