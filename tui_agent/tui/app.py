@@ -157,7 +157,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def on_takes_letters_typed_ahead(self, message: TakesLetters.TypedAhead) -> None:
         """Append what was typed into a dialog to the draft."""
-        self.prompt.append_text(message.text)
+        self.prompt.append_text(message.text, erases=message.erases)
         self.dialogs.show_draft()
 
     def _show_server_dialog(self, explanation: str, **guard: Any) -> None:

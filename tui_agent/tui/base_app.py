@@ -271,9 +271,8 @@ class BaseApp(App[int], inherit_bindings=False):
             return True
         if not is_too_small(self.size) or event.key in KEYS_WHEN_TOO_SMALL:
             return False
-        if event.key == "backspace":
-            self.prompt.action_delete_left()
-        self.post_message(TakesLetters.TypedAhead((event.is_printable and event.character) or ""))
+        text = (event.is_printable and event.character) or ""
+        self.post_message(TakesLetters.TypedAhead(text, erases=event.key == "backspace"))
         return True
 
     async def replay_early_keys(self) -> None:
