@@ -134,7 +134,7 @@ async def test_ctrl_d_asks_and_a_second_one_discards() -> None:
         await shown(pilot)
         await pilot.press("ctrl+d")
         assert session.answers == []
-        assert "again to discard" in screen_text(app)
+        assert "again to discard   any other key keeps it" in screen_text(app)
         await pilot.press("ctrl+d")
         await wait_for(pilot, lambda: session.answers != [])
         assert session.answers == [("s1", Answer(verdict="reject"))]
