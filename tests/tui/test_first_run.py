@@ -121,6 +121,18 @@ async def test_what_was_typed_ahead_chooses_nothing() -> None:
         assert app.is_running
 
 
+async def test_it_comes_back_after_a_request() -> None:
+    app, session = app_for("no_server")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        session.push(next(one.event for one in build.trust().records if one.event.type == "approval.asked"))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await pilot.press("a")
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
+        assert "No server answers" in screen_text(app)
+
+
 async def test_a_request_comes_first() -> None:
     records = build.trust().records
     app, session = app_for(records)
