@@ -16,6 +16,7 @@ from rich.style import Style
 
 from tui_agent import events as e
 from tui_agent.commands.output import print_line
+from tui_agent.common.domain import ToolResult
 from tui_agent.export.sections import trimmed_text
 from tui_agent.frontends.line_mode.loop import Repl
 from tui_agent.frontends.plain import PlainText
@@ -167,3 +168,20 @@ def test_screen() -> None:
 def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     print_line(RECEIVED)
     assert missing(capsys.readouterr().out) == []
+
+
+def test_plain_text_says_what_commands_and_checks_came_to() -> None:
+    out = io.StringIO()
+    plain = PlainText(out, SecretMask({}))
+    for number, event in enumerate(
+        (
+            e.ToolFinished(call_id="c1", name="run_terminal_command", result=ToolResult(success=True), text="", ms=1),
+            e.ToolFinished(call_id="c2", name="read_file", result=ToolResult(success=True), text="", ms=1),
+            e.ToolFinished(
+                call_id="c3", name="read_file", result=ToolResult(success=False, code="interrupted"), text="", ms=1
+            ),
+            e.StepVerified(met=True, command="make test", by="command", expected="", actual="exit code 0"),
+        )
+    ):
+        plain.show(e.Record(seq=number, at="2026-01-01T00:00:00Z", event=event))
+    assert out.getvalue().splitlines() == ["  ✓ exit code 0", "  ■ Stopped.", "  ✓ Check `make test` passed"]

@@ -71,13 +71,15 @@ class CheckpointsPanel(ListPanel[Checkpoint]):
                 text = f"not covered by undo: what `{one_line(command.command, 60)}` changed"
                 lines += hanging([("       ! ", styles.warn)], [(text, styles.warn)], width, styles.text)
             elif selected:
-                text = f"ran `{one_line(command.command, 60)}`; undo reverts the files above, nothing else it did"
+                text = f"ran `{one_line(command.command, 60)}`"
+                text += "; undo reverts the files above, nothing else it did" if _can_undo(row) else ""
                 lines += hanging([("       $ ", styles.muted)], [(text, styles.muted)], width, styles.text)
         return lines
 
     def row_keys(self, row: Checkpoint) -> list[tuple[str, str]]:
         """Return the keys for a run."""
-        return [(self.KEYS.arrow_labels("up", "down", separator=""), "choose"), *self.KEYS.hints(ACTIONS)]
+        actions = [pair for pair in ACTIONS if pair[0] != "undo" or _can_undo(row)]
+        return [(self.KEYS.arrow_labels("up", "down", separator=""), "choose"), *self.KEYS.hints(actions)]
 
     def do(self, action: str, row: Checkpoint) -> None:
         """Close the panel and report the action."""
@@ -96,7 +98,8 @@ class RewindPanel(CheckpointsPanel):
         """Return the keys for a message; those for files only if its run or a later one changed any."""
         rows = self.list_view.rows
         has_files = any(each.files for each in rows[: rows.index(row) + 1])
-        actions = [pair for pair in REWIND_ACTIONS if has_files and (row.files or pair[0] not in ("diff", "undo"))]
+        lacking = [*([] if row.files else ["diff"]), *([] if _can_undo(row) else ["undo"])]
+        actions = [pair for pair in REWIND_ACTIONS if has_files and pair[0] not in lacking]
         does = "edit it: conversation and files go back" if has_files else "edit it: the conversation goes back"
         moves = self.KEYS.arrow_labels("up", "down", separator="")
         return [(moves, "choose"), ("enter", does), *self.KEYS.hints(actions)]
@@ -109,8 +112,13 @@ class RewindPanel(CheckpointsPanel):
         return super().act(event)
 
 
+def _can_undo(row: Checkpoint) -> bool:
+    """Return whether there is something left to undo in a run."""
+    return any(not file.undone and not file.cannot_undo for file in row.files)
+
+
 def _file_line(file: CheckpointFile, width: int, styles: TextStyles) -> Line:
-    counts = f"  +{file.added} -{file.removed}"
+    counts = f"  +{file.added} −{file.removed}"
     by = "  by a command" if file.command else ""
     state = "  undone" if file.undone else "  can't be undone" if file.cannot_undo else ""
     name = one_line(file.display, max(8, width - 9 - len(counts) - len(by) - len(state)))

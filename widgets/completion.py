@@ -15,7 +15,9 @@ from widgets.ranking import rank
 from widgets.styled_text import Line, Span, TextStyles, fit, line, overlay, split_cells, width_of
 
 MAX_VISIBLE = 8
-"""Number of entries that are visible at once."""
+"""Number of entries that are visible at once, on a screen that is high enough."""
+OTHER_LINES = 10
+"""Lines of the screen that are not for entries."""
 
 
 class CompletionList(LinesView):
@@ -31,6 +33,11 @@ class CompletionList(LinesView):
     def selected_name(self) -> str:
         """The name at the cursor; empty if there is none."""
         return self.names[self.cursor] if self.cursor < len(self.names) else ""
+
+    @property
+    def visible_count(self) -> int:
+        """Number of entries that are visible at once."""
+        return max(1, min(MAX_VISIBLE, self.app.size.height - OTHER_LINES))
 
     def move(self, by: int) -> None:
         """Move the cursor, wrapping around at the ends."""
@@ -76,17 +83,17 @@ class CommandMenu(CompletionList):
         self.display = False
 
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
-        first = max(0, self.cursor - MAX_VISIBLE + 1)
+        first = max(0, self.cursor - self.visible_count + 1)
         column_width = max(map(len, self.entries), default=1) + 3
         lines: list[Line] = []
-        for index, name in enumerate(self.names[first : first + MAX_VISIBLE], start=first):
+        for index, name in enumerate(self.names[first : first + self.visible_count], start=first):
             selected = index == self.cursor
             spans: list[Span] = [
                 ("› " if selected else "  ", styles.accent),
                 (f"{'/' + name:<{column_width}}", styles.strong if selected else styles.text),
             ]
             lines.append(line(*spans, (fit(self.entries[name], max(1, width - column_width - 2)), styles.muted)))
-        if len(self.names) > MAX_VISIBLE:
+        if len(self.names) > self.visible_count:
             lines.append(line((f"  {self.cursor + 1} of {len(self.names)}", styles.muted)))
         return lines
 
@@ -130,11 +137,11 @@ class MentionPicker(CompletionList):
     @property
     def _first(self) -> int:
         """Index of the first visible name."""
-        return max(0, min(self.cursor - MAX_VISIBLE // 2, len(self.names) - MAX_VISIBLE))
+        return max(0, min(self.cursor - self.visible_count // 2, len(self.names) - self.visible_count))
 
     def on_click(self, event: events.Click) -> None:
         """Pick the clicked name."""
-        visible = min(MAX_VISIBLE, len(self.names))
+        visible = min(self.visible_count, len(self.names))
         row = event.y - (len(self.lines) - visible - 1)
         if 0 <= row < visible:
             self._pick(self.names[self._first + row])
@@ -144,7 +151,7 @@ class MentionPicker(CompletionList):
     def _paint(self, width: int, styles: TextStyles) -> list[Line]:
         lines = [
             self._row(name, index == self.cursor, width, styles)
-            for index, name in enumerate(self.names[self._first : self._first + MAX_VISIBLE], start=self._first)
+            for index, name in enumerate(self.names[self._first : self._first + self.visible_count], start=self._first)
         ]
         lines.append(line((fit(f"  {self._status()}", width), styles.muted)))
         self._min_height = max(self._min_height, len(lines))
@@ -154,7 +161,7 @@ class MentionPicker(CompletionList):
         """Return the position of the cursor, and what can be done with the selected name."""
         if not self.names:
             return "listing files …" if self._listing else ""
-        parts = [f"{self.cursor + 1} of {len(self.names)}"] if len(self.names) > MAX_VISIBLE else []
+        parts = [f"{self.cursor + 1} of {len(self.names)}"] if len(self.names) > self.visible_count else []
         folder = self.selected_name.endswith("/")
         parts.append("enter inserts it · tab opens it" if folder else "enter inserts it · :L10-L50 for lines")
         if self._note or self._listing:

@@ -85,6 +85,8 @@ class TakesLetters(Mixin):
         """Text for the draft."""
 
         text: str
+        erases: bool = False
+        """Whether the last character of the draft is deleted first."""
 
     held_key: events.Key | None = None
     """The key that acts in a moment unless another one follows."""
@@ -102,8 +104,10 @@ class TakesLetters(Mixin):
         """Repaint the key hints."""
 
     def forward_to_draft(self, event: events.Key) -> None:
-        """Send a typed key to the draft."""
-        if event.key in LINE_BREAKS:
+        """Send a typed key to the draft, or delete its last character."""
+        if event.key == "backspace":
+            self.post_message(self.TypedAhead("", erases=True))
+        elif event.key in LINE_BREAKS:
             self.post_message(self.TypedAhead("\n"))
         elif event.character and event.is_printable:
             self.post_message(self.TypedAhead(event.character))

@@ -147,7 +147,8 @@ class TooSmall(LinesView):
     def _sentence(self, width: int, styles: TextStyles) -> list[Line]:
         size = f"{self.terminal_size.width}×{self.terminal_size.height}"
         text = (
-            f"Too small: at least {MIN_WIDTH}×{MIN_HEIGHT}. This terminal has {size}. Keys are ignored, except ctrl+c."
+            f"Too small: at least {MIN_WIDTH}×{MIN_HEIGHT}. This terminal has {size}. Text goes to your message; other "
+            "keys are ignored, except ctrl+c."
         )
         return wrap([(text, styles.text)], max(1, width))
 

@@ -53,6 +53,20 @@ class StepsEditor:
         self.plan = plan
         self.cursor = 0
         """Index of the current row."""
+        self.earlier: list[tuple[InstructionPlan, int]] = []
+        """The plans before each edit, with the cursor."""
+
+    def _change(self, plan: InstructionPlan) -> None:
+        if plan != self.plan:
+            self.earlier.append((self.plan, self.cursor))
+            self.plan = plan
+
+    def undo(self) -> None:
+        """Take the last edit back, if there is one. A step that was added is removed with its text."""
+        while self.earlier:
+            self.plan, self.cursor = self.earlier.pop()
+            if all(step.description for step in self.plan.steps):
+                return
 
     @property
     def rows(self) -> list[StepRow]:
@@ -79,7 +93,7 @@ class StepsEditor:
         """Change the text of a row; an empty description is ignored."""
         text = " ".join(text.split())
         if row.field == "command":
-            self.plan = replace(self.plan, check=replace(self.plan.check, command=text))
+            self._change(replace(self.plan, check=replace(self.plan.check, command=text)))
         elif text or row.field != "description":
             steps = list(self.plan.steps)
             steps[row.step] = replace(steps[row.step], **{row.field: text})
@@ -119,10 +133,12 @@ class StepsEditor:
         steps = [step for step in self.plan.steps if step.description]
         if len(steps) < len(self.plan.steps):
             self._set_steps(steps)
+            if len(self.earlier) > 1 and self.earlier[-2][0] == self.plan:  # nothing came of the added step
+                del self.earlier[-2:]
 
     def _set_steps(self, steps: list[PlanStep]) -> None:
         numbered = tuple(replace(step, number=number) for number, step in enumerate(steps, start=1))
-        self.plan = replace(self.plan, steps=numbered)
+        self._change(replace(self.plan, steps=numbered))
         self.move_cursor(0)  # stay within the rows
 
 
@@ -270,7 +286,8 @@ class PlanReview(RequestPanel):
         if self.state == "list":
             moves = STEP_KEYS.labels("move_up", "move_down")
             pairs = [*STEP_KEYS.hints([("reword", "reword")]), (moves, "move")]
-            return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add")]), ("esc", "done")]
+            undo = [("undo", "undo")] if self.editor.earlier else []
+            return [*pairs, *STEP_KEYS.hints([("drop", "drop"), ("add", "add"), *undo]), ("esc", "done")]
         count = len(self.proposal.plan.alternatives[:5])
         approve = "show the rest" if self.unseen() else "approve as edited" if self.edited else "approve"
         pairs = REVIEW_KEYS.hints([("approve", approve), ("reject", "reject"), ("edit", "edit")])
@@ -343,6 +360,8 @@ class PlanReview(RequestPanel):
                 editor.move_step(-1 if action == "move_up" else 1)
             case "drop":
                 editor.drop_step()
+            case "undo":
+                editor.undo()
             case "add":
                 editor.add_step()
                 self._open_field()

@@ -406,8 +406,11 @@ class PromptInput(ChipTextArea):
         self.clear()
         return True
 
-    def append_text(self, text: str) -> None:
-        """Append text to the draft, such as keys that a dialog received too early."""
+    def append_text(self, text: str, *, erases: bool = False) -> None:
+        """Append text to the draft, such as keys that a dialog received too early; `erases`: after deleting its end."""
+        if erases:
+            self.move_cursor(self.document.end)
+            self.action_delete_left()
         self.insert(self.chips.add(text) if becomes_chip(text) else text, self.document.end)
         self.move_cursor(self.document.end)
 

@@ -71,6 +71,9 @@ TYPED = "typed text goes to your message"
 class KeyGuard(DialogFrame, TakesLetters):
     """Mixin for a dialog or panel: ignores keys until none was pressed for `quiet_seconds`."""
 
+    typed_note = TYPED
+    """What is said when text was typed."""
+
     @dataclass
     class Scrolled(Message):
         """A key that scrolls the transcript was pressed."""
@@ -150,6 +153,8 @@ class KeyGuard(DialogFrame, TakesLetters):
             self.post_message(self.Scrolled(name))
         elif self.note:
             pass  # the dialog said why
+        elif key == "backspace":
+            self.tell(self.typed_note)
         elif key in ("space", *LINE_BREAKS):
             self.tell(f"{key_label(key)} decides nothing here")
         elif name:
@@ -160,7 +165,7 @@ class KeyGuard(DialogFrame, TakesLetters):
     def take_text(self, event: events.Key) -> None:
         """Take a key that is text: it goes to the draft."""
         super().take_text(event)
-        self.tell(TYPED)
+        self.tell(self.typed_note)
 
     def press_clicked(self, event: events.Key) -> None:
         """Handle the key of a clicked hint like a pressed one, which never acts too early (A9)."""
@@ -436,6 +441,8 @@ class RequestModal(RequestView, GuardedModal):
 
 class RequestPanel(RequestView, Vertical, can_focus=True):
     """A request docked above the composer. Subclasses define the keys and the draft to save."""
+
+    typed_note = f"{TYPED} · tab goes there"
 
     def __init__(
         self,

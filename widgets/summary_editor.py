@@ -138,7 +138,7 @@ class SummaryEditor(RequestPanel):
     def keys(self) -> list[tuple[str, str]]:
         """Return the keys for the focused field."""
         if self._discard_pressed:
-            return [(KEYS.label("discard"), "again to discard"), ("any other key", "keep")]
+            return [(KEYS.label("discard"), "again to discard"), ("any other key", "keeps it")]
         accept = "show the rest" if self.unseen() else "accept"
         pairs = [*KEYS.hints([("accept", accept)]), ("tab", "edit" if self.has_focus else "next field")]
         if self.screen.focused is self._ticks:

@@ -158,8 +158,8 @@ MAX_COUNT_SECONDS = 0.004
 class Searchable(Protocol):
     """The part of a block that the search uses."""
 
-    def plain_text(self) -> str:
-        """Return the text to search."""
+    def searched_texts(self) -> Iterator[str]:
+        """Yield the texts to search; the first one with a match counts."""
 
 
 def lower(text: str) -> str:
@@ -199,7 +199,8 @@ class TextSearch:
     def recount(self, block: int, source: Searchable) -> None:
         """Count the matches of a changed block again."""
         if block < len(self.counts):
-            self.set_count(block, self._fold(source.plain_text()).count(self.query))
+            counts = (self._fold(text).count(self.query) for text in source.searched_texts())
+            self.set_count(block, next(filter(None, counts), 0))
             self._spans.pop(block, None)
 
     async def scan(self, blocks: Sequence[Searchable]) -> None:

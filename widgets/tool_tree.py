@@ -341,7 +341,7 @@ class ToolTree(TakesLetters, ListView[int]):
             return [("not executed", styles.muted)] if node.status == "skipped" else []
         ms = node.ms if node.status != "running" else int(max(0.0, self.now() - node.started_at)) * 1000
         if node.status in ("refused", "interrupted") and ms < SHORT:
-            return [*spans, (" " + node.status if spans else node.status, styles.muted)]
+            return [*spans, (" " * bool(spans) + WORDS.not_done[node.status], styles.muted)]
         if ms < SHORT:
             return spans
         return [*spans, ("  " if spans else "", styles.text), (format_duration(ms), styles.muted)]

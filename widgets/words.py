@@ -13,6 +13,8 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     call_symbols: dict[str, tuple[str, str]]
     """Status of a call → its symbol, and the role of its color."""
+    not_done: dict[str, str]
+    """Status of a call or step that was not done → the word shown for it."""
     call_verbs: dict[str, str]
     """Tool → verb for its calls."""
     call_kinds: dict[str, str]

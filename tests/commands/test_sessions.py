@@ -16,6 +16,7 @@ from tests.storage.test_catalog import TALK, make
 from tui_agent import events as e
 from tui_agent.__main__ import main
 from tui_agent.commands.arguments import command_parser
+from tui_agent.commands.output import cell_width
 from tui_agent.commands.sessions import time_ago
 from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
@@ -107,6 +108,28 @@ def test_a_fork_is_made_before_a_message(home: Path, capsys: pytest.CaptureFixtu
     for number in ("0", "3", "-1", "²", "x"):
         assert main(["sessions", "fork", first.id, f"--at={number}"]) == 2
         assert "its messages are 1 to 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize("title", ["word" * 25, "漢字" * 50])
+def test_titles_take_the_rest_of_the_line(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, title: str
+) -> None:
+    class FakeTerminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.chdir(tmp_path)
+    folder = make(home, e.UserMessageAdded(id="m1", text=title), workspace=tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", FakeTerminal())
+    assert main(["sessions"]) == 0
+    out = sys.stdout
+    assert isinstance(out, FakeTerminal)
+    row = next(line for line in out.getvalue().splitlines() if folder.id in line)
+    assert row.endswith(title) if columns == 200 and title.isascii() else columns - 1 <= cell_width(row) <= columns
 
 
 def test_deleting_asks_a_person(

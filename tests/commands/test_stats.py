@@ -72,11 +72,13 @@ def test_json_is_the_same_and_more(home: Path, capsys: pytest.CaptureFixture[str
 def test_one_session_run_by_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     three_runs().write(home, FIRST_SESSION)
     assert main(["stats", "2026-01-05"]) == 0
-    table = capsys.readouterr().out.partition("Run by run\n")[2].splitlines()
+    head, _, rows = capsys.readouterr().out.partition("Run by run\n")
+    assert "stopped 1" in head and "stop 1" in head and "interrupt" not in head
+    table = rows.splitlines()
     assert [row.split()[:4] for row in table[1:]] == [
         ["run-1", "done", "4", "2"],
         ["run-2", "refused", "6", "3"],
-        ["run-3", "interrupted", "1", "0"],
+        ["run-3", "stopped", "1", "0"],
     ]
     assert main(["stats", FIRST_SESSION, "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["each"]

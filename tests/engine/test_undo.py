@@ -25,6 +25,7 @@ from tui_agent.events import (
     UndoFinished,
     UndoStarted,
 )
+from tui_agent.events.narration import narrate
 from tui_agent.frontends.session_commands import CommandReply, run_session_command
 from tui_agent.view.fold import fold_record
 from tui_agent.view.items import SessionView
@@ -318,6 +319,23 @@ async def test_what_a_command_changed_is_undone_and_the_rest_is_named(workspace:
             log = (session.folder / "chat_history.log").read_text("utf-8")
             assert "deleted a.txt" in log
             assert "Undo can't revert what commands did outside the files of the workspace" in log
+
+
+CACHE = scenario("cache", step("", call("run_terminal_command", command="touch __pycache__/x.pyc; true")), "done")
+
+
+async def test_a_folder_that_undo_does_not_cover_is_named_as_the_user_knows_it(workspace: Path) -> None:
+    (workspace / "__pycache__").mkdir()
+    flags = {"approval_mode": "auto", "mode": "direct"}
+    async with serve(CACHE, strict=True) as server, run_session(server, workspace, flags=flags) as session:
+        watch = SessionDriver(session)
+        await session.send("cache")
+        await watch.ended()
+        (told,) = watch.of(CommandChangedFiles)
+        assert told.unwatched == ("__pycache__ (something in it changed)",)
+        narration = narrate(told)
+        assert narration is not None
+        assert narration.text == "Undo does not cover: __pycache__ (something in it changed)."
 
 
 async def test_an_undo_that_a_crash_cut_off_is_finished_or_reversed(workspace: Path) -> None:

@@ -143,7 +143,7 @@ async def test_a_stop_signal_is_not_the_user(run: ExecRunner) -> None:
         process.send_signal(signal.SIGTERM)
         _, err = await process.communicate()
     assert process.returncode == 143
-    assert b"interrupted: the program was stopped by SIGTERM." in err
+    assert b"stopped: the program was stopped by SIGTERM." in err
     assert b"by the user" not in err
 
 

@@ -176,7 +176,7 @@ async def test_a_signal_ends_a_pipe_in_order(home: Home) -> None:
         process.send_signal(signal.SIGINT)
         out, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 130
-    assert b"interrupted: " in out
+    assert b"stopped by the user." in out
     assert home.records()[-1]["type"] == "session.closed"
 
 
@@ -248,7 +248,7 @@ async def test_ctrl_c_stops_the_run_and_what_was_typed_ahead_answers_nothing(hom
             terminal.type("wait\r")
             await terminal.wait_for_text(lambda: any("wait" in str(one.messages) for one in server.requests))
             terminal.type("\x03")
-            await terminal.wait_for_text("interrupted: ")
+            await terminal.wait_for_text("stopped by the user.")
             await terminal.wait_for_text(is_prompting(terminal))
             terminal.type(f"!echo here > {home.folder}/begun; sleep 300\r")
             await terminal.wait_for_text((home.folder / "begun").exists)

@@ -199,3 +199,9 @@ def test_choosing_a_server_imports_no_http_client_and_the_client_no_rich():
         "assert not {'rich', 'textual', 'click', 'pygments'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:11434x", "http://localhost:70000"])
+def test_a_wrong_port_is_named_in_plain_words(url: str) -> None:
+    with pytest.raises(BadAddress, match=r"can't be read: the port is not a number from 0 to 65535\.$"):
+        connect(provider="openai", base_url=url, env={})

@@ -232,6 +232,8 @@ def test_a_preview_shows_the_end_of_the_conversation(home: Path) -> None:
     assert catalog.preview(entry, 4).split("\n") == ["Exporter done too.", "· read_file a.py", "› and?", "› now"]
     assert len(catalog.preview(entry, 99).split("\n")) == 8
     assert catalog.preview(entry, 0) == ""
+    make(home, said(4, "stop"), e.RunEnded(outcome="interrupted"))
+    assert "› stop\n(stopped)" in [catalog.preview(each, 9) for each in catalog.list_sessions(home)]
 
 
 # --- renaming and deleting ----------------------------------------------------------------------

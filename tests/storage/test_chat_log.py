@@ -110,7 +110,7 @@ def test_reasoning_is_logged_as_its_duration() -> None:
 
 def test_an_interrupted_reply_says_so() -> None:
     text = log_of((e.TextDelta(text="I was"), "r"), (e.ReplyEnded(text="I was", interrupted=True), "r"))
-    assert bodies(text) == ["AGENT: I was", "SYSTEM: The reply was interrupted."]
+    assert bodies(text) == ["AGENT: I was", "SYSTEM: The reply was stopped."]
 
 
 def test_live_output_is_logged_once_followed_by_the_remaining_result() -> None:

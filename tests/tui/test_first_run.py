@@ -55,6 +55,21 @@ async def test_it_says_what_was_tried_and_how_to_go_on() -> None:
             assert part in text
 
 
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
+async def test_why_there_is_no_model_is_said_once(size: tuple[int, int]) -> None:
+    app, _session = app_for("no_server")
+    async with run_app(app, size) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
+        assert "No server answers" in screen_text(app) and screen_text(app).count("No server answers") == 1
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+        await wait_until_idle(pilot)
+        assert "No model yet · F8 connects one" in screen_text(app)
+        await pilot.press("ctrl+o")
+        await wait_for(pilot, lambda: "No server answers" in screen_text(app))
+
+
 async def test_f2_goes_to_the_demo_and_a_message_never_does() -> None:
     app, _session = app_for("no_server")
     async with run_app(app) as pilot:
@@ -104,6 +119,18 @@ async def test_what_was_typed_ahead_chooses_nothing() -> None:
         await wait_for(pilot, lambda: app.prompt.text == "drd")
         assert session.looks == 0
         assert app.is_running
+
+
+async def test_it_comes_back_after_a_request() -> None:
+    app, session = app_for("no_server")
+    async with run_app(app) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        session.push(next(one.event for one in build.trust().records if one.event.type == "approval.asked"))
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
+        await pilot.press("a")
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
+        assert "No server answers" in screen_text(app)
 
 
 async def test_a_request_comes_first() -> None:

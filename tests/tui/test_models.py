@@ -16,6 +16,7 @@ from tui_agent.engine.models.roles import CHOICES, Candidate
 from tui_agent.models.selection import Role
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
+from widgets.first_run import FirstRun
 from widgets.model_picker import ModelPicker
 
 OWN = "qwen2.5-coder:7b"
@@ -50,6 +51,7 @@ class FakeModels:
 
     endpoint = "http://localhost:11434"
     provider = "ollama"
+    fault: Fault | None = None
 
     def __init__(self, models: Sequence[Candidate] | Fault = MODELS) -> None:
         self.models = models
@@ -240,3 +242,15 @@ def test_pictures(size: tuple[int, int], theme: str, snap_compare: Any) -> None:
         await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=show)
+
+
+async def test_without_a_server_the_key_of_the_models_asks_for_one() -> None:
+    models = FakeModels(())
+    models.fault = Fault(kind="unreachable", message="No connection to http://localhost:11434.", advice="Start it.")
+    app, _session, _ = on_screen(models)
+    async with run_app(app, (80, 24)) as pilot:
+        await pilot.press("f8")
+        await wait_for(pilot, lambda: isinstance(app.screen, FirstRun))
+        await wait_until_idle(pilot)
+        assert "No connection to http://localhost:11434. Start it." in " ".join(screen_text(app).split())
+        assert "enter connect, or retry" in screen_text(app)

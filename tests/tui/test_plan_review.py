@@ -173,6 +173,25 @@ async def test_a_step_is_dropped_but_not_the_last_one(key: str) -> None:
         assert session.answers == []
 
 
+async def test_edits_are_undone_one_by_one() -> None:
+    app, session = app_for("plan_waits")
+    async with run_app(app) as pilot:
+        widget = await shown(pilot)
+        await pilot.press("e")
+        assert "u undo" not in screen_text(app)
+        await pilot.press("d", "+", *"look twice", "enter", "J", "+", "escape")
+        await wait_until_idle(pilot)
+        assert "u undo" in screen_text(app)
+        await pilot.press("u")
+        assert [one.description for one in widget.editor.plan.steps][1] == "look twice"
+        await pilot.press("u")
+        assert [one.description for one in widget.editor.plan.steps] == [one.description for one in PLAN.steps[1:]]
+        await pilot.press("u", "u", "u")
+        await wait_until_idle(pilot)
+        assert widget.editor.plan == PLAN and "edited" not in screen_text(app) and "u undo" not in screen_text(app)
+        assert session.answers == [] and app.prompt.text == ""
+
+
 async def test_a_step_is_added_and_an_empty_one_is_none() -> None:
     app, _session = app_for("plan_waits")
     async with run_app(app) as pilot:

@@ -77,6 +77,33 @@ async def test_a_match_in_collapsed_output_expands_it() -> None:
         assert "1 of 1" in screen_text(app)
 
 
+@pytest.mark.parametrize("text", ["thought for", "run by the program", "recovery plan", "step", "1 of ", "**"])
+async def test_what_is_counted_is_what_is_marked(text: str) -> None:
+    """The words of the program are found like those of the model, and the markup of a reply is not."""
+    app, _session = app_for("steps_recovered")
+    async with run_app(app, (120, 80)) as pilot:
+        drawn = "\n".join(line.partition("▏")[0] for line in screen_text(app).split("\n")).lower().count(text)
+        await searched(pilot, app, text)
+        finder = app.transcript.finder
+        assert finder is not None
+        assert finder.total == drawn
+        bar = next(line for line in screen_text(app).split("\n") if "⌕" in line)
+        assert (f"of {drawn} " if drawn else "no match") in bar
+
+
+async def test_words_of_the_program_are_found_where_nothing_was_painted_yet() -> None:
+    scene = build.Scene().opened().ask("look")
+    call = scene.call("read_file", path="a.py")
+    scene.reply().think("hm").end("", call).start(call, "a.py", reads_only=True)
+    scene.finish(call, ToolResult(success=True), text="text").done()
+    for turn in range(150):
+        scene.ask(f"question {turn}").reply().write("answer", size=99).end("answer").done(tool_calls=0)
+    app, _session = app_for(scene.records)
+    async with run_app(app, (80, 24)) as pilot:
+        await searched(pilot, app, "thought for")
+        assert "1 of 1" in screen_text(app) and "Thought for" in screen_text(app)
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize(("name", "text"), [("found", "needle"), ("nothing", "nowhere")])
 def test_bar(name: str, text: str, theme: str, snap_compare) -> None:

@@ -148,8 +148,8 @@ async def test_a_dialog_has_the_place_of_the_summary_until_it_is_answered() -> N
         await shown(pilot)
         session.push(e.ApprovalRequested(id="t9", action=action, digest=action_digest(action), why=""))
         await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen._is_fitted)
-        await wait_until_rendered(pilot)
-        assert "Trust this folder?" in screen_text(app) and "added to the plan" not in screen_text(app)
+        await wait_for(pilot, lambda: "added to the plan" not in screen_text(app))
+        assert "Trust this folder?" in screen_text(app)
         await pilot.press("r")
         await wait_for(pilot, lambda: not isinstance(app.screen, RequestModal))
         await wait_until_rendered(pilot)
@@ -162,7 +162,7 @@ async def test_ctrl_d_asks_and_a_second_one_discards() -> None:
         await shown(pilot)
         await pilot.press("ctrl+d")
         assert session.answers == []
-        assert "again to discard" in screen_text(app)
+        assert "again to discard   any other key keeps it" in screen_text(app)
         await pilot.press("ctrl+d")
         await wait_for(pilot, lambda: session.answers != [])
         assert session.answers == [("s1", Answer(verdict="reject"))]

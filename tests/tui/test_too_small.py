@@ -7,7 +7,13 @@ from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_id
 from tests.tui.test_plan_review import shown
 from tui_agent import events as e
 from tui_agent.common.domain import Answer
+from tui_agent.tui.app import TuiAgentApp
 from widgets.request_view import RequestModal
+
+
+def dialog_lines(app: TuiAgentApp) -> list[str]:
+    lines = screen_text(app).split("\n")
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("╭")) :]
 
 
 @pytest.mark.parametrize("size", [(39, 12), (60, 9), (20, 5), (10, 3)])
@@ -16,23 +22,24 @@ async def test_below_forty_by_ten_there_is_one_sentence_and_no_answer(size: tupl
     async with run_app(app, (80, 24)) as pilot:
         await wait_for(pilot, lambda: isinstance(app.screen, RequestModal) and app.screen.armed)
         await wait_until_idle(pilot)
-        before = screen_text(app)
+        before = dialog_lines(app)
         await pilot.resize_terminal(*size)
         await wait_until_idle(pilot)
         words = " ".join(screen_text(app).split())
         assert words.startswith("Too small: at least 40×10." if size[0] > 10 else "Too small")
         assert "pytest" not in words
-        await pilot.press("a", "enter", "r", "s", "A", "escape", "x")
+        assert size[0] < 30 or "Text goes to your message; other keys are ignored, except ctrl+c." in words
+        await pilot.press("a", "enter", "r", "s", "A", "escape", "x", "backspace", "tab")
         assert session.answers == [] and session.interrupts == 0
         await pilot.resize_terminal(80, 24)
         await wait_until_idle(pilot)
-        assert screen_text(app) == before
-        assert app.prompt.text == ""
+        assert app.prompt.text == "arsA"
+        assert dialog_lines(app)[:-1] == before[:-1] and "your message: arsA" in dialog_lines(app)[-1]
         await pilot.press("a")
         await wait_for(pilot, lambda: session.answers == [("q2", Answer(verdict="approve"))])
 
 
-async def test_a_draft_stays_and_nothing_is_typed_or_decided_unseen() -> None:
+async def test_what_is_typed_unseen_is_added_to_the_draft_and_decides_nothing() -> None:
     app, session = app_for("answered")
     async with run_app(app, (80, 24)) as pilot:
         await pilot.press(*"draft")
@@ -54,8 +61,8 @@ async def test_a_draft_stays_and_nothing_is_typed_or_decided_unseen() -> None:
         await pilot.press("1")
         await wait_for(pilot, lambda: len(session.answers) == 1)
         await wait_until_idle(pilot)
-        assert app.prompt.text == "draft"
-        assert "draft" in screen_text(app) and "Too small" not in screen_text(app)
+        assert app.prompt.text == "draftxpasted1"
+        assert "draftxpasted1" in screen_text(app) and "Too small" not in screen_text(app)
 
 
 async def test_at_sixty_by_sixteen_an_edit_begins_with_its_changes_and_its_choices_take_one_line() -> None:

@@ -40,7 +40,7 @@ from widgets.grants_panel import GrantsPanel
 from widgets.inputs import LineInput
 from widgets.question import QuestionModal
 from widgets.queue_panel import QueuePanel
-from widgets.request_view import QUIET_SECONDS
+from widgets.request_view import QUIET_SECONDS, KeyGuard
 from widgets.trust_panel import TrustPanel
 
 SENTENCES = ("look at what is here", "wait, that is odd", "a bad idea", "rather not", "aaaa", "extra: u b c t k x")
@@ -262,3 +262,18 @@ async def test_words_that_begin_with_the_number_of_an_option_are_the_answer() ->
         type_quickly(app, "\n")
         await wait_for(pilot, lambda: len(session.answers) == 1)
         assert session.answers[0][1].text == "1 of them, not 2"
+
+
+@pytest.mark.parametrize("scene", ["plan_waits", "summary_waits", "command_asked"])
+async def test_backspace_in_a_request_corrects_the_draft(scene: str) -> None:
+    app, session = app_for(scene)
+    async with run_app(app, (100, 40)) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, KeyGuard) or app.dialogs.dock.panel is not None)
+        await wait_until_idle(pilot)
+        await pilot.press(*"hz")
+        await wait_for(pilot, lambda: app.prompt.text == "hz")
+        await pilot.press("backspace")
+        await wait_for(pilot, lambda: app.prompt.text == "h")
+        await pilot.press("backspace", "backspace")
+        await wait_for(pilot, lambda: app.prompt.text == "")
+        assert not session.answers

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.doubles.session import FakeSession
-from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_rendered
+from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tests.tui.test_follow import long_talk
 from tui_agent.checkpoints.ledger import Checkpoint, CheckpointFile
 from tui_agent.common.domain import Diff, Hunk
@@ -156,6 +156,21 @@ async def test_what_cannot_be_undone_is_a_hint() -> None:
         commands.execute_command(app, "undo", "")
         await wait_for(pilot, lambda: "Nothing to undo" in screen_text(app))
         assert checkpoints.calls
+
+
+@pytest.mark.parametrize("command", ["rewind", "checkpoints"])
+async def test_only_what_can_be_undone_is_offered_for_it(command: str) -> None:
+    commands_run = (CommandChangedFiles(command="make", changed=("a.py",), covered=True),)
+    undone = Checkpoint(run="run-1", title="tidy up", files=(file("a.py", undone=True),), commands=commands_run)
+    app, checkpoints, _ = prepared()
+    checkpoints._listed = (undone,)
+    async with run_app(app) as pilot:
+        commands.execute_command(app, command, "")
+        await wait_for(pilot, lambda: isinstance(app.screen, CheckpointsPanel))
+        await wait_until_idle(pilot)
+        text = screen_text(app)
+        assert "+3 −1  undone" in text and "ran `make`" in text
+        assert "undo this run" not in text and "undo reverts" not in text
 
 
 async def test_a_run_is_chosen_from_the_list_and_taken_back() -> None:

@@ -125,7 +125,7 @@ def reason_not_to_save(
     if calibration.strategy is None:
         return "no strategy worked"
     if stopped:
-        return "the measurement was interrupted"
+        return "the measurement was stopped"
     if not settled and (missing := sorted(set(STRATEGIES) - set(calibration.scores), key=_strategy_order)):
         return f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not measured"
     if any(len(_replies(cell)) < MIN_REPLIES for cell in cells):

@@ -33,8 +33,9 @@ class TextPage:
         supported = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
         self._color = supported if color is None else color
         self._symbols = _SYMBOLS if _can_encode_symbols(self._out) else _ASCII_SYMBOLS
-        columns = shutil.get_terminal_size((MAX_WIDTH, 24)).columns if self.is_terminal else MAX_WIDTH
-        self.width = max(40, min(columns, MAX_WIDTH))
+        self.columns = shutil.get_terminal_size((MAX_WIDTH, 24)).columns if self.is_terminal else MAX_WIDTH
+        """Columns of the terminal; MAX_WIDTH if there is none."""
+        self.width = max(40, min(self.columns, MAX_WIDTH))
 
     def symbol(self, name: str) -> str:
         """The symbol called `name` (ok, note, warn, bad, or a character), in ASCII if the stream needs it."""

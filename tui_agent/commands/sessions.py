@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tui_agent import settings
-from tui_agent.commands.output import TextPage, exit_code_of, format_bytes, print_line
+from tui_agent.commands.output import TextPage, cell_width, exit_code_of, format_bytes, print_line
 from tui_agent.common import paths
 from tui_agent.export.session import ExportError, Format, export_format, export_session, export_target, write_export
 from tui_agent.platform.pipes import print_error
@@ -23,6 +23,8 @@ from tui_agent.storage.folder import SessionError
 from tui_agent.text import SecretMask, one_line
 
 FAILED, USAGE, NEEDS_PERSON = 1, 2, 3
+MIN_TITLE = 20
+"""Columns that a title gets in a narrow terminal."""
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 
@@ -127,20 +129,22 @@ def session_as_json(entry: SessionEntry) -> dict[str, object]:
 
 
 def _print_entries(entries: Sequence[SessionEntry], *, folders: bool) -> None:
-    """Print a table of sessions, with their folders if `folders`."""
-    now = time.time()
-    head = ["id", "changed", "size", *(["folder"] if folders else []), "title"]
+    """Print a table of sessions, with their folders if `folders`. Titles take the rest of the line."""
+    page, now = TextPage(), time.time()
+    head = ["id", "changed", "size", *(["folder"] if folders else [])]
     rows = [
         [
             one_line(entry.id, 60),
             time_ago(now - entry.changed),
             format_bytes(entry.bytes),
             *([_path_end(entry.workspace)] if folders else []),
-            _title(entry),
         ]
         for entry in entries
     ]
-    TextPage().table(head, rows, right=(2,))
+    used = sum(max(cell_width(cell) for cell in column) + 2 for column in zip(head, *rows, strict=True))
+    room = max(MIN_TITLE, page.columns - used - 2) if page.is_terminal else catalog.MAX_TITLE_LENGTH
+    titles = [_title(entry, room) for entry in entries]
+    page.table([*head, "title"], [[*row, title] for row, title in zip(rows, titles, strict=True)], right=(2,))
 
 
 def _print_hits(hits: Iterable[tuple[SessionEntry, str]], *, folders: bool) -> int:
@@ -150,7 +154,8 @@ def _print_hits(hits: Iterable[tuple[SessionEntry, str]], *, folders: bool) -> i
     for entry, context in hits:
         if entry.id != previous_id:
             folder = f"  {one_line(entry.workspace, 200)}" if folders else ""
-            page.line(f"{one_line(entry.id, 60)}  {time_ago(now - entry.changed)}{folder}  {_title(entry)}", "bold")
+            title = _title(entry, catalog.MAX_TITLE_LENGTH)
+            page.line(f"{one_line(entry.id, 60)}  {time_ago(now - entry.changed)}{folder}  {title}", "bold")
             previous_id = entry.id
         page.hanging("    ", 4, context)
         count += 1
@@ -168,9 +173,14 @@ def time_ago(seconds: float) -> str:
     return f"{int(seconds // DAY)} days ago"
 
 
-def _title(entry: SessionEntry) -> str:
-    marks = [*(["running"] if entry.running else []), *([entry.problem] if entry.problem else [])]
-    return " ".join([one_line(entry.title, 60) or "(no messages)", *(f"[{mark}]" for mark in marks)])
+def _title(entry: SessionEntry, room: int) -> str:
+    """Return the title of a session with its marks, in `room` columns if they leave enough for the title."""
+    marks = "".join(f" [{mark}]" for mark in ("running" if entry.running else "", entry.problem) if mark)
+    room = max(MIN_TITLE, room - cell_width(marks))
+    title = one_line(entry.title, room) or "(no messages)"
+    while cell_width(title) > room:
+        title = title.removesuffix("…")[:-1] + "…"
+    return title + marks
 
 
 def _path_end(path: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tui_agent.commands.output import TextPage, cell_width, exit_code_of
 from tui_agent.common import paths
+from tui_agent.events.run import outcome_word
 from tui_agent.platform.pipes import print_error
 from tui_agent.stats import report
 from tui_agent.stats.numbers import Tally, format_count, format_elapsed
@@ -140,7 +141,8 @@ def _print_session(args: argparse.Namespace) -> int:
         numbers, tokens = run.numbers, run.numbers.all_tokens
         checks = f"{sum(numbers.met.values())}/{numbers.checks}" if numbers.checks else "–"
         rows.append((
-            key, run.outcome, f"{numbers.iterations}", f"{numbers.tool_calls}", format_elapsed(numbers.ms),
+            key, outcome_word(run.outcome),
+            f"{numbers.iterations}", f"{numbers.tool_calls}", format_elapsed(numbers.ms),
             format_elapsed(numbers.planning.percentile(1.0)), checks, f"{numbers.parse_errors}", f"{numbers.retries}",
             format_count(tokens.prompt + tokens.completion),
         ))  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 SIMILARITY = 0.75
 """Similarity from which a name is suggested, from 0 to 1."""
@@ -29,6 +29,13 @@ def did_you_mean(name: str, names: Iterable[str], similarity: float = SIMILARITY
     """Return "; did you mean `x`?" for the most similar of `names`; empty if none is similar enough."""
     match = closest_name(name, names, similarity)
     return f"; did you mean `{match}`?" if match else ""
+
+
+def unknown_name(noun: str, name: str, names: Sequence[str]) -> str:
+    """Return that `name`, which must be displayable, is not a `noun`, with the name that was meant or all `names`."""
+    all_names = f"; choose one of {', '.join(names)}"
+    article = "an" if noun[0] in "aeiou" else "a"
+    return f"`{name}` is not {article} {noun}{did_you_mean(name, names) or all_names}"
 
 
 def _form(name: str) -> str:

@@ -399,7 +399,7 @@ class Session:
             task.cancel()
             raise
         if task.cancelled():
-            output, code = "Interrupted.", None
+            output, code = "Stopped.", None
         elif (error := task.exception()) is not None:
             log.warning("a command of the user failed", exc_info=error)
             self._emit(events.Notice(level="error", text=clean(str(error)), code="shell.failed"))

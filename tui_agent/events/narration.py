@@ -473,7 +473,10 @@ def _command_changed(event: e.CommandChangedFiles) -> Narration | None:
     groups = (("created", event.created), ("changed", event.changed), ("deleted", event.deleted))
     parts = [f"{verb} {_names(names)}" for verb, names in groups if names]
     parts += [f"{event.more} more"] if event.more else []
-    parts += [f"not watched: {', '.join(event.unwatched)}"] if event.unwatched else []
+    unwatched = ", ".join(event.unwatched)
+    if unwatched and not parts and event.covered and not event.protected and not event.beyond and not event.files:
+        return Narration(f"Undo does not cover: {unwatched}.")
+    parts += [f"not watched: {unwatched}"] if unwatched else []
     names = [*event.created, *event.changed, *event.deleted]
     details = names if len(names) > MAX_NAMES else []
     if not event.covered:

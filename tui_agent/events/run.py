@@ -10,6 +10,11 @@ from tui_agent.common.domain import Action, Answer, Diff, Fault, FileChange, Gra
 from tui_agent.events.base import Event
 
 
+def outcome_word(outcome: str) -> str:
+    """Return the word that all surfaces show for the outcome of a run, a step or a call."""
+    return "stopped" if outcome == "interrupted" else outcome
+
+
 class RunStarted(Event, frozen=True, kw_only=True):
     """Work on one user message began. The record's `run` is the run's id."""
 
@@ -36,6 +41,13 @@ class RunEnded(Event, frozen=True, kw_only=True):
     def facts(self) -> str:
         """`text` without the model's own words, which are in its reply."""
         return self.text.removeprefix(self.said).strip() if self.said else self.text
+
+    def ending(self, facts: str | None = None) -> str:
+        """Return outcome and facts (by default its own) in words, such as `stopped by the user.`"""
+        facts = self.facts if facts is None else facts
+        word = outcome_word(self.outcome)
+        rest = facts.removeprefix(self.outcome.capitalize())
+        return f"{word}{rest}" if rest != facts else f"{word}: {facts}" if facts else f"{word}."
 
 
 class StageStarted(Event, frozen=True, kw_only=True):

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TextIO
 
 from tui_agent import events as e
-from tui_agent.frontends.plain import LINE_MAX, PlainText
+from tui_agent.frontends.plain import PlainText
 from tui_agent.platform.pipes import discard
-from tui_agent.text import SecretMask, make_visible, one_line
-
-_COMMAND = "run_terminal_command"
+from tui_agent.text import SecretMask
 
 
 def answer_of(event: e.RunEnded, last_reply: str) -> str:
@@ -85,15 +83,10 @@ class ExecText(PlainText):
 
     def _line(self, event: e.Event) -> str | None:
         match event:
-            case e.ToolFinished(name=name, result=result) if name == _COMMAND and result.success:
-                return "  ✓ exit code 0"
             case e.ToolFinished(result=result) if result.code == "interrupted":
                 return None  # the end of the run says by what
             case e.ContextAttached(items=(first, *_)) if first.kind == "input":
                 return f"  ✓ Attached: {first.display}{f' ({first.note})' if first.note else ''}"
             case e.SummaryReviewed(outcome="pending") if self._temporary:
                 return "  … Summary not reviewed."
-            case e.StepVerified(met=met, command=command, actual=actual) if command:
-                text = f"Check `{make_visible(command)}` {'passed' if met else f'failed: {actual}'}"
-                return f"  {'✓' if met else '✗'} {one_line(text, LINE_MAX)}"
         return super()._line(event)

@@ -27,6 +27,7 @@ UNATTENDED = "No user is present to decide."
 """Reason for refusing a request when unattended."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that takes no more data."""
+_COMMAND = "run_terminal_command"
 LINE_MAX = 300
 """Characters of a line that reports an event."""
 
@@ -102,10 +103,11 @@ class PlainText:
             case e.ToolStarted(call=call, title=title, agent=agent):
                 recovered = " (recovered)" if call.recovered else ""
                 return f"{'  ' if agent else ''}[Tool: {one_line(call.name, 60)} {make_visible(title)}{recovered}]"
-            case e.ToolFinished(call_id=call_id, result=result):
-                if result.success or (result.code == "refused" and call_id == self._refused_node):
-                    return None
-                return f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
+            case e.ToolFinished():
+                return self._result_text(event)
+            case e.StepVerified(met=met, command=command, actual=actual) if command:
+                text = f"Check `{make_visible(command)}` {'passed' if met else f'failed: {actual}'}"
+                return f"  {'✓' if met else '✗'} {one_line(text, LINE_MAX)}"
             case e.ApprovalAnswered(id=request, answer=answer) if request in self._requests:
                 self._requests.discard(request)
                 mark = "✓" if answer.verdict == "approve" else "✗"
@@ -122,12 +124,21 @@ class PlainText:
                 return self._outcome_text(event)
         return narration_text(narrate(event))
 
+    def _result_text(self, event: e.ToolFinished) -> str | None:
+        result = event.result
+        if result.code == "interrupted":
+            return "  ■ Stopped."
+        if not result.success:
+            is_told = result.code == "refused" and event.call_id == self._refused_node
+            return None if is_told else f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
+        return "  ✓ exit code 0" if event.name == _COMMAND else None
+
     def _outcome_text(self, event: e.RunEnded) -> str | None:
         text = event.facts if event.said else event.text
         if event.outcome == "done":
             return None if text == self._last_reply else text or None
         repeated = f"{self._last_reply.strip()}\n\n"
-        return f"{event.outcome}: {text.removeprefix(repeated).removeprefix(f'{event.outcome.capitalize()}: ')}"
+        return event.ending(text.removeprefix(repeated))
 
 
 def report_saving(failure: str | None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tui_agent import events as e
 from tui_agent.common.domain import ApprovalMode, Fault, Mode
+from tui_agent.common.suggestions import unknown_name
 from tui_agent.engine.undo import CannotUndo, Checkpoints, RewindScope, UndoReport
 from tui_agent.events.grant_texts import DURATIONS, grant_text
 from tui_agent.events.narration import trust_state
@@ -71,13 +72,16 @@ def parse_choice(reply: str, count: int) -> int | None:
     return int(reply) - 1 if reply.isdecimal() and len(reply) < 7 and 0 < int(reply) <= count else None
 
 
-def _mode_command(name: str, field: str, modes: type[Mode | ApprovalMode]) -> CommandFunction:
+def _mode_command(name: str, noun: str, field: str, modes: type[Mode | ApprovalMode]) -> CommandFunction:
     """A command that sets one of the two modes, or lists the values."""
 
     async def set_mode(session: Session, value: str) -> CommandReply:
         values = [mode.value for mode in modes]
         if value not in values:
-            return CommandReply(f"{name} takes {', '.join(values)}")
+            text = (
+                unknown_name(noun, one_line(clean(value), 40), values) if value else f"{name} takes {', '.join(values)}"
+            )
+            return CommandReply(text)
         await session.set_modes(**{field: value})
         return CommandReply()
 
@@ -303,8 +307,8 @@ async def _rename(session: Session, title: str) -> CommandReply:
 
 SESSION_COMMANDS: Final[dict[str, CommandFunction]] = {
     "clear": _clear,
-    "mode": _mode_command("/mode", "mode", Mode),
-    "approvals": _mode_command("/approvals", "approval_mode", ApprovalMode),
+    "mode": _mode_command("/mode", "work mode", "mode", Mode),
+    "approvals": _mode_command("/approvals", "approval mode", "approval_mode", ApprovalMode),
     "model": _model,
     "plan": _plan,
     "undo": _undo,

@@ -107,7 +107,8 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise BadAddress(f"The model server's address can't be read: {error}.") from None
+        why = "the port is not a number from 0 to 65535" if str(error).startswith("Port ") else str(error)
+        raise BadAddress(f"The model server's address can't be read: {why}.") from None
     return parts
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tui_agent.common import speed
+from tui_agent.events.run import outcome_word
 from tui_agent.stats.numbers import (
     Counts,
     Numbers,
@@ -49,9 +50,9 @@ class Table(NamedTuple):
 
 def _run_facts(numbers: Numbers) -> list[Fact]:
     """Facts about outcomes and effort."""
-    other_outcomes = {name: count for name, count in numbers.outcomes.items() if name != "done"}
+    other_outcomes = {outcome_word(name): count for name, count in numbers.outcomes.items() if name != "done"}
     rate = numbers.intervention_rate
-    kinds = format_counts(numbers.interventions)
+    kinds = format_counts({"stop" if kind == "interrupt" else kind: n for kind, n in numbers.interventions.items()})
     return [
         _share("first attempt", numbers.first_try, numbers.runs),
         _share("done", numbers.done, numbers.runs)._replace(note=format_counts(other_outcomes)),

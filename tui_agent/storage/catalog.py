@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tui_agent import events as e
+from tui_agent.events.run import outcome_word
 from tui_agent.platform.locks import seems_held
 from tui_agent.storage.folder import (
     INFO,
@@ -303,7 +304,7 @@ def _preview_lines(line: JournalLine, mask: SecretMask) -> list[str]:
         case e.ToolStarted(call=call, title=title):
             return ["· " + one_line(mask.mask(f"{call.name} {title}"), 200)]
         case e.RunEnded(outcome=outcome) if outcome != "done":
-            return [f"({outcome})"]
+            return [f"({outcome_word(outcome)})"]
     return []
 
 

@@ -235,15 +235,14 @@ class ChatLog:
         if event.fault is not None:
             out += self._system(record, fault_text(event.fault))
         elif event.interrupted:
-            out += self._system(record, "The reply was interrupted.")
+            out += self._system(record, "The reply was stopped.")
         elif event.stop == "content_filter":
             out += self._system(record, "The server's content filter ended the reply.")
         return out
 
     def _project_run_ended(self, record: e.Record, event: e.RunEnded) -> str:
         if event.outcome != "done":
-            detail = f": {event.facts}" if event.facts else "."
-            return self._system(record, f"Run ended, {event.outcome}{detail}")
+            return self._system(record, f"Run ended, {event.ending()}")
         if event.said:
             return self._system(record, event.facts) if event.facts else ""
         if event.text.strip() and _checksum(event.text) != self._state.last_reply:

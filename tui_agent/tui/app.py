@@ -158,7 +158,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     def on_takes_letters_typed_ahead(self, message: TakesLetters.TypedAhead) -> None:
         """Append what was typed into a dialog to the draft."""
-        self.prompt.append_text(message.text)
+        self.prompt.append_text(message.text, erases=message.erases)
         self.dialogs.show_draft()
 
     def _show_server_dialog(self, explanation: str, **guard: Any) -> None:
@@ -209,6 +209,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     @on(PromptInput.CommandChosen)
     def _on_command(self, message: PromptInput.CommandChosen) -> None:
+        self.activity.set_texts(hint="")
         commands.execute_command(self, message.name, message.argument)
 
     def leave(self) -> None:

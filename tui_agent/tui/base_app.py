@@ -104,6 +104,7 @@ class TransientHints:
         armed, armed_at = self._armed
         if armed == text and self._clock() - armed_at <= QUIT_ARMED:
             self._armed = "", float("-inf")
+            self._line.set_texts(hint="")
             return True
         self._armed = text, self._clock()
         self.show(text)
@@ -268,12 +269,14 @@ class BaseApp(App[int], inherit_bindings=False):
 
     def withholds_key(self, event: events.Key) -> bool:
         """Return whether a key is not for the widgets now: it comes before they are ready, which stores it, or nobody
-        could see what it does."""
-        if is_too_small(self.size) and event.key not in KEYS_WHEN_TOO_SMALL:
+        could see what it does, so that only its text goes to the draft."""
+        if self._early_keys is not None and not event.is_forwarded:
+            self._early_keys.append(event)
             return True
-        if self._early_keys is None or event.is_forwarded:
+        if not is_too_small(self.size) or event.key in KEYS_WHEN_TOO_SMALL:
             return False
-        self._early_keys.append(event)
+        text = (event.is_printable and event.character) or ""
+        self.post_message(TakesLetters.TypedAhead(text, erases=event.key == "backspace"))
         return True
 
     async def replay_early_keys(self) -> None:
@@ -307,8 +310,10 @@ class BaseApp(App[int], inherit_bindings=False):
         cover_if_too_small(self.screen, event.size)
 
     async def on_event(self, event: events.Event) -> None:
-        """Ignore pasted text while nobody could see where it goes."""
-        if not (isinstance(event, events.Paste) and is_too_small(self.size)):
+        """Append pasted text to the draft while nobody could see where else it goes."""
+        if isinstance(event, events.Paste) and is_too_small(self.size):
+            self.post_message(TakesLetters.TypedAhead(event.text))
+        else:
             await super().on_event(event)
 
     def on_block_view_followed(self) -> None:

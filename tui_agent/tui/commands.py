@@ -12,7 +12,9 @@ from textual import on
 
 from tui_agent.common.domain import ApprovalMode, EditAction, Mode, RunAction
 from tui_agent.common.errors import JournalBroken
+from tui_agent.common.suggestions import unknown_name
 from tui_agent.keys import keymap
+from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.composer import Composer
 from tui_agent.tui.plans import PlanEdits
@@ -101,7 +103,8 @@ def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...
         return
     name = name or (choices[(choices.index(current) + 1) % len(choices)] if current in choices else current)
     if name not in choices:
-        app.hints.show(f"use /{command} with {', '.join(choices)}")
+        noun = "work mode" if command == "mode" else "approval mode"
+        app.hints.show(unknown_name(noun, one_line(name, 40), choices))
     elif app.session is not None:
         app.work(partial(app.session.set_modes, **{"mode" if command == "mode" else "approval_mode": name}))
         if any(isinstance(request.action, EditAction | RunAction) for request in app.view.pending.values()):
@@ -151,7 +154,7 @@ def _plan(app: CommandApp, argument: str) -> None:
     elif argument in STATUSES:
         app.plans.set_status(argument)
     elif argument:
-        app.hints.show(f"use /plan with accept, discard, {', '.join(STATUSES)}")
+        app.hints.show(unknown_name("command for the plan", one_line(argument, 40), ("accept", "discard", *STATUSES)))
     else:
         app.dialogs.set_aside()
         if not app.columns.visit_plan():

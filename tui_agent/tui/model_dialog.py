@@ -14,6 +14,7 @@ from widgets.status_line import format_tokens
 
 if TYPE_CHECKING:
     from tui_agent.engine.models.roles import Candidate, ModelChoice
+    from tui_agent.tui.commands import CommandApp
 
 SESSION: Final = "execution"
 """The role of the session's own model."""
@@ -34,8 +35,11 @@ UPDATE_EVERY = 8
 """Number of described models after which the list is repainted."""
 
 
-def show_models(app: BaseApp, arguments: str) -> None:
-    """Open the picker, or choose at once with `NAME` or `ROLE NAME`; `ROLE default` resets a role."""
+def show_models(app: CommandApp, arguments: str) -> None:
+    """Open the picker, or choose at once with `NAME` or `ROLE NAME`; `ROLE default` resets a role.
+
+    Without a server, open the screen for a missing model.
+    """
     choice: ModelChoice | None = getattr(app.session, "models", None)
     if choice is None:
         app.hints.show("the model can't be changed here")
@@ -47,6 +51,10 @@ def show_models(app: BaseApp, arguments: str) -> None:
         app.hints.show(f"/model {first} needs a model name or `default`")
     elif name:
         app.work(_choose, app, choice, role or SESSION, name, expected=(JournalBroken,))
+    elif (fault := choice.fault) is not None and fault.kind == "unreachable":
+        from tui_agent.tui.server_dialog import ServerDialog
+
+        app.push_screen(ServerDialog(app, f"{fault.message} {fault.advice}".strip()))
     else:
         app.work(ModelDialog(app, choice).fill, expected=(JournalBroken,))
 

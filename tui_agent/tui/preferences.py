@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from textual.theme import Theme
 
+from tui_agent.common.suggestions import unknown_name
 from tui_agent.keys import keymap
 from tui_agent.keys.keymap import BUILT_IN, Keymap
+from tui_agent.text import one_line
 from tui_agent.tui.base_app import BaseApp
 from tui_agent.tui.notifications import Notifier
 from tui_agent.tui.themes import DEFAULT, NAMES, PREFIX, default_name, startup_theme, theme_for
@@ -95,7 +97,7 @@ class Preferences:
             current = self.app.theme.removeprefix(PREFIX).removeprefix("own-")
             name = names[(names.index(current) + 1) % len(names)] if current in names else names[0]
         if (theme := theme_for(name, user_themes, self._light)) is None:
-            self.app.hints.show(f"unknown theme; choose one of {', '.join(names)}")
+            self.app.hints.show(unknown_name("theme", one_line(name, 40), names))
         else:
             self._theme_name = name
             self.use_theme(theme)

@@ -226,6 +226,8 @@ class RequestDialogs:
             app.screen.dismiss()
         unanswered = [request for request in for_dialog if request.id not in self._answered]
         if unanswered:
+            if isinstance(app.screen, FirstRun):  # it comes back after the request
+                self._missing_server = app.screen.explanation
             self.close_first_run()
             app.transcript.catch_up()
             modal = _modal_class(unanswered[0])(unanswered[0], clock=self._clock, quiet_seconds=self._quiet_seconds)

@@ -134,19 +134,20 @@ class ServerDialog(FirstRun):
         """Close, and write what changed to the settings; the key is only kept in memory."""
         if not self._closed:
             self.dismiss()
-        model = (await choice.current())["execution"][0]
-        key = " · the key is forgotten when you quit: LLM_AUTH_TOKEN keeps it" if values.key else ""
-        report = f"{one_line(model, 60)} answers{key}"
+        key = "the key is forgotten when you quit: LLM_AUTH_TOKEN keeps it" if values.key else ""
         changed = {
             name: getattr(used, name)
             for name in ("base_url", "provider", "model")
             if getattr(used, name) != getattr(before, name) and not (name == "provider" and _is_implied(before, used))
         }
         if not changed:
-            self._base.hints.show(report)
+            self._base.hints.show(key)
             return
-        file = SettingsFile(self._base, paths.config_file())
-        await file.change(changed, lambda text: self._base.hints.show(f"{report} · settings: {text}"), apply=False)
+
+        def report(text: str) -> None:
+            self._base.hints.show(" · ".join(filter(None, (f"settings: {text}", key))))
+
+        await SettingsFile(self._base, paths.config_file()).change(changed, report, apply=False)
 
 
 def _is_silent(fault: Fault) -> bool:

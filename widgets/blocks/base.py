@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
@@ -112,7 +112,15 @@ class TranscriptBlock(ABC, Generic[ItemT]):
 
     @abstractmethod
     def plain_text(self) -> str:
-        """Return the text for copying, without borders and line wraps."""
+        """Return all text, including what is collapsed, without borders and line wraps."""
+
+    def searched_texts(self) -> Iterator[str]:
+        """Yield what a search looks through: the painted text, if there is any, then all text if more can be shown."""
+        if self._fresh:
+            self._joined = self._joined or JoinedText(self._lines)
+            yield self._joined.text
+        if not self._fresh or not self.open:
+            yield self.plain_text()
 
     def guess(self, width: int) -> int:
         """Estimate the number of lines cheaply; corrected when the block becomes visible."""

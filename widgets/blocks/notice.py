@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.style import Style
 
 from tui_agent.common.domain import Answer, TrustAction
+from tui_agent.events import SERVER_MISSING
 from tui_agent.events.grant_texts import APPROVED
 from tui_agent.keys.keymap import key_of
 from tui_agent.text import make_visible, pluralize
@@ -45,8 +46,10 @@ class NoticeBlock(TranscriptBlock[NoticeItem]):
             "warning": ("!", styles.warn, styles.text),
             "error": ("✗", styles.bad, styles.text),
         }[self.item.level]
-        details = self.item.details
-        text: list[Span] = [(self.item.text, body)]
+        title, details = self.item.text, self.item.details
+        if self.item.code == SERVER_MISSING:  # the dialog says the rest
+            title, details = f"No model yet · {key_of('model')} connects one", self.item.text
+        text: list[Span] = [(title, body)]
         if details and not self.open:
             text.append((f" · {key_of('details')} shows details", styles.muted))
         lines = hanging([(symbol + " ", style)], text, width, style)
@@ -72,29 +75,35 @@ class EndBlock(TranscriptBlock[EndItem]):
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint outcome, reason, tool calls and duration."""
         item = self.item
+        symbol, role, text = self._outcome()
+        style: Style = getattr(styles, role)
+        lines = hanging_text(symbol, style, text, style, width) if text else []
+        if item.outcome == "done":
+            return add_below(wrap([(item.text, styles.text)], width) if item.text else [], lines)
+        if lines and item.text and item.outcome != "interrupted":
+            lines += hanging([("  ", styles.text)], [(item.text, styles.text)], width, styles.text)
+        return lines
+
+    def _outcome(self) -> tuple[str, str, str]:
+        """Return symbol, text role and text of the outcome; no text if it is shown elsewhere."""
+        item = self.item
         effort = format_duration(item.ms)
         if item.tool_calls:
             effort = f"{pluralize(item.tool_calls, 'tool call')} · {effort}"
         if item.outcome == "done" and item.not_run:
-            lines = wrap([(item.text, styles.text)], width) if item.text else []
-            text = f"Ended · {make_visible(item.not_run)} · {effort}"
-            return add_below(lines, hanging_text("■", styles.warn, text, styles.warn, width))
+            return "■", "warn", f"Ended · {make_visible(item.not_run)} · {effort}"
         if item.outcome == "done":
-            lines = wrap([(item.text, styles.text)], width) if item.text else []
-            done = hanging_text("·", styles.muted, f"Done · {effort}", styles.muted, width)
-            return add_below(lines, done) if item.tool_calls else lines
-        if item.already_shown and item.outcome in ("failed", "unreachable"):
-            return []
+            return "·", "muted", f"Done · {effort}" if item.tool_calls else ""
         symbol, role, text = WORDS.endings.get(item.outcome, ("■", "warn", item.outcome))
-        style: Style = getattr(styles, role)
-        lines = hanging_text(symbol, style, text + (f" · {effort}" if item.ms >= 1_000 else ""), style, width)
-        if item.text and item.outcome != "interrupted":
-            lines += hanging([("  ", styles.text)], [(item.text, styles.text)], width, styles.text)
-        return lines
+        if item.already_shown and item.outcome in ("failed", "unreachable"):
+            return symbol, role, ""
+        return symbol, role, text + (f" · {effort}" if item.ms >= 1_000 else "")
 
     def plain_text(self) -> str:
-        """Return outcome and reason."""
-        return f"{self.item.outcome} {self.item.text}".strip()
+        """Return what is painted."""
+        item, text = self.item, self._outcome()[2]
+        has_reason = item.outcome == "done" or (text and item.outcome != "interrupted")
+        return f"{text}\n{item.text}" if has_reason else text
 
 
 def describe_answer(answer: Answer) -> tuple[str, str]:
@@ -119,14 +128,19 @@ def hunks_text(answer: Answer) -> str:
     return count + (", edited by you" if isinstance(edits, dict) and edits else "")
 
 
+_ANSWER_SIGNS = {"reject": ("⊘", "warn"), "withdrawn": ("■", "muted")}
+"""Symbol and text role of an answer by its verdict; others are positive."""
+
+
 class RequestBlock(TranscriptBlock[RequestItem]):
     """A request without a tool call, such as folder trust."""
 
     def paint(self, width: int, styles: TextStyles) -> Sequence[Line]:
         """Paint question and answer."""
-        style = styles.warn if self.item.answer is None else styles.muted
-        text = self.plain_text()
-        return hanging_text("?", style, text, styles.text if self.item.answer is None else styles.muted, width)
+        answer = self.item.answer
+        symbol, role = ("?", "warn") if answer is None else _ANSWER_SIGNS.get(answer.verdict, ("✓", "ok"))
+        body = styles.text if answer is None else styles.muted
+        return hanging_text(symbol, getattr(styles, role), self.plain_text(), body, width)
 
     def plain_text(self) -> str:
         """Return question and answer."""

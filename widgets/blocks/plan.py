@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.style import Style
 
@@ -169,13 +169,18 @@ class StepBlock(TranscriptBlock[StepItem]):
         symbol, role = WORDS.step_states.get(item.outcome, ("·", "muted"))
         spans: list[Span] = [] if not item.step.number else [(f"{self._number()}  ", styles.muted)]
         spans.append((one_line(item.step.description, 2_000), styles.strong))
-        spans += [] if item.step.number else [(" · run by the program", styles.muted)]
-        if item.ms >= 1_000:
-            spans.append((f" · {format_duration(item.ms)}", styles.muted))
-        if item.outcome in ("skipped", "interrupted"):
-            spans.append((f" · {item.outcome}", styles.muted))
+        spans += [(f" · {fact}", styles.muted) for fact in self._facts()]
         lines = hanging([(symbol + " ", getattr(styles, role))], spans, width, styles.text)
         return lines + self._details(width, styles)
+
+    def _facts(self) -> Iterator[str]:
+        """Yield what is said after the description."""
+        if not self.item.step.number:
+            yield "run by the program"
+        if self.item.ms >= 1_000:
+            yield format_duration(self.item.ms)
+        if self.item.outcome in ("skipped", "interrupted"):
+            yield WORDS.not_done[self.item.outcome]
 
     def _number(self) -> str:
         return f"{self.item.step.number} of {self.item.of}" if self.item.of else str(self.item.step.number)
@@ -215,7 +220,8 @@ class StepBlock(TranscriptBlock[StepItem]):
     def plain_text(self) -> str:
         """Return the step with expected and actual results."""
         item = self.item
-        lines = [f"{item.step.number}. {item.step.description}" if item.step.number else item.step.description]
+        heading = f"{self._number()}  {item.step.description}" if item.step.number else item.step.description
+        lines = [" · ".join([heading, *self._facts()])]
         for verdict in item.verifications:
             lines += [f"expected: {verdict.expected}", f"actual: {verdict.actual}"]
         return "\n".join(lines)

@@ -159,12 +159,15 @@ class ReplyBlock(TranscriptBlock[ReplyItem]):
         return []
 
     def plain_text(self) -> str:
-        """Return the source of the reply."""
-        return self.item.text.text
+        """Return what it says about thinking, and the source of the reply."""
+        item = self.item
+        has_thought = item.thinking_since is None and (item.reasoning.size or item.reasoning_ms)
+        return f"{self._thought_title()}\n{item.text.text}" if has_thought else item.text.text
 
     def guess(self, width: int) -> int:
         """Estimate the number of lines."""
         item = self.item
         if not item.text.size:
             return 1 if item.reasoning.size or item.fault or item.retry else 0
-        return super().guess(width) + (2 if item.reasoning.size else 0)
+        text = item.text.text
+        return text.count("\n") + 1 + len(text) // max(1, width) + (2 if item.reasoning.size else 0)

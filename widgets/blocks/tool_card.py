@@ -28,6 +28,8 @@ MAX_PROBLEM_LINES = 4
 """Errors of a written file shown while collapsed."""
 MAX_OPEN_LINES = 400
 """Lines shown when expanded."""
+STOPPED_BY_USER = "interrupted by the user"
+"""How the sentence begins that tells the model of a stop, in lower case."""
 
 
 class ToolCard(TranscriptBlock[ToolItem]):
@@ -86,7 +88,7 @@ class ToolCard(TranscriptBlock[ToolItem]):
             spent = max(0.0, self.options.now() - item.started_at)
             return [*spans, (f"{gap}{int(spent)} s", styles.muted)] if spent >= 1 else spans
         if item.status in ("refused", "interrupted"):
-            return [*spans, (gap + item.status, styles.muted)]
+            return [*spans, (gap + WORDS.not_done[item.status], styles.muted)]
         return [*spans, (gap + format_duration(item.ms), styles.muted)] if item.ms >= SHORT else spans
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
@@ -125,7 +127,8 @@ class ToolCard(TranscriptBlock[ToolItem]):
             text, role = describe_answer(request.answer)
             once = request.answer.scope is Scope.ONCE or request.answer.by != "user"
             quiet = request.answer.verdict == "approve" and once and not request.answer.data
-            if (quiet and not self.open) or (request.answer.verdict == "reject" and self.item.status == "refused"):
+            told = ("reject", "refused"), ("withdrawn", "interrupted")
+            if (quiet and not self.open) or (request.answer.verdict, self.item.status) in told:
                 continue
             lines += chop([(text, getattr(styles, role))], width)
         return lines
@@ -137,6 +140,8 @@ class ToolCard(TranscriptBlock[ToolItem]):
             text = describe_answer(answer)[0]  # the error is written for the model
         else:
             text = (item.result.error if item.result else "") or (answer.text if answer is not None else "")
+        if item.status == "interrupted":  # the heading says so; this sentence is written for the model
+            text = "\n".join(row for row in text.split("\n") if not row.lower().startswith(STOPPED_BY_USER))
         style = styles.bad if item.status == "failed" else styles.muted
         if not text and item.status == "failed":
             return []  # the output has the error
@@ -212,7 +217,9 @@ class ToolCard(TranscriptBlock[ToolItem]):
 
     def plain_text(self) -> str:
         """Return call and output."""
-        return f"{self.item.call.name} {self.item.title}\n{ansi.strip_ansi(self.item.text or self.item.output.text)}"
+        item = self.item
+        rows = [f"{item.call.name}  {item.title}", ansi.strip_ansi(item.text or item.output.text)]
+        return "\n".join([*rows, *(text[1:] for diff in item.diffs for hunk in diff.hunks for text in hunk.lines)])
 
     def guess(self, width: int) -> int:
         """Estimate the number of lines."""

@@ -139,6 +139,10 @@ class CommandChanges:
         def names(paths: Sequence[str]) -> tuple[str, ...]:
             return tuple(self._roots.display(Path(path)) for path in paths if not is_excluded(path))
 
+        def display(text: str) -> str:
+            path, bracket, why = text.partition(" (")
+            return f"{self._roots.display(Path(path))}{bracket}{why}" if path.startswith("/") else text
+
         def is_excluded(path: str) -> bool:
             return path in without or any(path.startswith(f"{top}/") for top in without)
 
@@ -158,7 +162,9 @@ class CommandChanges:
             changed=names(changes.changed),
             deleted=names(changes.deleted),
             more=changes.more,
-            unwatched=tuple(make_visible(text) for text in changes.unwatched if not is_excluded(text.split(" (")[0])),
+            unwatched=tuple(
+                make_visible(display(text)) for text in changes.unwatched if not is_excluded(text.split(" (")[0])
+            ),
             covered=self._saves,
             beyond=len(paths) - len(covered) if self._saves else 0,
             protected=self.describe_protected(found, [path for path in protected if path not in covered]),

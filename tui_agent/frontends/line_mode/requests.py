@@ -158,10 +158,11 @@ class RequestPrompt:
 
     def _ask_plan(self, event: e.PlanProposed) -> Answer:
         plan = event.plan
+        self._print("  a approve")
         for number, alternative in enumerate(plan.alternatives, 1):
-            self._print(f"  {number} alternative: {make_visible(alternative.approach, lookalikes=False)}")
-        self._print(f"  {make_visible(event.why, lookalikes=False)}" if event.why else "", "dim")
-        self._print("  a approve\n  e 2 edit step 2\n  d 2 drop step 2\n  r reject; r REASON says what is wrong")
+            which = f": {make_visible(alternative.approach, lookalikes=False)}" if len(plan.alternatives) > 1 else ""
+            self._print(f"  {number} alternative{which}")
+        self._print("  e 2 edit step 2\n  d 2 drop step 2\n  r reject; r REASON says what is wrong")
 
         def parse(reply: str) -> Answer | None:
             nonlocal plan

@@ -11,6 +11,7 @@ const TOOLS = {  // icon and verb
 const SCOPES = { once: "approved", session: "approved for this session", always: "always approved" };
 const VERDICTS = { reject: "rejected", reply: "withdrawn", withdrawn: "withdrawn" };
 const MAX_OUTPUT = 12000;
+const STOPPED_BY_USER = /^interrupted by the user/i;  // written for the model; the sign says it
 const ESCAPES = /\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b[@-_]?/g;  // colors and cursor movements, for a terminal
 
 /** Text that a command printed, without what only a terminal can show. */
@@ -65,11 +66,11 @@ export class ToolCard {
   finish({ result, text, ms }) {
     const state = result.success ? "done" : ["refused", "interrupted"].includes(result.code) ? result.code : "failed";
     this.sign.className = `state ${state}`;
-    this.sign.setAttribute("aria-label", state);
+    this.sign.setAttribute("aria-label", state === "interrupted" ? "stopped" : state);
     this.sign.replaceChildren(icon(state === "done" ? "done" : "failed"));
     this.node.classList.add(state);
     if (ms > 900) this.note.append(`${this.note.textContent ? " · " : ""}${formatDuration(ms)}`);
-    if (result.error) this.addErrors(result.error);
+    if (result.error && !STOPPED_BY_USER.test(result.error)) this.addErrors(result.error);
     else if (!this.hasDiff && !this.output && text) this.body.append(el("pre", { class: "output", tabindex: "0", text: plainOutput(text.slice(0, MAX_OUTPUT)) }));
     if (state === "failed") this.node.open = true;
     if (!this.body.childNodes.length) this.body.append(el("pre", { class: "output", text: JSON.stringify(this.input, null, 2).slice(0, MAX_OUTPUT) }));
