@@ -97,6 +97,7 @@ def has_work(app: App[Any]) -> bool:
     if (
         screen._dirty_widgets
         or screen._callbacks
+        or any(below._layout_required or below._scroll_required for below in app._background_screens)
         or app._resize_timer
         or getattr(getattr(app, "_router", None), "dirty", False)
     ):
