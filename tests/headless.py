@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import pytest
 from textual._compositor import Compositor
 from textual._context import active_app, visible_screen_stack
-from textual.app import App
+from textual.app import App, _PrintCapture
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.geometry import Size
@@ -28,10 +29,18 @@ _render_strips = Compositor.render_strips
 _cache: dict[object, Any] = {}
 
 
+class _WeakPrintCapture(_PrintCapture):
+    """The `sys.stderr` of an app, which every thread keeps: a strong reference would keep the app and its idle threads."""
+
+    def __init__(self, app: App[Any], stderr: bool = False) -> None:
+        super().__init__(weakref.proxy(app), stderr)
+
+
 def apply(patch: pytest.MonkeyPatch) -> None:
     """Patch Textual for every app of the process."""
     patch.setattr(Stylesheet, "_parse_rules", _parse_rules_cached)
     patch.setattr(RuleSet, "__hash__", object.__hash__)  # equivalent, without a computation per rule and widget
+    patch.setattr("textual.app._PrintCapture", _WeakPrintCapture)
     patch.setattr("textual.app.wait_for_idle", idle)
     patch.setattr("textual.pilot.wait_for_idle", idle)
 
