@@ -27,6 +27,8 @@ _parse_rules = Stylesheet._parse_rules
 _compositor_refresh = Screen._compositor_refresh
 _render_strips = Compositor.render_strips
 _cache: dict[object, Any] = {}
+_updates_early = False
+"""Whether `idle` updates the screen instead of waiting for the screen's timer."""
 
 
 class _WeakPrintCapture(_PrintCapture):
@@ -49,6 +51,7 @@ def leave_unpainted(patch: pytest.MonkeyPatch) -> None:
     """Patch Textual so that headless apps compose no frames."""
     patch.setattr(Screen, "_compositor_refresh", _skip_painting)
     patch.setattr(Compositor, "render_strips", _render_with_background)
+    patch.setattr("tests.headless._updates_early", True)
 
 
 def _parse_rules_cached(self, css, read_from, is_default_rules=False, tie_breaker=0, scope=""):
@@ -96,6 +99,8 @@ async def idle(_min_sleep: float = 0.0) -> None:
         idle_checks = 0 if has_work(app) else idle_checks + 1
         if idle_checks == len(IDLE_CHECKS):
             return
+        if idle_checks == 0 and _updates_early and app._screen_stacks[app._current_mode]:
+            app.screen._on_timer_update()
 
 
 def has_work(app: App[Any]) -> bool:
