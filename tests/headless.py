@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import pytest
 from textual._compositor import Compositor
 from textual._context import active_app, visible_screen_stack
-from textual.app import App
+from textual.app import App, _PrintCapture
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.geometry import Size
@@ -26,12 +27,22 @@ _parse_rules = Stylesheet._parse_rules
 _compositor_refresh = Screen._compositor_refresh
 _render_strips = Compositor.render_strips
 _cache: dict[object, Any] = {}
+_updates_early = False
+"""Whether `idle` updates the screen instead of waiting for the screen's timer."""
+
+
+class _WeakPrintCapture(_PrintCapture):
+    """The `sys.stderr` of an app, which every thread keeps: a strong reference would keep the app and its idle threads."""
+
+    def __init__(self, app: App[Any], stderr: bool = False) -> None:
+        super().__init__(weakref.proxy(app), stderr)
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
     """Patch Textual for every app of the process."""
     patch.setattr(Stylesheet, "_parse_rules", _parse_rules_cached)
     patch.setattr(RuleSet, "__hash__", object.__hash__)  # equivalent, without a computation per rule and widget
+    patch.setattr("textual.app._PrintCapture", _WeakPrintCapture)
     patch.setattr("textual.app.wait_for_idle", idle)
     patch.setattr("textual.pilot.wait_for_idle", idle)
 
@@ -40,6 +51,7 @@ def leave_unpainted(patch: pytest.MonkeyPatch) -> None:
     """Patch Textual so that headless apps compose no frames."""
     patch.setattr(Screen, "_compositor_refresh", _skip_painting)
     patch.setattr(Compositor, "render_strips", _render_with_background)
+    patch.setattr("tests.headless._updates_early", True)
 
 
 def _parse_rules_cached(self, css, read_from, is_default_rules=False, tie_breaker=0, scope=""):
@@ -87,6 +99,8 @@ async def idle(_min_sleep: float = 0.0) -> None:
         idle_checks = 0 if has_work(app) else idle_checks + 1
         if idle_checks == len(IDLE_CHECKS):
             return
+        if idle_checks == 0 and _updates_early and app._screen_stacks[app._current_mode]:
+            app.screen._on_timer_update()
 
 
 def has_work(app: App[Any]) -> bool:

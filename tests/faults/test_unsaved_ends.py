@@ -19,6 +19,7 @@ import pytest
 from tests.doubles.job import environment
 from tests.doubles.mock import scenario, serve
 from tests.engine.kit import SessionDriver, run_session
+from tests.nightly import sampled
 from tests.tui.kit import app_for, run_app, screen_text, wait_for
 from tui_agent import events as e
 from tui_agent.__main__ import main
@@ -74,7 +75,8 @@ def test_exec_ends_with_a_sentence_wherever_it_fails(
         assert err.splitlines()[-1].startswith("tui-agent: ") and "Traceback" not in err, (failure, err)
 
 
-async def test_the_program_ends_with_a_sentence_when_files_can_not_grow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", sampled([(0, 12_000), (3_000, 30_000)], 1), ids=str)
+async def test_the_program_ends_with_a_sentence_when_files_can_not_grow(tmp_path: Path, sizes: tuple[int, ...]) -> None:
     async def end(size: int, *arguments: str) -> None:
         home = tmp_path / f"{arguments[0]}-{size}"
         home.mkdir()
@@ -87,7 +89,7 @@ async def test_the_program_ends_with_a_sentence_when_files_can_not_grow(tmp_path
             _, err = await process.communicate(b"Fix the word count\n" if arguments[0] == "repl" else b"")
         assert process.returncode and b"tui-agent: " in err and b"Traceback" not in err, (size, arguments, err)
 
-    for size in (0, 3_000, 12_000, 30_000):
+    for size in sizes:
         await end(size, "exec", "--approve", "all")
     await end(3_000, "repl")
 

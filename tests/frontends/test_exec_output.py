@@ -40,13 +40,15 @@ def check_line() -> Any:
 
 @pytest.mark.slow
 async def test_the_answer_of_the_demo_is_all_there_is_on_stdout(run: ExecRunner) -> None:
-    done = await run.process("--demo", "-C", str(run.home / "demo"), "--approve", "all", TUI_AGENT_MODE="agent")
+    done, quiet = await asyncio.gather(
+        run.process("--demo", "-C", str(run.home / "demo"), "--approve", "all", TUI_AGENT_MODE="agent"),
+        run.process("--demo", "-C", str(run.home / "other"), "--approve", "all", "-q", TUI_AGENT_MODE="agent"),
+    )
     assert done.code == 0, done.err
     assert done.out.startswith("Done: all tests pass.\n") and done.out.endswith("counts what `words` returns.\n")
     assert "Tool:" not in done.out and "Step" not in done.out and "Summary" not in done.out
     for text in ("── Step 1 of 3", "[Tool: edit_file", "✓ Check `python3 -m unittest` passed", "Summary proposed"):
         assert text in done.err
-    quiet = await run.process("--demo", "-C", str(run.home / "other"), "--approve", "all", "-q", TUI_AGENT_MODE="agent")
     assert (quiet.code, quiet.out, quiet.err) == (0, done.out, "")
 
 

@@ -114,7 +114,7 @@ def test_a_killed_holder_frees_the_lock_at_once(path: Path, times: int) -> None:
         os.close(writing)
 
 
-@pytest.mark.parametrize("times", repetitions(20, 200))
+@pytest.mark.parametrize("times", repetitions(10, 200))
 def test_of_two_starters_exactly_one_wins(path: Path, times: int) -> None:
     for _ in range(times):
         start_out, start_in = os.pipe()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.doubles.fault_os import WATCHED, FakeOs
 from tests.faults.syscalls import CHANGES, Machine, Plan
+from tests.nightly import sampled
 from tui_agent.common import paths
 from tui_agent.platform import staging, syscalls
 from tui_agent.platform.file_faults import FileFault
@@ -63,7 +64,7 @@ def other_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syscalls, "exchange", exchange)
 
 
-@pytest.mark.parametrize("kill", ["before", "after"])
+@pytest.mark.parametrize("kill", sampled(["before", "after"], 1))
 @pytest.mark.parametrize("act", [edit, create, remove])
 def test_a_killed_write_leaves_nothing_in_the_project_and_soon_nothing_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None], kill: str

@@ -164,7 +164,7 @@ def test_landlock_alone_denies_sockets_and_network(attack_setup: AttackSetup) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attack_setup", USERS, indirect=True)
+@pytest.mark.parametrize("attack_setup", [pytest.param("self", marks=pytest.mark.nightly), USERS[1]], indirect=True)
 def test_the_network_setting_allows_the_network_alone(attack_setup: AttackSetup) -> None:
     allowed = {item.name for item in NETWORK}
     for kind in KINDS:

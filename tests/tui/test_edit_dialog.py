@@ -242,7 +242,7 @@ async def test_keys_typed_on_after_a_dropped_text_or_reason_approve_nothing() ->
 async def test_keys_typed_ahead_decide_nothing_and_change_nothing() -> None:
     clock = FakeClock()
     app, session = edit_app(quiet_seconds=QUIET_SECONDS, clock=clock)
-    typed = "yes x e aAsnpvuwr " * 6
+    typed = "yes x e aAsnpvuwr " * 3
     async with run_app(app) as pilot:
         for character in typed:
             clock.now += 0.1

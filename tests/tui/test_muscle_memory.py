@@ -72,7 +72,7 @@ LINE = "one two-three  four"
 async def test_a_line_is_edited_as_in_a_shell(keys: list[str], text: str, column: int) -> None:
     app, _session = app_for("answered")
     async with run_app(app) as pilot:
-        await pilot.press(*LINE)
+        app.prompt.insert(LINE)
         await pilot.press(*keys)
         assert (app.prompt.text, app.prompt.cursor_location) == (text, (0, column))
 
