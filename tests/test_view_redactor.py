@@ -40,13 +40,10 @@ def _texts(value: Any, known: set[int]) -> list[str]:
     known.add(id(value))
     if hasattr(value, "text") and not is_dataclass(value) and not isinstance(value, msgspec.Struct):
         return [value.text]
-    if is_dataclass(value):
-        named = [(one.name, getattr(value, one.name)) for one in fields(value)]
-        return [
-            text for name, one in named if name not in ("exact_action", "exact_text") for text in _texts(one, known)
-        ]
-    if isinstance(value, msgspec.Struct):
-        return [text for name in value.__struct_fields__ for text in _texts(getattr(value, name), known)]
+    if is_dataclass(value) or isinstance(value, msgspec.Struct):
+        names = [one.name for one in fields(value)] if is_dataclass(value) else value.__struct_fields__
+        shown = [getattr(value, name) for name in names if name not in ("exact_action", "exact_text")]
+        return [text for one in shown for text in _texts(one, known)]
     if isinstance(value, dict):
         return [text for pair in value.items() for one in pair for text in _texts(one, known)]
     if isinstance(value, list | tuple):

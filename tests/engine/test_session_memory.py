@@ -77,7 +77,7 @@ def test_facts_of_earlier_runs_are_told_and_those_of_this_one_are_not() -> None:
     assert memory.render() == "\n".join(
         [
             "- The user said when rejecting a change of b.py: use tabs",
-            "- The user said to «Which colour?»: blue",
+            '- The user said to "Which colour?": blue',
             "- Files that were written: b.py (created)",
             "- Failed: run_terminal_command pytest: exit code 1 … AssertionError: no",
             "- Files that were read: a.py",

@@ -99,7 +99,7 @@ def is_never_looser_and_blocks_every_change(mode, action, approval):
 def test_a_refusal_tells_the_model_what_to_do_instead():
     assert "describe the change" in decide(editing(), ASK, mode=Mode.CHAT).rule
     assert "reading tools" in decide(running(), AUTO, mode=Mode.REVIEW).rule
-    assert "go on without" in decide(reading(outside=True), READ).rule
+    assert "continue without" in decide(reading(outside=True), READ).rule
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -53,7 +53,7 @@ async def test_undo_redo_modes_and_rewind_by_command(tmp_path: Path) -> None:
         assert "run-1" in reply["text"] and "adder.py +1 −1" in reply["text"]
         assert (await page.post("/chat", message="/rewind 1")).json()["draft"] == TASK
         assert file.read_text(encoding="utf-8") == BROKEN
-        assert "takes ask" in (await page.post("/chat", message="/approvals nonsense")).json()["text"]
+        assert "choose one of ask" in (await page.post("/chat", message="/approvals nonsense")).json()["text"]
         async with page.events() as events:
             await page.post("/chat", message="/mode plan")
             await events.until("mode.changed", mode="plan")

@@ -249,7 +249,7 @@ MATRIX: Final[dict[str, tuple[Decision, Decision, Decision, Decision, str]]] = {
 
 # Why a read-only mode refuses an action, and what the model can do instead (W11).
 REFUSALS: Final[dict[str, str]] = {
-    "reading": "{mode} keeps to the workspace and to files without credentials; go on without this file",
+    "reading": "{mode} keeps to the workspace and to files without credentials; continue without this file",
     "edit": "{mode} changes no file; describe the change in your reply, the user can switch modes to have it made",
     "edit_in_plan_mode": (
         "{mode} changes no file: propose the change in your reply, and what it means for the plan by update_plan"

@@ -135,7 +135,7 @@ class SessionFacts:
             case events.ApprovalRequested(id=key, action=action):
                 self._subjects[key] = _subject(action)
             case events.QuestionAsked(id=key, question=question):
-                self._subjects[key] = f"to «{one_line(clean(question), 100)}»"
+                self._subjects[key] = f'to "{one_line(clean(question), 100)}"'
             case events.ApprovalAnswered(id=key, answer=answer):
                 subject = self._subjects.pop(key, "")
                 if subject and answer.verdict == "reject" and answer.text and answer.by == "user":

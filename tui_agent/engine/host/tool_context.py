@@ -139,7 +139,7 @@ def refusal(answer: Answer) -> str:
     if answer.by == "user":
         subject, reason = "The user", f" Their reason: {answer.text}"
     else:
-        subject, reason = f"The rule «{answer.by}»", f" Reason: {answer.text}"
+        subject, reason = f'The rule "{answer.by}"', f" Reason: {answer.text}"
     return f"{subject} refused this.{reason if answer.text else ''}{NO_WORKAROUND}"
 
 
