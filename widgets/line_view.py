@@ -301,11 +301,13 @@ class LinesView(LineView):
         return self._lines
 
     def relayout(self) -> None:
-        """Paint again if attached; lay out again if the number of lines changed."""
+        """Paint again if attached; lay out again if the number of lines changed, or is not that of the last layout."""
         before = len(self._lines)
         if self.is_attached:
             self.repaint()
-        if len(self._lines) != before:
+        follows_lines = self.styles.auto_dimensions and self.styles.max_height is None
+        is_stale = follows_lines and self.size.height not in (0, max(1, len(self._lines)))
+        if len(self._lines) != before or is_stale:
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

@@ -59,23 +59,19 @@ async def click(app: TuiAgentApp, pilot: Pilot[int], text: str) -> None:
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 async def test_the_transcript_scrolls_under_an_approval(size: tuple[int, int]) -> None:
     async with asked(size=size) as (app, session, pilot, _clock):
-        assert "line number 29" in screen_text(app)  # the end is above the dialog
+        await wait_for(pilot, lambda: "line number 29" in screen_text(app))  # the end is above the dialog
         await pilot.press("ctrl+home")
-        await wait_until_idle(pilot)
-        assert app.transcript.scroll_offset.y == 0 and "line number 29" not in screen_text(app)
+        await wait_for(pilot, lambda: app.transcript.scroll_offset.y == 0)
+        await wait_for(pilot, lambda: "line number 29" not in screen_text(app))
         await pilot.press("shift+pagedown")
-        await wait_until_idle(pilot)
+        await wait_for(pilot, lambda: app.transcript.scroll_offset.y > 0)
         below = app.transcript.scroll_offset.y
-        assert below > 0
         await pilot.press("shift+pageup")
-        await wait_until_idle(pilot)
-        assert app.transcript.scroll_offset.y < below
+        await wait_for(pilot, lambda: app.transcript.scroll_offset.y < below)
         await pilot.press("ctrl+end")
-        await wait_until_idle(pilot)
-        assert app.transcript.end_seen and "line number 29" in screen_text(app)
+        await wait_for(pilot, lambda: app.transcript.end_seen and "line number 29" in screen_text(app))
         app.post_message(events.MouseScrollUp(None, 5, 3, 0, 0, 0, False, False, False))
-        await wait_until_idle(pilot)
-        assert not app.transcript.end_seen
+        await wait_for(pilot, lambda: not app.transcript.end_seen)
         assert isinstance(app.screen, ApprovalModal) and session.answers == []
 
 

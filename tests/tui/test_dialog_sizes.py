@@ -9,7 +9,7 @@ SIZES = {"60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40)}
 
 LOW = [
     pytest.param(name, (60, 16), id=f"{name}-60x16")
-    for name in ("critical", "critical-word", "hunks", "trust-unsafe", "unread")
+    for name in ("critical", "critical-word", "hunks", "unread")
 ]
 
 
