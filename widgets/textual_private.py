@@ -299,6 +299,10 @@ class DiffingCompositor(Compositor):
                 return
 
 
+FRAME_NAMES: Final = ("_on_timer_update", "_layout_required", "_scroll_required", "_repaint_required")
+"""Attributes of a screen by which it paints a frame."""
+
+
 class DiffingScreen(Screen[None]):
     """The screen of a session; writes only cells that differ from the terminal's contents."""
 
@@ -323,7 +327,12 @@ class DiffingScreen(Screen[None]):
 
     async def _on_update(self, message: messages.Update) -> None:
         await super()._on_update(message)
-        if message.widget is self.focused and has(self, "_on_timer_update") and not self._echo_due:
+        if (
+            message.widget is self.focused
+            and not self._echo_due
+            and has(self, *FRAME_NAMES)
+            and has(self.app, "_batch_count")
+        ):
             self._echo_due = True
             self.call_next(self._echo)  # what is typed does not wait for the next frame
 

@@ -7,10 +7,7 @@ from tests.tui.dialog_states import STATES, comer
 
 SIZES = {"60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40)}
 
-LOW = [
-    pytest.param(name, (60, 16), id=f"{name}-60x16")
-    for name in ("critical", "critical-word", "hunks", "unread")
-]
+LOW = [pytest.param(name, (60, 16), id=f"{name}-60x16") for name in ("critical", "critical-word", "hunks", "unread")]
 
 
 @pytest.mark.parametrize(("name", "size"), [*crossed(list(STATES), SIZES, whole=("hunks",)), *LOW])

@@ -129,8 +129,8 @@ class PlainText:
         if result.code == "interrupted":
             return "  ■ Stopped."
         if not result.success:
-            is_told = result.code == "refused" and event.call_id == self._refused_node
-            return None if is_told else f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
+            is_repetition = result.code == "refused" and event.call_id == self._refused_node
+            return None if is_repetition else f"  ✗ {one_line(result.error or 'failed', LINE_MAX)}"
         return "  ✓ exit code 0" if event.name == _COMMAND else None
 
     def _outcome_text(self, event: e.RunEnded) -> str | None:

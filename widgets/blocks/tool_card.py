@@ -127,8 +127,8 @@ class ToolCard(TranscriptBlock[ToolItem]):
             text, role = describe_answer(request.answer)
             once = request.answer.scope is Scope.ONCE or request.answer.by != "user"
             quiet = request.answer.verdict == "approve" and once and not request.answer.data
-            told = ("reject", "refused"), ("withdrawn", "interrupted")
-            if (quiet and not self.open) or (request.answer.verdict, self.item.status) in told:
+            same_outcomes = ("reject", "refused"), ("withdrawn", "interrupted")
+            if (quiet and not self.open) or (request.answer.verdict, self.item.status) in same_outcomes:
                 continue
             lines += chop([(text, getattr(styles, role))], width)
         return lines
