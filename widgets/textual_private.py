@@ -338,7 +338,10 @@ class DiffingScreen(Screen[None]):
 
     def _echo(self) -> None:
         self._echo_due = False
-        if not (self.app._batch_count or self._layout_required or self._scroll_required or self._repaint_required):
+        waits = self._callbacks or self is not self.app.screen  # for the next frame, or for another screen
+        if not (
+            waits or self.app._batch_count or self._layout_required or self._scroll_required or self._repaint_required
+        ):
             self._on_timer_update()  # what changes the layout waits until all of it has changed
 
     def _screen_resized(self, size: Size) -> None:
