@@ -117,7 +117,7 @@ class BlockView(LineView):
         """Make a line of a block visible, a third from the top unless it already is."""
         height = self.scrollable_content_region.height
         self._set_following(False)
-        if not self.blocks[index].exact(self._width):
+        if not self._is_measured(index):
             self._measure(index)
         at = self._stack.top(index) + self._gaps[index] + line
         top = self.scroll_offset.y
@@ -173,6 +173,12 @@ class BlockView(LineView):
         block, other = self.blocks[index], self.blocks[above]
         tight = block.compact and (type(block), block.nested) == (type(other), other.nested)
         return 0 if tight and self._stack.heights[above] - self._gaps[above] == 1 else 1
+
+    def _is_measured(self, index: int) -> bool:
+        """Return whether a block has its exact height. Painting alone does not measure: a frame of a taller view may
+        come before `on_resize`."""
+        block, height = self.blocks[index], self._stack.heights[index] - self._gaps[index]
+        return block.exact(self._width) and len(block.lines(self._width, self.text_styles)) == height
 
     def _measure(self, index: int) -> int:
         """Set the exact height of a block by painting it; return the difference."""
@@ -308,7 +314,7 @@ class BlockView(LineView):
         bottom = top + self.scrollable_content_region.height
         changed = False
         while index < len(self.blocks) and self._stack.top(index) < bottom:
-            if not self.blocks[index].exact(self._width):
+            if not self._is_measured(index):
                 changed = bool(self._measure(index)) or changed
             index += 1
         return changed
@@ -345,7 +351,7 @@ class BlockView(LineView):
         self._wants_top = self._wants_top and new_value < old_value
         # Scrolled up into estimated heights: keep the distance to the old anchor.
         while target > 0 and index < old_anchor[0]:
-            grown = 0 if self.blocks[index].exact(self._width) else self._measure(index)
+            grown = 0 if self._is_measured(index) else self._measure(index)
             if not grown:
                 break
             target += grown
@@ -361,7 +367,7 @@ class BlockView(LineView):
         index = last
         while index > 0 and self._stack.top(last) + within - self._stack.top(index) < lines:
             index -= 1
-            if not self.blocks[index].exact(self._width):
+            if not self._is_measured(index):
                 self._measure(index)
         return max(0, self._stack.top(last) + within - lines)
 

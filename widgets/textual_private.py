@@ -5,8 +5,8 @@ select with `driver_class`; `tests/tui/test_paste.py` checks what they need.)
 
 Private names, and the behavior in a version of Textual without them:
 
-- `Screen._compositor`, `_compositor_refresh`, `_screen_resized`, `Compositor._dirty_regions`, `_get_renders` and
-  `ChopsUpdate`: only changed cells are written. Without them, Textual writes complete lines.
+- `Screen._compositor`, `_compositor_refresh`, `_screen_resized`, `Compositor._dirty_regions`, `_full_map`,
+  `_get_renders` and `ChopsUpdate`: only changed cells are written. Without them, Textual writes complete lines.
 - `Compositor.render_strips` of the screen below: fast dimming under a dialog. Without it, Textual dims slowly.
 - `Widget._bindings`, `App._keymap`: keys in fields act in the order they were pressed. Without them, the active
   bindings of the screen are used.
@@ -46,7 +46,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 if TYPE_CHECKING:
-    from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
+    from textual._compositor import ChopsUpdate, Compositor, CompositorMap, LayoutUpdate, ReflowResult
 else:
     try:
         from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
@@ -57,7 +57,10 @@ MISSING: Final[set[str]] = set()
 """Names to treat as missing, for tests."""
 COMPOSITOR_NAMES: Final = (
     "_dirty_regions",
+    "_full_map",
     "_get_renders",
+    "full_map",
+    "reflow",
     "visible_widgets",
     "render_partial_update",
     "render_full_update",
@@ -263,6 +266,25 @@ class DiffingCompositor(Compositor):
         super().__init__()
         self.painted = painted
         self._dirty: list[Region] = []
+        self._unreported: set[Widget] = set()
+        """Widgets that a lookup added to the map, so that Textual would not report them as shown."""
+
+    @property
+    def full_map(self) -> CompositorMap:
+        """See Compositor. After scrolling, a lookup of any widget's region maps all of them, also new ones; in
+        Textual 8, these would then never get a Resize event."""
+        before = self._full_map
+        after = super().full_map
+        if after is not before:
+            self._unreported |= after.keys() - before.keys()
+        return after
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """See Compositor."""
+        result = super().reflow(parent, size)
+        result.shown.update(self._unreported & self._full_map.keys())
+        self._unreported.clear()
+        return result
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """See Compositor."""

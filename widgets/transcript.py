@@ -79,7 +79,7 @@ class Transcript(BlockView):
             while index >= len(self.blocks) and len(self.blocks) < len(items):
                 self._append(items[len(self.blocks)])
             block = self.blocks[index]
-            if index < first_eager and not block.exact(self._width):
+            if index < first_eager and not self._is_measured(index):
                 self._guess(index)
             else:
                 self._remeasure(index)

@@ -104,7 +104,7 @@ async def test_a_light_terminal_gets_the_light_theme(tmp_path: Path) -> None:
         await terminal.wait_for_text("Ask for a change")
         assert "rgb" not in terminal.text
         terminal.type("\x04")
-        assert await terminal.end() == 0
+        assert await terminal.end() == 0, terminal.text
         assert terminal.is_sane()
         assert terminal.bytes.count(QUERY.encode()) == 1
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from textual import events
 
+from tests.doubles.session import FakeSession
 from tests.doubles.terminal import Terminal
 from tests.tui.kit import app_for, run_app, wait_for
 from tui_agent.common import paths
 from tui_agent.tui import composer_files
+from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.composer import MAX_SAVE_DELAY, SAVE_DELAY
 from tui_agent.tui.composer_files import find_abandoned, read_composer_state, read_history
 from tui_agent.tui.outbox import ComposerState, Sent
@@ -115,3 +117,18 @@ async def test_enter_before_the_screen_is_up_leaves_no_line_break_and_sends_noth
     async with run_app(app) as pilot:
         await wait_for(pilot, lambda: app.prompt.text == "a\nb")
         assert session.sent == []
+
+
+async def test_quitting_while_the_session_opens_is_no_failure() -> None:
+    _app, session = app_for("answered")
+
+    async def open_session() -> FakeSession:
+        app.exit(0)
+        while app.columns.is_attached:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+        return session
+
+    app = TuiAgentApp(open_session)
+    async with app.run_test() as pilot:
+        await wait_for(pilot, lambda: not app.is_running)
+    assert (app.return_value, app.failure) == (0, "")

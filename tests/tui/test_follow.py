@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scenes import build, load
-from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_until_idle, wait_until_rendered
+from tests.tui.kit import FakeClock, app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import RunAction, ToolCall, ToolResult
 from tui_agent.tui.app import TuiAgentApp
@@ -134,6 +134,21 @@ async def test_under_a_dialog_nothing_moves_and_afterwards_it_follows() -> None:
         await wait_until_idle(pilot)
         assert app.transcript.following
         assert "more 4" in screen_text(app)
+
+
+async def test_a_block_painted_before_it_was_measured_keeps_its_last_line() -> None:
+    app, _session = app_for("command_asked")
+    async with run_app(app, (80, 24)) as pilot:
+        transcript = app.transcript
+        await wait_for(pilot, lambda: isinstance(app.screen, RequestModal))
+        await wait_until_idle(pilot)
+        for number in range(len(transcript.blocks)):
+            transcript._guess(number)  # as a resize does
+        for y in range(transcript._stack.total):  # as a frame of a taller view does before `on_resize`
+            transcript.line_at(y)
+        transcript._settle()
+        lines = [transcript.line_at(y) for y in range(transcript._stack.total)]
+        assert any(line and "def main(argv=None)" in line.text for line in lines)
 
 
 @pytest.mark.parametrize("size", [(80, 40), (100, 90)])

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.events import Resize
+from textual.geometry import Size
+from textual.screen import Screen
 from textual.strip import Strip
-from textual.widgets import TextArea
+from textual.widgets import Static, TextArea
 
 from tests.scenes import build
 from tests.tui.kit import app_for, run_app, screen_text, wait_for
@@ -22,7 +26,7 @@ from widgets import textual_private
 from widgets.line_view import LineView
 from widgets.request_view import RequestModal
 from widgets.styled_text import ROLES
-from widgets.textual_private import ChangedCells, PaintedRows
+from widgets.textual_private import ChangedCells, DiffingScreen, PaintedRows
 
 NAMES = (
     "_compositor",
@@ -126,6 +130,37 @@ def test_a_line_with_an_emoji_is_written_completely() -> None:
     terminal.update(painted, row("ok \u2764\ufe0f two"), [WIDTH])
     assert terminal.written.startswith("\x1b[1;1H")
     assert "ok" in terminal.written
+
+
+class Sized(Static):
+    sizes: list[Size]
+
+    def on_mount(self) -> None:
+        self.sizes = []
+
+    def on_resize(self, event: Resize) -> None:
+        self.sizes.append(event.size)
+
+
+class Scrolling(App[None]):
+    def get_default_screen(self) -> Screen[None]:
+        return DiffingScreen()
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static("\n" * 100)
+
+
+async def test_a_widget_mounted_between_scrolling_and_a_lookup_learns_its_size() -> None:
+    app = Scrolling()
+    async with app.run_test() as pilot:
+        added = Sized("new")
+        with app.batch_update():  # layouts wait for its end
+            await app.query_one(VerticalScroll).mount(added)
+            app.screen._compositor.reflow_visible(app.screen, app.size)
+            assert added in app.screen._compositor.full_map  # as a lookup of any region makes it
+        await pilot.pause()
+        assert added.sizes
 
 
 async def test_the_listed_private_names_exist() -> None:

@@ -130,6 +130,8 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
 
     async def _follow(self) -> None:
         self.session = session = await self._open_session()
+        if self.is_exiting:
+            return
         await self.columns.mount_side()
         await self.mount(self.dialogs.dock.container, after=self.columns)
 
@@ -153,8 +155,7 @@ class TuiAgentApp(commands.CommandApp, inherit_bindings=False):
             if self._clock() - turn_started > MAX_BUSY_SECONDS:
                 await sleep(0)
                 turn_started = self._clock()
-        if self._router.dirty:
-            self._router.paint()
+        self._router.paint()
 
     def on_takes_letters_typed_ahead(self, message: TakesLetters.TypedAhead) -> None:
         """Append what was typed into a dialog to the draft."""

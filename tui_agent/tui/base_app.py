@@ -225,6 +225,8 @@ class BaseApp(App[int], inherit_bindings=False):
         """Whether the user was told that the session can't be saved."""
         self.failure = ""
         """Message for the user if the app ended with an error."""
+        self.is_exiting = False
+        """Whether the app was told to exit."""
         self.resumable = True
         """Whether how to resume is printed at the end."""
         self.next_session: ContinueIn | None = None
@@ -357,15 +359,23 @@ class BaseApp(App[int], inherit_bindings=False):
         self.hints.show(what + await copy_to_clipboard(text, self.copy_to_clipboard))
 
     def fail(self, error: Exception) -> None:
-        """End the app with a message for the user; the traceback of an unexpected error goes to the debug log."""
+        """End the app with a message for the user; the traceback of an unexpected error goes to the debug log. While
+        the app exits, an error only goes there: widgets are gone that a worker may still need."""
         from tui_agent.engine.options import SessionOpenError
 
-        if isinstance(error, SessionOpenError):
+        if self.is_exiting:
+            log_failure(error)
+        elif isinstance(error, SessionOpenError):
             self.failure = str(error)
             self.exit(error.code)
         else:
             self.failure = log_failure(error)
             self.exit(1)
+
+    def exit(self, *args: Any, **kwargs: Any) -> None:
+        """See App."""
+        self.is_exiting = True
+        super().exit(*args, **kwargs)
 
     def _fatal_error(self) -> None:
         """Log the error instead of printing Textual's traceback with local variables."""
