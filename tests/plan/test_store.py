@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from msgspec import structs
@@ -331,4 +332,63 @@ def test_a_save_during_a_rollback_survives_one_based_on_the_text_before_it(path:
     assert next(swaps, None) is None and "second note" not in current()
     complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
     for words in ("first note", "second note", "third note", "did it"):
+        assert words in complete
+
+
+def test_a_write_into_our_text_after_its_rollback_survives(path: Path) -> None:
+    """An editor has our text open, by a name that the rollback then takes from it, and writes only afterwards."""
+    opened: list[tuple[BinaryIO, str]] = []
+
+    def add() -> None:
+        path.write_text(path.read_text(encoding="utf-8") + "first note\n", encoding="utf-8")
+
+    def open_ours() -> None:
+        opened.append((path.open("r+b"), path.read_text(encoding="utf-8")))
+
+    def write_ours() -> None:
+        for file, text in opened:
+            file.write(f"{text}second note\n".encode())
+            file.close()
+        opened.clear()
+
+    swaps = iter([add, open_ours])
+    store = PlanStore(
+        path, calls=FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": write_ours})
+    )
+    store.load()
+    saved = save(store, with_entry(store.plan, "did it"))
+    assert next(swaps, None) is None and not opened
+    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
+    for words in ("first note", "second note", "did it"):
+        assert words in complete
+    assert not open_files(path.parent)
+
+
+def test_a_save_that_a_rollback_finds_half_written_survives_one_based_on_our_text(path: Path) -> None:
+    before = path.read_text(encoding="utf-8")
+    first = f"{before}first note\n"
+    seen: list[str] = []
+    file = path.open("r+b", buffering=0)
+
+    def write_half() -> None:
+        file.write(first[: len(first) // 2].encode())
+        file.truncate()
+
+    def write_rest() -> None:
+        file.write(first[len(first) // 2 :].encode())
+        file.close()
+        seen.append(path.read_text(encoding="utf-8"))
+
+    def write_based_on_ours() -> None:
+        if seen:
+            path.write_text(f"{seen.pop()}second note\n", encoding="utf-8")
+
+    swaps = iter([write_half, write_rest])
+    disk = FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": write_based_on_ours})
+    store = PlanStore(path, calls=disk)
+    store.load()
+    saved = save(store, with_entry(store.plan, "did it"))
+    assert next(swaps, None) is None and not seen
+    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
+    for words in ("first note", "second note", "did it"):
         assert words in complete

@@ -65,7 +65,14 @@ class ReplacedFiles:
             yield
             stack.pop_all()
         if opened is not None:
-            self._open_files.append(opened)
+            self._add(opened)
+
+    def watch(self, fd: int, sha256: str) -> None:
+        """Watch an open file with that hash; `close` closes it."""
+        self._add(_OpenFile(fd, sha256))
+
+    def _add(self, opened: _OpenFile) -> None:
+        self._open_files.append(opened)
         while len(self._open_files) > MAX_REPLACED:
             self._unread_texts += self._read_changed(self._open_files[0], last=True)
             _close(self._open_files.pop(0).fd)
@@ -177,8 +184,8 @@ class PlanStore:
         """The plan as of the last read or save: shown in the panel, and the base of changes."""
         self._versions: dict[int, Plan] = {}
         self._replaced = ReplacedFiles()
-        self._briefly_visible: dict[int, bytes] = {}
-        """Version of our text that had to be rolled back → the other writer's text that it had replaced."""
+        self._briefly_visible: dict[int, tuple[bytes, ...]] = {}
+        """Version of our text that had to be rolled back → the other writer's texts that it had replaced."""
         self._to_copy: list[bytes] = []
         """Texts of others that still must be saved as copies."""
         self._copies: list[Path] = []
@@ -328,9 +335,16 @@ class PlanStore:
 
     def _replace_file(self, path: Path, data: bytes, expected_sha256: str | None) -> str:
         """Return the hash of the new content."""
-        folder = self.path.parent
         return replace_file(
-            path, data, expected_sha256, follow=True, beneath=folder, mode=0o600, staged=False, calls=self._calls
+            path,
+            data,
+            expected_sha256,
+            follow=True,
+            beneath=self.path.parent,
+            mode=0o600,
+            staged=False,
+            on_withdrawn=lambda fd: self._replaced.watch(fd, sha256_of(data)),
+            calls=self._calls,
         ).sha256
 
     def _read_state(self) -> _FileState | Unreadable:
@@ -385,9 +399,9 @@ class PlanStore:
     # --- writes by others at the same moment ---
 
     def _save_hidden_text(self, state: _FileState) -> None:
-        """Save a copy of another writer's text if they continued from ours, which had replaced it for a moment."""
-        if state.changed and (hidden := self._briefly_visible.pop(state.document.plan.version, b"")):
-            self._to_copy.append(hidden)
+        """Save copies of another writer's texts if they continued from ours, which had replaced them for a moment."""
+        if state.changed:
+            self._to_copy += self._briefly_visible.pop(state.document.plan.version, ())
             self._make_copies()
 
     def _check_replaced(self, *, last: bool = False) -> None:
@@ -396,10 +410,13 @@ class PlanStore:
         self._make_copies()
 
     def _make_copies(self) -> None:
-        """Save the pending copies. Raises FileFault; the rest is tried again."""
+        """Save the pending copies, and of what these had replaced too. Raises FileFault; the rest is tried again."""
         while self._to_copy:
-            self._copies.append(self._copy(self._to_copy[0]))
-            del self._to_copy[0]
+            text = self._to_copy[0]
+            self._copies.append(self._copy(text))
+            document = _document(text)
+            hidden = self._briefly_visible.pop(document.plan.version, ()) if document is not None else ()
+            self._to_copy[:1] = hidden
 
     def _copy(self, data: bytes) -> Path:
         """Save bytes in a file next to the plan document."""

@@ -30,12 +30,13 @@ class FileChangedError(FileFault):
         self,
         path: Path,
         message: str = "changed on disk meanwhile; nothing was written",
-        displaced: bytes = b"",
+        displaced: tuple[bytes, ...] = (),
         overtaken: tuple[bytes, ...] = (),
     ) -> None:
         super().__init__(path, message, "changed")
         self.displaced = displaced
-        """What another program had saved, and what our content replaced for a moment."""
+        """What another program had saved, and what our content replaced for a moment; more than one text if it was
+        being written meanwhile."""
         self.overtaken = overtaken
         """Versions that another program saved then; what it saves next may not include them."""
 

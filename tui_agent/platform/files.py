@@ -91,9 +91,11 @@ class FileReplacement:
             raise FileChangedError(self.path, "was created meanwhile; nothing was written") from error
         return self._finish(None)
 
-    def exchange(self, old: os.stat_result, expected: str) -> ReplacedFile:
-        """Swap the new file with the old one, and swap back if the old one has changed."""
-        self._on_either_file_system(lambda: self._exchange(old, expected))
+    def exchange(
+        self, old: os.stat_result, expected: str, on_withdrawn: Callable[[int], object] | None = None
+    ) -> ReplacedFile:
+        """Swap the new file with the old one, and swap back if the old one has changed; see `replace_file`."""
+        self._on_either_file_system(lambda: self._exchange(old, expected, on_withdrawn))
         return self._finish(expected)
 
     def overwrite(self, mode: int) -> ReplacedFile:
@@ -153,9 +155,10 @@ class FileReplacement:
             close_quietly(fd, self.calls)
         return True
 
-    def _exchange(self, old: os.stat_result, expected: str) -> None:
-        with self._cleanup():
+    def _exchange(self, old: os.stat_result, expected: str, on_withdrawn: Callable[[int], object] | None) -> None:
+        with self._cleanup(), contextlib.ExitStack() as stack:
             self._write_temp(0o600, old)
+            ours = stack.enter_context(self._opened(self._temp)) if on_withdrawn is not None else -1
             self._note_swap(expected)
             try:
                 self._swap()
@@ -169,9 +172,14 @@ class FileReplacement:
             else:
                 actual = self._hash_or_none(self._temp)
                 if actual != expected:
-                    displaced = self._displaced()
-                    overtaken = self._restore(actual)
-                    raise FileChangedError(self.path, displaced=displaced, overtaken=overtaken)
+                    with self._displaced() as read:
+                        before = read()
+                        overtaken = self._restore(actual)
+                        after = read()  # whoever was still writing it may be done, and may have read our text since
+                    displaced = [after] if after.startswith(before) else [before, after]
+                    if on_withdrawn is not None:
+                        on_withdrawn(os.dup(ours))
+                    raise FileChangedError(self.path, displaced=tuple(filter(None, displaced)), overtaken=overtaken)
 
     def _remove(self, expected: str) -> None:
         self._note_swap(expected)
@@ -202,12 +210,23 @@ class FileReplacement:
                 raise FileFault(self.path, "is no longer a regular file", "not_regular")
             return _hash_open(fd, self.calls)
 
-    def _displaced(self) -> bytes:
-        """Return the content that the swap displaced; empty if it is too large or can't be read."""
-        with contextlib.suppress(OSError), self._opened(self._temp) as fd:
-            if os.fstat(fd).st_size <= _MAX_DISPLACED:
-                return b"".join(iter(lambda: self.calls.read(fd, CHUNK), b""))
-        return b""
+    @contextlib.contextmanager
+    def _displaced(self) -> Iterator[Callable[[], bytes]]:
+        """Yield a function that returns the present content of the file that the swap displaced, whatever its name is
+        by then; empty if it is too large or can't be read."""
+        with contextlib.ExitStack() as stack:
+            opened: int | None = None
+            with contextlib.suppress(OSError):
+                opened = stack.enter_context(self._opened(self._temp))
+
+            def read() -> bytes:
+                with contextlib.suppress(OSError):
+                    if opened is not None and os.fstat(opened).st_size <= _MAX_DISPLACED:
+                        os.lseek(opened, 0, os.SEEK_SET)
+                        return b"".join(iter(lambda: self.calls.read(opened, CHUNK), b""))
+                return b""
+
+            yield read
 
     def _hash_or_none(self, name: str) -> str | None:
         """Return the hash of a file; None if it can't be read, which never equals an expected hash."""
@@ -281,7 +300,8 @@ class FileReplacement:
             returned = self._hash_or_none(self._temp)
             if returned is not None and returned == expected:
                 return tuple(saved)
-            saved.append(self._displaced())
+            with self._displaced() as read:
+                saved.append(read())
             # It saved once more in between: what came back is the newest version, and gets the name with the next swap.
             expected, placed = placed or "", returned
         self._keep_temp = True
@@ -418,6 +438,7 @@ def replace_file(
     beneath: Path | None = None,
     mode: int | None = None,
     staged: bool = True,
+    on_withdrawn: Callable[[int], object] | None = None,
     calls: OsCalls = OS,
 ) -> ReplacedFile:
     """Replace the content of a file if it still has the expected hash.
@@ -426,7 +447,8 @@ def replace_file(
     an old file are preserved; `mode` is for new ones (default: by the umask). Without `follow`, `path` must not contain
     symbolic links; with it, their target is replaced, but never outside of `beneath`. If not `staged`, as in our own
     folders, the temporary file lies next to it. After any FileFault the old content is intact and nothing is left
-    behind; FileChangedError means that another program has written.
+    behind; FileChangedError means that another program has written. If the new file had the name for a moment then, and
+    the other program may be about to write into it, `on_withdrawn` gets a descriptor of it to read and close.
     """
     resolved = real_path(path, beneath) if follow else path
     if not resolved.name:
@@ -440,7 +462,7 @@ def replace_file(
         replacement = FileReplacement(folder, resolved, content, sha256_of(content), calls, staging)
         if expected_sha256 is None:
             return replacement.create(mode)
-        return replacement.exchange(_checked_status(replacement, expected_sha256), expected_sha256)
+        return replacement.exchange(_checked_status(replacement, expected_sha256), expected_sha256, on_withdrawn)
 
 
 def remove_file(path: Path, expected_sha256: str, *, calls: OsCalls = OS) -> None:
