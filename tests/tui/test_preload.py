@@ -5,9 +5,10 @@ import sys
 from ast import literal_eval
 
 PROGRAM = """
-import re, sys
+import re, sys, threading
 from tui_agent.tui.base_app import preload_for_run
 preload_for_run()
+[thread.join() for thread in threading.enumerate() if thread.daemon]  # that reads the lexer
 loaded, compiled, compile = set(sys.modules), [], re.compile
 re.compile = lambda *args: compiled.append(args) or compile(*args)
 from tui_agent.engine.checks.request_reading import read_request
