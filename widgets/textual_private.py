@@ -59,7 +59,6 @@ COMPOSITOR_NAMES: Final = (
     "_dirty_regions",
     "_full_map",
     "_get_renders",
-    "full_map",
     "reflow",
     "visible_widgets",
     "render_partial_update",
@@ -266,24 +265,15 @@ class DiffingCompositor(Compositor):
         super().__init__()
         self.painted = painted
         self._dirty: list[Region] = []
-        self._unreported: set[Widget] = set()
-        """Widgets that a lookup added to the map, so that Textual would not report them as shown."""
-
-    @property
-    def full_map(self) -> CompositorMap:
-        """See Compositor. After scrolling, a lookup of any widget's region maps all of them, also new ones; in
-        Textual 8, these would then never get a Resize event."""
-        before = self._full_map
-        after = super().full_map
-        if after is not before:
-            self._unreported |= after.keys() - before.keys()
-        return after
+        self._reflowed: CompositorMap = {}
+        """The map of the last complete layout."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """See Compositor."""
+        """See Compositor. After scrolling, a lookup of any widget's region replaces the map; in Textual 8, widgets that
+        are new or have another size in it would then never get a Resize event."""
+        self._full_map = self._reflowed
         result = super().reflow(parent, size)
-        result.shown.update(self._unreported & self._full_map.keys())
-        self._unreported.clear()
+        self._reflowed = self._full_map
         return result
 
     def render_partial_update(self) -> ChopsUpdate | None:

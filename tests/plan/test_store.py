@@ -392,3 +392,78 @@ def test_a_save_that_a_rollback_finds_half_written_survives_one_based_on_our_tex
     complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
     for words in ("first note", "second note", "did it"):
         assert words in complete
+
+
+def test_edits_of_a_text_that_keeps_the_name_after_a_rollback_are_no_late_writes(path: Path) -> None:
+    before = path.read_text(encoding="utf-8")
+    swaps = iter([f"{before}first note\n".encode(), b"\xff no text"])  # the second into our text, which keeps the name
+
+    def write() -> None:
+        if data := next(swaps, b""):
+            path.write_bytes(data)
+
+    store = PlanStore(path, calls=FakeOs(before={"exchange": write}))
+    store.load()
+    assert isinstance(store.save(with_entry(store.plan, "did it"), store.plan), Unreadable)
+    copies: list[Path] = []
+    for number in range(3):
+        path.write_text(f"{before}note {number}\n", encoding="utf-8")
+        os.utime(path, (0, 0))
+        seen = store.refresh()
+        assert isinstance(seen, RefreshResult)
+        copies += seen.copies
+    copies += store.close()
+    assert [copy.read_bytes() for copy in copies] == [b"\xff no text"]
+    assert not open_files(path.parent)
+
+
+def test_failing_closes_during_a_rollback_lose_no_save_of_the_other(path: Path) -> None:
+    before = path.read_text(encoding="utf-8")
+    later = iter(["first", "second"])
+
+    def add() -> None:
+        if words := next(later, ""):
+            beside = path.with_name(".swp")
+            beside.write_text(f"{before}{words} note\n", encoding="utf-8")
+            beside.replace(path)
+            disk._fail_named["close"] = errno.EIO  # of every file from now on
+
+    disk = FakeOs(before={"exchange": add})
+    store = PlanStore(path, calls=disk)
+    store.load()
+    with pytest.raises(FileFault, match="may also lie in"):
+        store.save(with_entry(store.plan, "did it"), store.plan)
+    assert next(later, None) is None
+    assert f"{before}second note\n" in [one.read_text(encoding="utf-8") for one in path.parent.iterdir()]
+
+
+def test_a_save_that_a_rollback_gives_the_name_back_half_written_survives_one_based_on_an_older_text(
+    path: Path,
+) -> None:
+    before = path.read_text(encoding="utf-8")
+    opened: list[BinaryIO] = []
+    seen: list[str] = []
+
+    def save_beside(text: str) -> None:
+        beside = path.with_name(".swp")
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+
+    def finish() -> None:
+        seen.append(path.read_text(encoding="utf-8"))
+        opened[0].write(f"{seen[0]}second note\n".encode())
+        opened[0].close()
+
+    def save_older() -> None:
+        if seen:
+            save_beside(f"{seen.pop()}third note\n")
+
+    swaps = iter([lambda: save_beside(f"{before}first note\n"), lambda: opened.append(path.open("wb")), finish])
+    disk = FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": save_older})
+    store = PlanStore(path, calls=disk)
+    store.load()
+    saved = save(store, with_entry(store.plan, "did it"))
+    assert next(swaps, None) is None and not seen
+    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
+    for words in ("first note", "second note", "third note", "did it"):
+        assert words in complete

@@ -151,16 +151,20 @@ class Scrolling(App[None]):
             yield Static("\n" * 100)
 
 
-async def test_a_widget_mounted_between_scrolling_and_a_lookup_learns_its_size() -> None:
+async def test_a_widget_that_is_new_or_resized_at_a_lookup_after_scrolling_learns_its_size() -> None:
     app = Scrolling()
     async with app.run_test() as pilot:
-        added = Sized("new")
+        added, resized, scroll = Sized("new"), Sized("old"), app.query_one(VerticalScroll)
+        await scroll.mount(resized)
+        await pilot.pause()
+        resized.sizes.clear()
         with app.batch_update():  # layouts wait for its end
-            await app.query_one(VerticalScroll).mount(added)
+            await scroll.mount(added)
+            resized.styles.height = 5
             app.screen._compositor.reflow_visible(app.screen, app.size)
             assert added in app.screen._compositor.full_map  # as a lookup of any region makes it
         await pilot.pause()
-        assert added.sizes
+        assert added.sizes and [size.height for size in resized.sizes] == [5]
 
 
 async def test_the_listed_private_names_exist() -> None:

@@ -51,7 +51,19 @@ class ReplacedFiles:
         self.unreadable: OSError | None = None
         """Error that prevented reading one of them."""
         self._open_files: list[_OpenFile] = []
+        self._withdrawn: list[_OpenFile] = []
+        """Files that had the name only during a rollback; many of them may come at once."""
         self._unread_texts: list[bytes] = []
+        self._saved_texts: dict[str, None] = {}
+        """Hashes of texts of which nothing can be lost: merged, or copied."""
+
+    def note_saved(self, sha256: str) -> None:
+        """Note that the text with that hash was merged or copied."""
+        put_bounded(self._saved_texts, sha256, None, _MAX_VERSIONS)
+
+    def is_saved(self, sha256: str) -> bool:
+        """Return whether the text with that hash was merged or copied."""
+        return sha256 in self._saved_texts
 
     @contextlib.contextmanager
     def replacing(self, path: Path, sha256: str | None) -> Iterator[None]:
@@ -65,37 +77,44 @@ class ReplacedFiles:
             yield
             stack.pop_all()
         if opened is not None:
-            self._add(opened)
+            self._add(self._open_files, opened)
 
     def watch(self, fd: int, sha256: str) -> None:
-        """Watch an open file with that hash; `close` closes it."""
-        self._add(_OpenFile(fd, sha256))
+        """Watch an open file that was withdrawn, and had that hash; `close` closes it."""
+        self._add(self._withdrawn, _OpenFile(fd, sha256))
 
-    def _add(self, opened: _OpenFile) -> None:
-        self._open_files.append(opened)
-        while len(self._open_files) > MAX_REPLACED:
-            self._unread_texts += self._read_changed(self._open_files[0], last=True)
-            _close(self._open_files.pop(0).fd)
+    def _add(self, files: list[_OpenFile], opened: _OpenFile) -> None:
+        files.append(opened)
+        while len(files) > MAX_REPLACED:
+            self._unread_texts += self._read_changed(files[0], None, last=True)
+            _close(files.pop(0).fd)
 
-    def late_writes(self, *, last: bool = False) -> list[bytes]:
+    def late_writes(self, current: os.stat_result | None, *, last: bool = False) -> list[bytes]:
         """Return the texts written into them since the last call; with `last`, even incomplete ones.
 
-        Does not raise: `unreadable` has the error, and the file is read again the next time.
+        `current` is the file that has the name now: after a rollback it may be one of them. Does not raise:
+        `unreadable` has the error, and the file is read again the next time.
         """
         texts, self._unread_texts = self._unread_texts, []
-        for old in self._open_files:
-            texts += self._read_changed(old, last=last)
+        for old in (*self._open_files, *self._withdrawn):
+            texts += self._read_changed(old, current, last=last)
         return texts
 
     def close(self) -> None:
         """Close all files. Does not raise."""
-        while self._open_files:
-            _close(self._open_files.pop().fd)
+        for files in (self._open_files, self._withdrawn):
+            while files:
+                _close(files.pop().fd)
 
-    def _read_changed(self, old: _OpenFile, *, last: bool) -> list[bytes]:
+    def _read_changed(self, old: _OpenFile, current: os.stat_result | None, *, last: bool) -> list[bytes]:
         started = time.monotonic()
         try:
+            if current is not None and os.path.samestat(current, os.fstat(old.fd)):
+                return []
             while (data := _read_all(old.fd)) and (sha256 := sha256_of(data)) != old.sha256:
+                if self.is_saved(sha256):
+                    old.sha256 = sha256
+                    break
                 quiet = time.time() - os.fstat(old.fd).st_mtime > QUIET_PERIOD
                 if last or quiet or time.monotonic() - started > _PATIENCE:
                     old.sha256 = sha256
@@ -282,6 +301,7 @@ class PlanStore:
             self._to_copy += filter(None, error.overtaken)
             self._make_copies()
             return None
+        self._replaced.note_saved(state.sha256 or "")
         self._remember(document, sha256, document.plan)
         with contextlib.suppress(FileFault):  # saved; the copies are tried again later
             self._check_replaced()
@@ -343,7 +363,7 @@ class PlanStore:
             beneath=self.path.parent,
             mode=0o600,
             staged=False,
-            on_withdrawn=lambda fd: self._replaced.watch(fd, sha256_of(data)),
+            on_withdrawn=self._replaced.watch,
             calls=self._calls,
         ).sha256
 
@@ -394,6 +414,8 @@ class PlanStore:
     def _remember(self, document: Document, sha256: str | None, plan: Plan) -> None:
         """Set the known state of the file, and our plan."""
         self.document, self._sha256, self.plan = document, sha256, plan
+        if sha256 is not None:
+            self._replaced.note_saved(sha256)
         put_bounded(self._versions, document.plan.version, document.plan, _MAX_VERSIONS)
 
     # --- writes by others at the same moment ---
@@ -406,14 +428,19 @@ class PlanStore:
 
     def _check_replaced(self, *, last: bool = False) -> None:
         """Save copies of late writes. Raises FileFault."""
-        self._to_copy += self._replaced.late_writes(last=last)
+        current = None
+        with contextlib.suppress(OSError):
+            current = os.stat(self.path)
+        self._to_copy += self._replaced.late_writes(current, last=last)
         self._make_copies()
 
     def _make_copies(self) -> None:
         """Save the pending copies, and of what these had replaced too. Raises FileFault; the rest is tried again."""
         while self._to_copy:
             text = self._to_copy[0]
-            self._copies.append(self._copy(text))
+            if not self._replaced.is_saved(sha256 := sha256_of(text)):
+                self._copies.append(self._copy(text))
+                self._replaced.note_saved(sha256)
             document = _document(text)
             hidden = self._briefly_visible.pop(document.plan.version, ()) if document is not None else ()
             self._to_copy[:1] = hidden

@@ -16,7 +16,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -92,7 +92,7 @@ class FileReplacement:
         return self._finish(None)
 
     def exchange(
-        self, old: os.stat_result, expected: str, on_withdrawn: Callable[[int], object] | None = None
+        self, old: os.stat_result, expected: str, on_withdrawn: Callable[[int, str], object] | None = None
     ) -> ReplacedFile:
         """Swap the new file with the old one, and swap back if the old one has changed; see `replace_file`."""
         self._on_either_file_system(lambda: self._exchange(old, expected, on_withdrawn))
@@ -155,10 +155,10 @@ class FileReplacement:
             close_quietly(fd, self.calls)
         return True
 
-    def _exchange(self, old: os.stat_result, expected: str, on_withdrawn: Callable[[int], object] | None) -> None:
+    def _exchange(self, old: os.stat_result, expected: str, on_withdrawn: Callable[[int, str], object] | None) -> None:
         with self._cleanup(), contextlib.ExitStack() as stack:
             self._write_temp(0o600, old)
-            ours = stack.enter_context(self._opened(self._temp)) if on_withdrawn is not None else -1
+            ours = stack.enter_context(self._temp_held()) if on_withdrawn is not None else None
             self._note_swap(expected)
             try:
                 self._swap()
@@ -172,14 +172,16 @@ class FileReplacement:
             else:
                 actual = self._hash_or_none(self._temp)
                 if actual != expected:
-                    with self._displaced() as read:
-                        before = read()
+                    with self._temp_held() as theirs:
+                        before = self._read_all(theirs)
                         overtaken = self._restore(actual)
-                        after = read()  # whoever was still writing it may be done, and may have read our text since
-                    displaced = [after] if after.startswith(before) else [before, after]
-                    if on_withdrawn is not None:
-                        on_withdrawn(os.dup(ours))
-                    raise FileChangedError(self.path, displaced=tuple(filter(None, displaced)), overtaken=overtaken)
+                        displaced = self._versions(theirs, before)
+                        hash_now = sha256_of(displaced[-1]) if displaced else ""
+                        for fd, sha256 in ((ours, self._sha256), (theirs, hash_now)):
+                            with contextlib.suppress(OSError):
+                                if on_withdrawn is not None and fd is not None:
+                                    on_withdrawn(os.dup(fd), sha256)
+                    raise FileChangedError(self.path, displaced=tuple(displaced), overtaken=overtaken)
 
     def _remove(self, expected: str) -> None:
         self._note_swap(expected)
@@ -211,22 +213,25 @@ class FileReplacement:
             return _hash_open(fd, self.calls)
 
     @contextlib.contextmanager
-    def _displaced(self) -> Iterator[Callable[[], bytes]]:
-        """Yield a function that returns the present content of the file that the swap displaced, whatever its name is
-        by then; empty if it is too large or can't be read."""
-        with contextlib.ExitStack() as stack:
-            opened: int | None = None
-            with contextlib.suppress(OSError):
-                opened = stack.enter_context(self._opened(self._temp))
+    def _temp_held(self) -> Iterator[int | None]:
+        """Yield a descriptor of the temporary file, which stays the same file whatever its name is by then; None if it
+        can't be opened. Never raises."""
+        fd = None
+        with contextlib.suppress(OSError):
+            fd = self.calls.open(self._temp, _READ_FLAGS, dir_fd=self.folder)
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                close_quietly(fd, self.calls)
 
-            def read() -> bytes:
-                with contextlib.suppress(OSError):
-                    if opened is not None and os.fstat(opened).st_size <= _MAX_DISPLACED:
-                        os.lseek(opened, 0, os.SEEK_SET)
-                        return b"".join(iter(lambda: self.calls.read(opened, CHUNK), b""))
-                return b""
-
-            yield read
+    def _read_all(self, fd: int | None) -> bytes:
+        """Return the present content of an open file; empty if it is too large or can't be read."""
+        with contextlib.suppress(OSError):
+            if fd is not None and os.fstat(fd).st_size <= _MAX_DISPLACED:
+                os.lseek(fd, 0, os.SEEK_SET)
+                return b"".join(iter(lambda: self.calls.read(fd, CHUNK), b""))
+        return b""
 
     def _hash_or_none(self, name: str) -> str | None:
         """Return the hash of a file; None if it can't be read, which never equals an expected hash."""
@@ -285,8 +290,17 @@ class FileReplacement:
         Returns the versions that it saved meanwhile: an older text had the name at times, and what is saved next may be
         based on that.
         """
+        with contextlib.ExitStack() as stack:
+            saved: list[tuple[int | None, bytes]] = []
+            if not self._swap_back(displaced, lambda: stack.enter_context(self._temp_held()), saved):
+                self._fail_restoring()
+            return tuple(text for fd, before in saved for text in self._versions(fd, before))
+
+    def _swap_back(
+        self, displaced: str | None, hold: Callable[[], int | None], saved: list[tuple[int | None, bytes]]
+    ) -> bool:
+        """See `_restore`; return whether it is done. `saved` gets a descriptor from `hold` and a text per version."""
         expected, placed = self._sha256, displaced
-        saved: list[bytes] = []
         for _ in range(_MAX_SWAPS):
             try:
                 self._swap()
@@ -294,16 +308,25 @@ class FileReplacement:
                 # The other program removed the name meanwhile: its last version gets it back.
                 with contextlib.suppress(OSError):
                     self.calls.link(self._temp, self.path.name, dir_fd=self.folder)
-                return tuple(saved)
+                return True
             except OSError:
-                break
+                return False
             returned = self._hash_or_none(self._temp)
             if returned is not None and returned == expected:
-                return tuple(saved)
-            with self._displaced() as read:
-                saved.append(read())
+                return True
+            saved.append((fd := hold(), self._read_all(fd)))
             # It saved once more in between: what came back is the newest version, and gets the name with the next swap.
             expected, placed = placed or "", returned
+        return False
+
+    def _versions(self, fd: int | None, before: bytes) -> list[bytes]:
+        """Return what was read from a file before, and what it holds now: whoever was writing it may be done, and may
+        have read an older text since."""
+        after = self._read_all(fd)
+        return list(filter(None, [after] if after.startswith(before) else [before, after]))
+
+    def _fail_restoring(self) -> NoReturn:
+        """Raise FileFault, and keep the temporary file."""
         self._keep_temp = True
         if self._temp != self._name_beside:
             with contextlib.suppress(OSError):
@@ -438,7 +461,7 @@ def replace_file(
     beneath: Path | None = None,
     mode: int | None = None,
     staged: bool = True,
-    on_withdrawn: Callable[[int], object] | None = None,
+    on_withdrawn: Callable[[int, str], object] | None = None,
     calls: OsCalls = OS,
 ) -> ReplacedFile:
     """Replace the content of a file if it still has the expected hash.
@@ -447,8 +470,8 @@ def replace_file(
     an old file are preserved; `mode` is for new ones (default: by the umask). Without `follow`, `path` must not contain
     symbolic links; with it, their target is replaced, but never outside of `beneath`. If not `staged`, as in our own
     folders, the temporary file lies next to it. After any FileFault the old content is intact and nothing is left
-    behind; FileChangedError means that another program has written. If the new file had the name for a moment then, and
-    the other program may be about to write into it, `on_withdrawn` gets a descriptor of it to read and close.
+    behind; FileChangedError means that another program has written. Both files then had the name for a moment, and
+    the other program may be about to write into either: `on_withdrawn` gets descriptors to read and close, and hashes.
     """
     resolved = real_path(path, beneath) if follow else path
     if not resolved.name:
