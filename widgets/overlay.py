@@ -20,7 +20,7 @@ from textual.visual import RenderOptions, Visual, VisualType
 
 from widgets.line_view import LinesView
 from widgets.styled_text import Line, TextStyles, wrap
-from widgets.textual_private import strips_of
+from widgets.textual_private import report_all_resizes, strips_of
 
 MIN_CONTRAST: Final = 4.5
 """Minimum contrast of text and background (WCAG 2.2, 1.4.3)."""
@@ -57,6 +57,10 @@ class OverlayScreen(ModalScreen[None]):
     """
 
     AUTO_FOCUS = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        report_all_resizes(self)
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         """Close this screen, once: keys that arrive together may ask for it twice, which would close the next one."""

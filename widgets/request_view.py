@@ -371,6 +371,7 @@ class RequestModal(RequestView, GuardedModal):
         if isinstance(self.body, LinesView):
             self.body.track_seen()
         self.watch(self.body, "scroll_y", self.fit, init=False)
+        self.watch(self.frame, "scroll_y", self._fit_soon, init=False)  # while it is animated, it can't be scrolled
         self._fit_soon()
 
     def disarm(self) -> None:
@@ -405,6 +406,9 @@ class RequestModal(RequestView, GuardedModal):
                 widget.styles.max_height = height
                 self._fit_soon()
         self.repaint_keys()
+        scrolled = int(dialog.scroll_offset.y)  # by a layout in which the field with the focus was out of sight
+        if scrolled and (self.focused is None or self.focused.region.bottom + scrolled <= dialog.content_region.bottom):
+            dialog.scroll_to(y=0, animate=False)
         if not self._is_fitted:
             self._show_if_fitted(dialog)
         elif self._placed != (placed := (self.size, dialog.outer_size.height)):

@@ -258,13 +258,11 @@ def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
-class DiffingCompositor(Compositor):
-    """Renders only changed rows of widgets, and omits unchanged cells from partial updates."""
+class ReflowingCompositor(Compositor):
+    """Reports new and resized widgets at each layout, whatever was looked up since the last one."""
 
-    def __init__(self, painted: PaintedRows) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.painted = painted
-        self._dirty: list[Region] = []
         self._reflowed: CompositorMap = {}
         """The map of the last complete layout."""
 
@@ -275,6 +273,15 @@ class DiffingCompositor(Compositor):
         result = super().reflow(parent, size)
         self._reflowed = self._full_map
         return result
+
+
+class DiffingCompositor(ReflowingCompositor):
+    """Renders only changed rows of widgets, and omits unchanged cells from partial updates."""
+
+    def __init__(self, painted: PaintedRows) -> None:
+        super().__init__()
+        self.painted = painted
+        self._dirty: list[Region] = []
 
     def render_partial_update(self) -> ChopsUpdate | None:
         """See Compositor."""
@@ -309,6 +316,12 @@ class DiffingCompositor(Compositor):
             dirty = [dirty_region for dirty_region in dirty if not visible.contains_region(dirty_region)]
             if not dirty:
                 return
+
+
+def report_all_resizes(screen: Screen[Any]) -> None:
+    """Let `screen` report new and resized widgets whatever is looked up between two layouts."""
+    if has(screen, "_compositor") and compositor_fits():
+        screen._compositor = ReflowingCompositor()
 
 
 FRAME_NAMES: Final = ("_on_timer_update", "_layout_required", "_scroll_required", "_repaint_required")

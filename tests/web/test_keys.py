@@ -203,7 +203,7 @@ async def test_files_are_completed_after_an_at_sign(tmp_path: Path, pages: Brows
         await wait_for(page, f"({ROWS}).includes('docs/guide.md')")
         assert not any("node_modules" in name for name in await page.evaluate(ROWS))
         await page.keyboard.press("Enter")
-        assert await page.input_value("#message") == "🙂 read @docs/guide.md "
+        await wait_for(page, "document.getElementById('message').value === '🙂 read @docs/guide.md '")
         await page.keyboard.type("and @notes")
         await wait_for(page, f"({ROWS})[0] === 'docs/my notes.md'")
         await page.keyboard.press("Tab")

@@ -99,9 +99,10 @@ async def test_a_page_that_runs_for_long_drops_what_nobody_looks_at(pages: Brows
         await wait_for(page, "document.body.innerText.includes('reply 299')")
         await wait_for(page, "document.getElementById('items').childElementCount <= 400")
         await wait_for(page, AT_END)
+        await settled(page)
+        first = await page.evaluate(FIRST_SHOWN)  # before the focus scrolls there, which fetches older messages, too
         await page.press("#message", "Tab")
         await page.focus("#older")
-        first = await page.evaluate(FIRST_SHOWN)
         await page.keyboard.press("Enter")
         await wait_for(page, f"{FIRST_SHOWN} < {first}")
         shown = await page.evaluate("[...document.querySelectorAll('.user .bubble')].map((each) => each.textContent)")
