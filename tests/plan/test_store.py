@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -283,24 +283,49 @@ def test_a_failed_copy_is_retried_on_the_next_refresh(store: PlanStore, path: Pa
     store.close()
 
 
+def interrupted_save(
+    path: Path, swaps: Sequence[Callable[[], object]], before_removal: Callable[[], None] = lambda: None
+) -> tuple[PlanStore, SaveResult]:
+    """Save while another program acts before each swap of files, and before the temporary file is removed."""
+    actions = iter(swaps)
+
+    def act() -> None:
+        next(actions, lambda: None)()
+
+    store = PlanStore(path, calls=FakeOs(before={"exchange": act, "unlink": before_removal}))
+    store.load()
+    saved = save(store, with_entry(store.plan, "did it"))
+    assert next(actions, None) is None
+    return store, saved
+
+
+def assert_all_saved(path: Path, store: PlanStore, saved: SaveResult, *words: str) -> None:
+    """Assert that the file and the copies have all the words."""
+    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
+    assert [each for each in words if each not in complete] == []
+
+
+def save_beside(path: Path, text: str) -> None:
+    """Save as many editors do: a new file takes the name."""
+    beside = path.with_name(".swp")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
 def test_saves_during_a_rollback_are_all_preserved(path: Path) -> None:
     """An editor saves changes of the current file: first of our text, then of the older one that was restored."""
     later = iter(["first", "second", "third"])
 
     def add() -> None:
         if words := next(later, ""):
-            beside = path.with_name(".swp")
-            beside.write_text(path.read_text(encoding="utf-8") + f"{words} note\n", encoding="utf-8")
-            beside.replace(path)
+            save_beside(path, path.read_text(encoding="utf-8") + f"{words} note\n")
 
     disk = FakeOs(before={"exchange": add})
     store = PlanStore(path, calls=disk)
     store.load()
     saved = save(store, with_entry(store.plan, "did it"))
     assert next(later, None) is None and disk.calls.count("exchange") > 4
-    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
-    for words in ("first note", "second note", "third note", "did it"):
-        assert words in complete
+    assert_all_saved(path, store, saved, "first note", "second note", "third note", "did it")
 
 
 def test_a_save_during_a_rollback_survives_one_based_on_the_text_before_it(path: Path) -> None:
@@ -308,31 +333,18 @@ def test_a_save_during_a_rollback_survives_one_based_on_the_text_before_it(path:
     current = partial(path.read_text, encoding="utf-8")
     seen: list[str] = []
 
-    def write(text: str) -> None:
-        beside = path.with_name(".swp")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-
-    swaps = iter(
-        [
-            lambda: write(current() + "first note\n"),
-            lambda: write(current() + "second note\n"),
-            lambda: seen.append(current()),
-        ]
-    )
-
-    def write_older() -> None:
+    def save_older() -> None:
         if seen:
-            write(seen.pop() + "third note\n")
+            save_beside(path, seen.pop() + "third note\n")
 
-    disk = FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": write_older})
-    store = PlanStore(path, calls=disk)
-    store.load()
-    saved = save(store, with_entry(store.plan, "did it"))
-    assert next(swaps, None) is None and "second note" not in current()
-    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
-    for words in ("first note", "second note", "third note", "did it"):
-        assert words in complete
+    swaps = [
+        lambda: save_beside(path, current() + "first note\n"),
+        lambda: save_beside(path, current() + "second note\n"),
+        lambda: seen.append(current()),
+    ]
+    store, saved = interrupted_save(path, swaps, save_older)
+    assert "second note" not in current()
+    assert_all_saved(path, store, saved, "first note", "second note", "third note", "did it")
 
 
 def test_a_write_into_our_text_after_its_rollback_survives(path: Path) -> None:
@@ -351,16 +363,9 @@ def test_a_write_into_our_text_after_its_rollback_survives(path: Path) -> None:
             file.close()
         opened.clear()
 
-    swaps = iter([add, open_ours])
-    store = PlanStore(
-        path, calls=FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": write_ours})
-    )
-    store.load()
-    saved = save(store, with_entry(store.plan, "did it"))
-    assert next(swaps, None) is None and not opened
-    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
-    for words in ("first note", "second note", "did it"):
-        assert words in complete
+    store, saved = interrupted_save(path, [add, open_ours], write_ours)
+    assert not opened
+    assert_all_saved(path, store, saved, "first note", "second note", "did it")
     assert not open_files(path.parent)
 
 
@@ -383,15 +388,9 @@ def test_a_save_that_a_rollback_finds_half_written_survives_one_based_on_our_tex
         if seen:
             path.write_text(f"{seen.pop()}second note\n", encoding="utf-8")
 
-    swaps = iter([write_half, write_rest])
-    disk = FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": write_based_on_ours})
-    store = PlanStore(path, calls=disk)
-    store.load()
-    saved = save(store, with_entry(store.plan, "did it"))
-    assert next(swaps, None) is None and not seen
-    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
-    for words in ("first note", "second note", "did it"):
-        assert words in complete
+    store, saved = interrupted_save(path, [write_half, write_rest], write_based_on_ours)
+    assert not seen
+    assert_all_saved(path, store, saved, "first note", "second note", "did it")
 
 
 def test_edits_of_a_text_that_keeps_the_name_after_a_rollback_are_no_late_writes(path: Path) -> None:
@@ -423,9 +422,7 @@ def test_failing_closes_during_a_rollback_lose_no_save_of_the_other(path: Path) 
 
     def add() -> None:
         if words := next(later, ""):
-            beside = path.with_name(".swp")
-            beside.write_text(f"{before}{words} note\n", encoding="utf-8")
-            beside.replace(path)
+            save_beside(path, f"{before}{words} note\n")
             disk._fail_named["close"] = errno.EIO  # of every file from now on
 
     disk = FakeOs(before={"exchange": add})
@@ -445,11 +442,6 @@ def test_a_save_that_a_rollback_gives_the_name_back_half_written_survives_one_ba
     opened: list[BinaryIO] = []
     seen: list[str] = []
 
-    def save_beside(text: str) -> None:
-        beside = path.with_name(".swp")
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-
     def finish() -> None:
         seen.append(path.read_text(encoding="utf-8"))
         opened[0].write(f"{seen[0]}second note\n".encode())
@@ -457,16 +449,11 @@ def test_a_save_that_a_rollback_gives_the_name_back_half_written_survives_one_ba
 
     def save_older() -> None:
         if seen and renames:
-            save_beside(f"{seen.pop()}third note\n")
+            save_beside(path, f"{seen.pop()}third note\n")
         elif seen:
             path.write_text(f"{seen.pop()}third note\n", encoding="utf-8")
 
-    swaps = iter([lambda: save_beside(f"{before}first note\n"), lambda: opened.append(path.open("wb")), finish])
-    disk = FakeOs(before={"exchange": lambda: next(swaps, lambda: None)(), "unlink": save_older})
-    store = PlanStore(path, calls=disk)
-    store.load()
-    saved = save(store, with_entry(store.plan, "did it"))
-    assert next(swaps, None) is None and not seen
-    complete = "".join(one.read_text(encoding="utf-8") for one in (path, *saved.copies, *store.close()))
-    for words in ("first note", "second note", "third note", "did it"):
-        assert words in complete
+    swaps = [lambda: save_beside(path, f"{before}first note\n"), lambda: opened.append(path.open("wb")), finish]
+    store, saved = interrupted_save(path, swaps, save_older)
+    assert not seen
+    assert_all_saved(path, store, saved, "first note", "second note", "third note", "did it")

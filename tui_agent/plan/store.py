@@ -57,9 +57,10 @@ class ReplacedFiles:
         self._saved_texts: dict[str, None] = {}
         """Hashes of texts of which nothing can be lost: merged, or copied."""
 
-    def note_saved(self, sha256: str) -> None:
-        """Note that the text with that hash was merged or copied."""
-        put_bounded(self._saved_texts, sha256, None, _MAX_VERSIONS)
+    def note_saved(self, sha256: str | None) -> None:
+        """Note that the text with that hash was merged or copied; None is ignored."""
+        if sha256 is not None:
+            put_bounded(self._saved_texts, sha256, None, _MAX_VERSIONS)
 
     def is_saved(self, sha256: str) -> bool:
         """Return whether the text with that hash was merged or copied."""
@@ -301,7 +302,7 @@ class PlanStore:
             self._to_copy += filter(None, error.overtaken)
             self._make_copies()
             return None
-        self._replaced.note_saved(state.sha256 or "")
+        self._replaced.note_saved(state.sha256)
         self._remember(document, sha256, document.plan)
         with contextlib.suppress(FileFault):  # saved; the copies are tried again later
             self._check_replaced()
@@ -414,8 +415,7 @@ class PlanStore:
     def _remember(self, document: Document, sha256: str | None, plan: Plan) -> None:
         """Set the known state of the file, and our plan."""
         self.document, self._sha256, self.plan = document, sha256, plan
-        if sha256 is not None:
-            self._replaced.note_saved(sha256)
+        self._replaced.note_saved(sha256)
         put_bounded(self._versions, document.plan.version, document.plan, _MAX_VERSIONS)
 
     # --- writes by others at the same moment ---

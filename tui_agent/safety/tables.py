@@ -223,7 +223,7 @@ GIT: Final = _words(
 
 # The matrix of A4: what happens in the approval modes ask, auto-edit, auto and read-only, and the reason that is given.
 MATRIX: Final[dict[str, tuple[Decision, Decision, Decision, Decision, str]]] = {
-    "reading": ("run", "run", "run", "run", "Reading inside the workspace needs no leave"),
+    "reading": ("run", "run", "run", "run", "Reading inside the workspace needs no approval"),
     "reading_credentials": ("ask", "ask", "ask", "refuse", "This file holds credentials"),
     "reading_outside": ("ask", "ask", "ask", "refuse", "This lies outside the workspace"),
     "edit": ("ask", "run", "run", "refuse", "Approval mode {approval_mode}: edits inside the workspace"),
