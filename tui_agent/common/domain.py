@@ -402,6 +402,16 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     """The server has a single model and serves it under any name."""
     parameters: float | None = None
     """In billions."""
+    loaded: bool | None = None
+    """Whether the model is in memory now."""
+    size: int | None = None
+    """Bytes of the weights on disk."""
+    memory: int | None = None
+    """Bytes that the loaded model takes, with its cache."""
+    graphics_memory: int | None = None
+    """Bytes of `memory` that are on graphics cards."""
+    cache_bytes: int | None = None
+    """Bytes of memory that the cache needs for each token of the window."""
 
 
 UNAUTHORIZED = 401
