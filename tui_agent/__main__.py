@@ -10,12 +10,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tui_agent.commands.arguments import PICK, command_names, command_parser, with_default_command, without_word
+from tui_agent.commands.arguments import (
+    PICK,
+    command_names,
+    command_parser,
+    model_flags,
+    with_default_command,
+    without_word,
+)
 from tui_agent.common.suggestions import closest_name
 
 if TYPE_CHECKING:
@@ -65,9 +72,7 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     from tui_agent.engine.options import SessionOptions
 
     values = {
-        "provider": args.provider,
-        "base_url": args.base_url,
-        "model": args.model,
+        **model_flags(args),
         "context_window": args.context_window,
         "mode": args.mode,
         "iterations.direct": args.max_iterations,
@@ -77,8 +82,10 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     workspace, trust = args.workspace, args.trust
     if args.demo:
         workspace, trust = _demo_workspace(args.workspace), True
-        flags |= {"provider": "scripted", "plan_cache": False}
-        flags.setdefault("model", "scripted")  # whatever the user's settings name for another server
+        flags["plan_cache"] = False
+        if not _demo_server(flags):
+            flags["provider"] = "scripted"
+            flags.setdefault("model", "scripted")  # whatever the user's settings name for another server
     return SessionOptions(
         workspace=workspace,
         temporary=args.demo and args.workspace is None,
@@ -92,6 +99,11 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
         resume="latest" if args.resume_last else args.resume if args.fork is None else args.fork,
         fork=args.fork is not None,
     )
+
+
+def _demo_server(flags: Mapping[str, object]) -> bool:
+    """Whether the command line names a real model for the demo's project."""
+    return "base_url" in flags or flags.get("provider", "scripted") != "scripted"
 
 
 def _demo_workspace(chosen: Path | None) -> Path:
@@ -362,7 +374,7 @@ def _arguments_to_continue(args: argparse.Namespace, target: ContinueIn) -> argp
     changes: dict[str, object] = {"add_root": [], "mode": None, "approval_mode": None, "trust": False}
     if target.same_folder:
         changes["trust"] = args.trust or args.demo
-    if args.demo:
+    if args.demo and not _demo_server(model_flags(args)):
         changes["provider"] = "scripted" if target.same_folder else None
     return argparse.Namespace(**(vars(_arguments_to_resume(args, target.id)) | changes))
 

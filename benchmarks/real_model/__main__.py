@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -53,7 +54,7 @@ def _chosen_agent(options: argparse.Namespace) -> agents.Agent:
             strategy=options.strategy,
             mode=options.mode,
             provider=options.provider,
-            model=weights.MODEL,
+            model=str(weights.default_folder() / weights.WEIGHTS) if options.provider == "local" else weights.MODEL,
             cli=options.cli,
         )
     if (options.strategy, options.mode, options.provider) != ("default", "default", "openai"):
@@ -69,12 +70,16 @@ def _chosen_agent(options: argparse.Namespace) -> agents.Agent:
 def _run(options: argparse.Namespace) -> list[Row]:
     agent, jobs = _chosen_agent(options), select_jobs(options.only)
     rounds = [(number, job) for number in range(1, options.repeats + 1) for job in jobs]
-    with model_server(weights.default_folder(), options.port) as server:
+    with ExitStack() as stack:
+        server = "http://127.0.0.1:9/v1"
+        if not agent.runs_model:
+            server = stack.enter_context(model_server(weights.default_folder(), options.port))
         return [_run_and_record(agent, job, number, server, options) for number, job in rounds]
 
 
 def _run_and_record(agent: agents.Agent, job: Job, number: int, server: str, options: argparse.Namespace) -> Row:
-    row = run_job(agent, job, server, weights.MODEL, repeat=number, limit=options.limit, save=options.keep)
+    model = str(weights.default_folder() / weights.WEIGHTS) if agent.runs_model else weights.MODEL
+    row = run_job(agent, job, server, model, repeat=number, limit=options.limit, save=options.keep)
     line = msgspec.json.encode(row)
     with options.out.open("ab") as out:
         out.write(line + b"\n")
