@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -81,9 +81,11 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     flags = {name: value for name, value in values.items() if value is not None}
     workspace, trust = args.workspace, args.trust
     if args.demo:
+        from tui_agent.frontends.demo_workspace import has_real_model
+
         workspace, trust = _demo_workspace(args.workspace), True
         flags["plan_cache"] = False
-        if not _demo_server(flags):
+        if not has_real_model(args):
             flags["provider"] = "scripted"
             flags.setdefault("model", "scripted")  # whatever the user's settings name for another server
     return SessionOptions(
@@ -99,11 +101,6 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
         resume="latest" if args.resume_last else args.resume if args.fork is None else args.fork,
         fork=args.fork is not None,
     )
-
-
-def _demo_server(flags: Mapping[str, object]) -> bool:
-    """Whether the command line names a real model for the demo's project."""
-    return "base_url" in flags or flags.get("provider", "scripted") != "scripted"
 
 
 def _demo_workspace(chosen: Path | None) -> Path:
@@ -206,9 +203,9 @@ def _task_and_input(args: argparse.Namespace, deadline: float | None) -> tuple[s
     if args.task == "-":
         return read_piped(deadline, quiet=args.quiet), ""
     if args.task is None and args.demo:
-        from tui_agent.frontends.demo_workspace import DEMO_TASK
+        from tui_agent.frontends.demo_workspace import demo_task
 
-        return DEMO_TASK, ""
+        return demo_task(args), ""
     task = args.task or ""
     return task, "" if args.answers or not task.strip() else read_piped(deadline, optional=True, quiet=args.quiet)
 
@@ -353,9 +350,9 @@ def _show_session(args: argparse.Namespace, draft: str) -> int | ContinueIn:
         )
     hint = ""
     if args.demo:
-        from tui_agent.frontends.demo_workspace import DEMO_TASK
+        from tui_agent.frontends.demo_workspace import demo_task
 
-        draft, hint = draft or DEMO_TASK, "Enter starts the demo"
+        draft, hint = draft or demo_task(args), "Enter starts the demo"
     options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
     return run.run_tui(
@@ -374,8 +371,11 @@ def _arguments_to_continue(args: argparse.Namespace, target: ContinueIn) -> argp
     changes: dict[str, object] = {"add_root": [], "mode": None, "approval_mode": None, "trust": False}
     if target.same_folder:
         changes["trust"] = args.trust or args.demo
-    if args.demo and not _demo_server(model_flags(args)):
-        changes["provider"] = "scripted" if target.same_folder else None
+    if args.demo:
+        from tui_agent.frontends.demo_workspace import has_real_model
+
+        if not has_real_model(args):
+            changes["provider"] = "scripted" if target.same_folder else None
     return argparse.Namespace(**(vars(_arguments_to_resume(args, target.id)) | changes))
 
 
