@@ -79,8 +79,8 @@ async def _open(options: SessionOptions) -> Session:
     folder = await asyncio.to_thread(_open_folder, target, loaded.settings)
     stream: SessionStream | None = None
     try:
-        token = settings.read_token(loaded.settings)[0]
-        mask = SecretMask(secret_values.values_to_mask(os.environ, token))
+        tokens = await asyncio.to_thread(settings.read_tokens, loaded.settings)
+        mask = SecretMask(secret_values.values_to_mask(os.environ, tokens))
         start_debug_log(paths.debug_log_file(), mask, verbose=loaded.settings.debug)
         stream, recovered = await open_stream(folder, mask)
         opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered, notices, sandbox)
@@ -391,5 +391,5 @@ def _clean_up() -> list[str]:
 
 def fork(session: Path) -> Path:
     """Copy the session in the folder `session`, which may be open, and return the new folder. Raises SessionError."""
-    mask = SecretMask(values_to_mask(os.environ, None))
+    mask = SecretMask(values_to_mask(os.environ))
     return session.with_name(fork_session(read_entry(session), mask=mask))
