@@ -62,12 +62,12 @@ async def test_a_file_appears_when_it_is_complete_and_checked(folder: Path) -> N
     async with FakeRawServer({"/m.gguf": file}) as server:
         getting = asyncio.create_task(get(source(server, size=len(CONTENT), sha256=HASH), seen=seen))
         await wait_for(lambda: seen and seen[-1].done > 0)
-        assert library.list_files() == []
+        assert library.local_files() == []
         assert file.hold is not None
         file.hold.set()
         path = await getting
     assert path == folder / "m.gguf" and path.read_bytes() == CONTENT
-    assert left(folder) == ["m.gguf"] and [one.name for one in library.list_files()] == ["m"]
+    assert left(folder) == ["m.gguf"] and [one.name for one in library.local_files()] == ["m"]
     assert seen[-1].stage == "checking" and seen[-1].done == seen[-1].total == len(CONTENT)
     assert oct(path.stat().st_mode)[-2:] == "00" or oct(folder.stat().st_mode)[-3:] == "700"
 
@@ -127,7 +127,7 @@ async def test_a_killed_process_leaves_a_part_that_the_next_continues(folder: Pa
         child.send_signal(signal.SIGKILL)
         await child.wait()
         size = part.stat().st_size
-        assert library.list_files() == []
+        assert library.local_files() == []
         file.hold = None
         assert (await get(source(server))).read_bytes() == content
     assert file.ranges_asked == ["", f"bytes={size}-"] and left(folder) == ["m.gguf"]
@@ -311,9 +311,9 @@ async def test_a_model_in_several_files(folder: Path) -> None:
             origin="x",
         )
         await failure(wanted)
-        assert library.list_files() == [] and not list(folder.glob("*.gguf"))
+        assert library.local_files() == [] and not list(folder.glob("*.gguf"))
         path = await get(wanted)
-    assert path == folder / names[0] and [one.name for one in library.list_files()] == ["m"]
+    assert path == folder / names[0] and [one.name for one in library.local_files()] == ["m"]
     assert files[0].ranges_asked == [""] and left(folder) == names
 
 

@@ -19,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names() -> list[str]:
-    return [file.name for file in library.list_files()]
+    return [file.name for file in library.local_files()]
 
 
 def test_files_of_the_folder_are_listed_with_what_is_known_of_them(folder: Path) -> None:
@@ -28,7 +28,7 @@ def test_files_of_the_folder_are_listed_with_what_is_known_of_them(folder: Path)
     write_gguf(folder / "Other.GGUF")
     (folder / "notes.txt").write_text("x")
     (folder / "empty.gguf").mkdir()
-    other, small = library.list_files()
+    other, small = library.local_files()
     assert (other.name, other.origin, other.managed) == ("Other", "", True)
     assert (small.name, small.origin, small.sha256) == ("small", "https://example.org/small.gguf", "ab")
     assert small.size == path.stat().st_size
@@ -42,14 +42,14 @@ def test_a_lost_or_damaged_index_loses_no_model(folder: Path) -> None:
         (folder / "index.json").write_bytes(content)
         assert names() == ["small"]
     library.record(path, origin="again")
-    assert library.list_files()[0].origin == "again"
+    assert library.local_files()[0].origin == "again"
 
 
 def test_what_was_known_of_a_replaced_file_no_longer_counts(folder: Path) -> None:
     path = write_gguf(folder / "small.gguf")
     library.record(path, origin="x", sha256="ab")
     path.write_bytes(gguf_bytes(data=640))
-    (file,) = library.list_files()
+    (file,) = library.local_files()
     assert (file.origin, file.sha256) == ("", "")
 
 
@@ -57,7 +57,7 @@ def test_a_model_in_several_files_is_listed_once_all_are_there(folder: Path) -> 
     write_gguf(folder / "big-00001-of-00002.gguf")
     assert names() == []
     write_gguf(folder / "big-00002-of-00002.gguf")
-    (file,) = library.list_files()
+    (file,) = library.local_files()
     assert (file.name, file.path.name) == ("big", "big-00001-of-00002.gguf")
     assert file.size == 2 * file.path.stat().st_size
     library.remove("big")
@@ -87,7 +87,7 @@ def test_models_are_found_by_name_and_path(folder: Path, tmp_path: Path, monkeyp
 def test_a_registered_file_is_listed_and_never_deleted(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "mine.gguf")
     assert library.add(path) == library.add(path)
-    (file,) = library.list_files()
+    (file,) = library.local_files()
     assert file.path == path and not file.managed
     library.remove("mine")
     assert names() == [] and path.exists()
@@ -107,7 +107,7 @@ def test_a_copy_is_independent_of_the_original(folder: Path, tmp_path: Path) -> 
     path.unlink()
     assert file.managed and file.sha256 == hashlib.sha256(content).hexdigest()
     assert (folder / "mine.gguf").read_bytes() == content
-    assert str(path) in library.list_files()[0].origin
+    assert str(path) in library.local_files()[0].origin
 
 
 def test_what_is_not_a_model_is_not_added(folder: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_models_in_installed_packages_are_listed_on_request(tmp_path: Path, monk
     monkeypatch.syspath_prepend(str(site))
     assert metadata.distribution("weights").version == "1.0"
     assert names() == []
-    (file,) = library.list_files(packages=True)
+    (file,) = library.local_files(packages=True)
     assert (file.name, file.origin, file.managed) == ("inside", "package weights", False)
     assert library.find("inside") == file
     with pytest.raises(LibraryError, match="Uninstall the package weights"):

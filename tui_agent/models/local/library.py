@@ -76,7 +76,7 @@ def split_name(path: Path | str) -> tuple[str, int, int]:
 # --- listing --------------------------------------------------------------------------------
 
 
-def list_files(*, packages: bool = False) -> list[LocalFile]:
+def local_files(*, packages: bool = False) -> list[LocalFile]:
     """Return the models by name; with `packages` also those that installed Python packages contain, which takes longer.
 
     Blocks briefly.
@@ -99,14 +99,14 @@ def find(name: str) -> LocalFile | None:
     """Return the model with this name, with or without suffix, or at this path; None if there is none."""
     wanted = name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name
     for packages in (False, True):
-        files = list_files(packages=packages) if os.sep not in name else []
+        files = local_files(packages=packages) if os.sep not in name else []
         for same in (wanted.__eq__, lambda other: wanted.lower() == other.lower()):
             if hit := next((file for file in files if same(file.name)), None):
                 return hit
     path = Path(os.path.abspath(os.path.expanduser(name)))
     if not (name.lower().endswith(SUFFIX) and path.is_file()):
         return None
-    listed = next((file for file in list_files() if file.path == path), None)
+    listed = next((file for file in local_files() if file.path == path), None)
     return listed or _describe(split_name(path)[0], _siblings(path), {}, managed=False)
 
 
@@ -174,7 +174,7 @@ def add(path: Path, *, copy: bool = False) -> LocalFile:
         raise LibraryError(f"{path.name} is not a {SUFFIX} file.", "failed")
     if number != 1:
         raise LibraryError(f"{path.name} is file {number} of {count}: name the first one.", "failed")
-    existing = next((file for file in list_files() if file.name.lower() == name.lower()), None)
+    existing = next((file for file in local_files() if file.name.lower() == name.lower()), None)
     if existing is not None and existing.path == path:
         return existing
     if existing is not None:
@@ -196,7 +196,7 @@ def add(path: Path, *, copy: bool = False) -> LocalFile:
 
 
 def _listed(path: Path) -> LocalFile:
-    file = next((file for file in list_files() if file.path == path), None)
+    file = next((file for file in local_files() if file.path == path), None)
     if file is None:
         raise LibraryError(f"{path.name} has been removed meanwhile.", "failed")
     return file

@@ -54,7 +54,7 @@ class Part:
         self.path = folder / name
         self.name = name
         self._state_path = folder / f"{name}.json"
-        self.state = read_state(self._state_path) or PartState(name=name)
+        self.state = read_part_state(self._state_path) or PartState(name=name)
 
     @property
     def size(self) -> int:
@@ -163,7 +163,7 @@ async def publish(parts: Sequence[Part], folder: Path) -> Path:
     return folder / parts[0].name
 
 
-def read_state(path: Path) -> PartState | None:
+def read_part_state(path: Path) -> PartState | None:
     """Return what is known of an incomplete file; None if that can't be read."""
     try:
         return msgspec.json.decode(read_file(path, 1 << 16).data, type=PartState)
@@ -176,6 +176,6 @@ def incomplete_files() -> list[tuple[PartState, int]]:
     found = []
     with contextlib.suppress(OSError):
         for path in sorted(library.parts_dir().glob("*/*.json")):
-            if (state := read_state(path)) is not None:
+            if (state := read_part_state(path)) is not None:
                 found.append((state, Part(path.parent, state.name).size))
     return found
