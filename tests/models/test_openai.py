@@ -568,6 +568,17 @@ async def test_c8_the_real_window(name):
     assert (info.loaded_window, info.context_window) == (loaded, window)
 
 
+async def test_llama_cpp_says_how_large_its_model_is():
+    async def models(connection: FakeConnection) -> None:
+        meta = {"n_ctx": 4096, "size": 1_111_370_240, "n_params": 1_777_088_000}
+        await connection.answer(200, {"data": [{"id": "m:7b", "meta": meta}]})
+
+    async with openai_server(sse()) as server:
+        server.routes["/v1/models"] = models
+        info = expect_info(await openai_client(server).describe("m:7b"))
+    assert (info.size, info.parameters) == (1_111_370_240, 1.777088)
+
+
 @pytest.mark.parametrize(
     ("entry", "capabilities"),
     [

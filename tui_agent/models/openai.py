@@ -241,6 +241,7 @@ class OpenAIModel(HttpModel):
             loaded_window=loaded,
             parameters=size / 1e9 if size else None,
             any_name=is_only_model and self._llama_cpp,
+            size=as_count(meta.get("size")),
         )
 
     async def _fetch_optional(self, path: str, *, required: bool = False) -> Any:
