@@ -147,6 +147,20 @@ class EngineUse:
         state = self.state
         return state is not None and state.phase != "failed"
 
+    def is_unused(self) -> bool:
+        """Return whether the engine still runs although no session uses it: it is about to end. Does file IO."""
+        return _is_held(self.folder / engine_process.ENGINE) and not self._has_user()
+
+    def _has_user(self) -> bool:
+        fd = os.open(self.folder / engine_process.USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return not _is_held(self.folder / engine_process.USERS)
+        finally:
+            close_quietly(fd)
+        return False
+
     def release(self) -> None:
         """Stop using the engine; the last one who does so ends it."""
         fd, self._fd = self._fd, -1
@@ -181,6 +195,13 @@ async def use_engine(
     except BaseException:
         use.release()
         raise
+
+
+async def ended(use: EngineUse) -> None:
+    """Wait until the engine of a released use has ended, so that its memory is free, or another session uses it."""
+    end = asyncio.get_running_loop().time() + LEAVE_SECONDS
+    while await asyncio.to_thread(use.is_unused) and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _start(plan: EnginePlan, log: Path | None) -> EngineUse:
