@@ -71,7 +71,7 @@ class EnginePlan(FrozenValue, frozen=True, kw_only=True):
     """Memory for prompts of earlier requests, in MiB."""
 
 
-class EngineState(msgspec.Struct, frozen=True, kw_only=True):
+class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine's process says about itself."""
 
     phase: Literal["loading", "ready", "failed"]
@@ -84,7 +84,7 @@ class EngineState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def is_installed() -> bool:
+def engine_installed() -> bool:
     """Return whether the package of the engine is there. It is not imported."""
     return importlib.util.find_spec(MODULE) is not None
 
@@ -100,15 +100,15 @@ def engine_folder(model: Path) -> Path:
     return paths.data_dir() / "engines" / hashlib.sha256(os.fsencode(version)).hexdigest()[:16]
 
 
-def running_state(model: Path) -> EngineState | None:
+def running_state(model: Path) -> EngineStatus | None:
     """Return the state of the engine that runs this file, or None. Does file IO."""
     return _read_state(engine_folder(model))
 
 
-def _read_state(folder: Path) -> EngineState | None:
+def _read_state(folder: Path) -> EngineStatus | None:
     try:
         data = read_file(folder / engine_process.STATE, _STATE_LIMIT).data
-        state = msgspec.json.decode(data, type=EngineState)
+        state = msgspec.json.decode(data, type=EngineStatus)
     except (FileFault, OSError, msgspec.MsgspecError):
         return None
     return state if state.phase == "failed" or _is_held(folder / engine_process.ENGINE) else None
@@ -137,7 +137,7 @@ class EngineUse:
         self._fd = fd
 
     @property
-    def state(self) -> EngineState | None:
+    def state(self) -> EngineStatus | None:
         """The engine's state as of now, or None if it does not run. Does file IO."""
         return _read_state(self.folder)
 
@@ -170,7 +170,7 @@ class EngineUse:
 
 async def use_engine(
     plan: EnginePlan, *, log: Path | None = None, on_loading: Callable[[], object] = lambda: None
-) -> tuple[EngineUse, EngineState]:
+) -> tuple[EngineUse, EngineStatus]:
     """Use the engine that runs a model, and start it if there is none; returns once it is ready. Raises EngineError.
 
     `on_loading` is called once if there is anything to wait for. `log` is the file for the output of an engine that is
@@ -199,8 +199,9 @@ async def use_engine(
 
 async def ended(use: EngineUse) -> None:
     """Wait until the engine of a released use has ended, so that its memory is free, or another session uses it."""
-    end = asyncio.get_running_loop().time() + LEAVE_SECONDS
-    while await asyncio.to_thread(use.is_unused) and asyncio.get_running_loop().time() < end:
+    for _ in range(round(LEAVE_SECONDS / POLL_SECONDS)):
+        if not await asyncio.to_thread(use.is_unused):
+            return
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -240,7 +241,7 @@ def _become_user(folder: Path) -> int:
 
 
 def _spawn(plan: EnginePlan, folder: Path, log: Path | None) -> None:
-    if not is_installed():
+    if not engine_installed():
         raise _not_installed()
     key = secrets.token_urlsafe(24)
     request: dict[str, Any] = {**msgspec.to_builtins(plan, enc_hook=str), "idle": IDLE_SECONDS, "key": key}
@@ -288,7 +289,7 @@ def _not_installed() -> EngineError:
     return EngineError(message, f"Install it with `{INSTALL}`, or use a model server such as Ollama.")
 
 
-def _failure(plan: EnginePlan, state: EngineState | None, log: Path) -> EngineError:
+def _failure(plan: EnginePlan, state: EngineStatus | None, log: Path) -> EngineError:
     if state is not None and state.problem == "not installed":
         return _not_installed()
     try:
