@@ -166,7 +166,7 @@ async def test_llama_cpp_itself_answers(real_engine: None, model: LocalModel, tm
     info = await model.describe(str(weights))
     assert isinstance(info, ModelInfo) and info.context_window == WINDOW
     first, second = await ask(model, weights, 2_048), await ask(model, weights, 2_048)
-    assert isinstance(first[-1], Stop) and first[-1].reason == "length"
+    assert isinstance(first[-1], Stop)  # its tokens are chance
     assert Phase(phase="reading", done=0, total=_usage(first)[0].prompt_tokens) in first
     assert (_usage(second)[0].cached_tokens or 0) > (_usage(first)[0].cached_tokens or 0)
     info = await model.describe(str(weights))
