@@ -174,7 +174,7 @@ async def test_the_memory_of_a_model_is_told_with_advice(
 ) -> None:
     card = GraphicsCard(name="card", total=8 << 30, free=(8 << 30) - (in_vram or 0))
     machine = Memory(total=64 << 30, available=32 << 30, graphics=(card,))
-    monkeypatch.setattr("tui_agent.models.local.memory.read_memory", lambda: machine)
+    monkeypatch.setattr("tui_agent.commands.doctor.read_memory", lambda: machine)
     facts = {"general.architecture": "x", "x.block_count": 32, "x.context_length": 131_072, "x.embedding_length": 4096}
     facts |= {"x.attention.head_count": 32, "x.attention.head_count_kv": 8}
     loaded = {} if in_vram is None else {"size": 8_000_000_000, "size_vram": in_vram}

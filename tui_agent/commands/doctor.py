@@ -27,6 +27,7 @@ from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_s
 from tui_agent.engine.models.roles import MODEL_SIMILARITY, SMALL_WINDOW
 from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
+from tui_agent.models.local.memory import Memory, read_memory
 from tui_agent.models.selection import select_session_model
 from tui_agent.protocols.parser import Protocol
 from tui_agent.text import pluralize
@@ -357,7 +358,6 @@ class ServerInspection:
     async def _check_memory(self, info: ModelInfo, window: int) -> None:
         """Report what the model takes, which windows fit, and what to type if it could fit better (L4)."""
         from tui_agent.models.local.fit import memory_advice
-        from tui_agent.models.local.memory import Memory, read_memory
 
         wire, provider = self._access.wire, self._model.provider
         if wire is None:
