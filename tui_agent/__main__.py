@@ -15,7 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tui_agent.commands.arguments import PICK, command_names, command_parser, with_default_command, without_word
+from tui_agent.commands.arguments import (
+    PICK,
+    command_names,
+    command_parser,
+    model_flags,
+    with_default_command,
+    without_word,
+)
 from tui_agent.common.suggestions import closest_name
 
 if TYPE_CHECKING:
@@ -66,9 +73,7 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     from tui_agent.engine.options import SessionOptions
 
     values = {
-        "provider": args.provider,
-        "base_url": args.base_url,
-        "model": args.model,
+        **model_flags(args),
         "context_window": args.context_window,
         "mode": args.mode,
         "iterations.direct": args.max_iterations,
@@ -77,9 +82,13 @@ def session_options(args: argparse.Namespace, approval_mode: str | None, *, atte
     flags = {name: value for name, value in values.items() if value is not None}
     workspace, trust = args.workspace, args.trust
     if args.demo:
+        from tui_agent.frontends.demo_workspace import has_real_model
+
         workspace, trust = _demo_workspace(args.workspace), True
-        flags |= {"provider": "scripted", "plan_cache": False}
-        flags.setdefault("model", "scripted")  # whatever the user's settings name for another server
+        flags["plan_cache"] = False
+        if not has_real_model(args):
+            flags["provider"] = "scripted"
+            flags.setdefault("model", "scripted")  # whatever the user's settings name for another server
     return SessionOptions(
         workspace=workspace,
         temporary=args.demo and args.workspace is None,
@@ -195,9 +204,9 @@ def _task_and_input(args: argparse.Namespace, deadline: float | None) -> tuple[s
     if args.task == "-":
         return read_piped(deadline, quiet=args.quiet), ""
     if args.task is None and args.demo:
-        from tui_agent.frontends.demo_workspace import DEMO_TASK
+        from tui_agent.frontends.demo_workspace import demo_task
 
-        return DEMO_TASK, ""
+        return demo_task(args), ""
     task = args.task or ""
     return task, "" if args.answers or not task.strip() else read_piped(deadline, optional=True, quiet=args.quiet)
 
@@ -342,9 +351,9 @@ def _show_session(args: argparse.Namespace, draft: str) -> int | ContinueIn:
         )
     hint = ""
     if args.demo:
-        from tui_agent.frontends.demo_workspace import DEMO_TASK
+        from tui_agent.frontends.demo_workspace import demo_task
 
-        draft, hint = draft or DEMO_TASK, "Enter starts the demo"
+        draft, hint = draft or demo_task(args), "Enter starts the demo"
     options = session_options(args, args.approval_mode, attended=True)
     folder = "" if args.demo else str(args.workspace or os.curdir)
     return run.run_tui(
@@ -364,7 +373,10 @@ def _arguments_to_continue(args: argparse.Namespace, target: ContinueIn) -> argp
     if target.same_folder:
         changes["trust"] = args.trust or args.demo
     if args.demo:
-        changes["provider"] = "scripted" if target.same_folder else None
+        from tui_agent.frontends.demo_workspace import has_real_model
+
+        if not has_real_model(args):
+            changes["provider"] = "scripted" if target.same_folder else None
     return argparse.Namespace(**(vars(_arguments_to_resume(args, target.id)) | changes))
 
 

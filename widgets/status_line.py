@@ -64,7 +64,7 @@ def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     left: list[Span] = [("tui-agent", styles.accent)]
     if name:
         left += [(" · ", styles.faint), (one_line(name), styles.text)]
-    model = fit(one_line(view.model), max(8, width // 3))
+    model = fit(one_line(view.model_name), max(8, width // 3))
     model_spans: list[Span] = [(model, styles.muted)] if view.model else []
     modes, model_spans = _modes(view, styles), does_on_click("model", model_spans)
     meter = does_on_click("context", _meter(view, width, styles))

@@ -1,4 +1,4 @@
-"""Small jobs with a real small model: `python -m benchmarks.real_model fetch | run | table`. See docs/benchmarks.md."""
+"""Small jobs with a real small model: `python -m benchmarks.real_model fetch | run | speed | table`. See docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -41,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--limit", type=float, default=LIMIT, help="time limit of a job in seconds")
     run.add_argument("--keep", type=Path, metavar="FOLDER", help="save requests, answers and projects here")
     run.add_argument("--out", type=Path, default=Path("results.jsonl"), help="results file, one line per job")
+    speed = commands.add_parser("speed", help="measure start, memory and speed")
+    speed.add_argument("--repeats", type=int, default=3)
+    speed.add_argument("--port", type=int, default=PORT)
     tables = commands.add_parser("table", help="print results as Markdown")
     tables.add_argument("files", nargs="+", type=Path, metavar="FILE")
     return parser
@@ -53,7 +57,7 @@ def _chosen_agent(options: argparse.Namespace) -> agents.Agent:
             strategy=options.strategy,
             mode=options.mode,
             provider=options.provider,
-            model=weights.MODEL,
+            model=str(weights.default_folder() / weights.WEIGHTS) if options.provider == "local" else weights.MODEL,
             cli=options.cli,
         )
     if (options.strategy, options.mode, options.provider) != ("default", "default", "openai"):
@@ -69,12 +73,16 @@ def _chosen_agent(options: argparse.Namespace) -> agents.Agent:
 def _run(options: argparse.Namespace) -> list[Row]:
     agent, jobs = _chosen_agent(options), select_jobs(options.only)
     rounds = [(number, job) for number in range(1, options.repeats + 1) for job in jobs]
-    with model_server(weights.default_folder(), options.port) as server:
+    with ExitStack() as stack:
+        server = "http://127.0.0.1:9/v1"
+        if not agent.runs_model:
+            server = stack.enter_context(model_server(weights.default_folder(), options.port))
         return [_run_and_record(agent, job, number, server, options) for number, job in rounds]
 
 
 def _run_and_record(agent: agents.Agent, job: Job, number: int, server: str, options: argparse.Namespace) -> Row:
-    row = run_job(agent, job, server, weights.MODEL, repeat=number, limit=options.limit, save=options.keep)
+    model = str(weights.default_folder() / weights.WEIGHTS) if agent.runs_model else weights.MODEL
+    row = run_job(agent, job, server, model, repeat=number, limit=options.limit, save=options.keep)
     line = msgspec.json.encode(row)
     with options.out.open("ab") as out:
         out.write(line + b"\n")
@@ -92,6 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(weights.fetch(folder))
         elif options.command == "run":
             print("\n" + table(_run(options)))
+        elif options.command == "speed":
+            from benchmarks.real_model import speed
+
+            print(speed.table(speed.measure(weights.default_folder(), options.port, options.repeats)))
         else:
             print(table([row for file in options.files for row in read_rows(file)]))
     except (ValueError, OSError) as error:

@@ -16,7 +16,7 @@ TUI_AGENT = "tui-agent"
 REFERENCES = ("reference-schema", "reference-files", "reference-votes")
 STRATEGIES = ("default", "native", "json", "files")
 MODES = ("default", "direct")
-PROVIDERS = ("openai", "ollama")
+PROVIDERS = ("openai", "ollama", "local")
 
 _RUN_MODULE = "import sys; sys.path.insert(0, {root!r}); from {module} import main; sys.exit(main())"
 """Runs a module of this tree without an environment variable, which child processes would inherit."""
@@ -45,6 +45,11 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it uses the Ollama API."""
         return self.provider == "ollama"
 
+    @property
+    def runs_model(self) -> bool:
+        """Whether it runs the model itself, without a server."""
+        return self.provider == "local"
+
 
 def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
     """Replace the names in braces by their values; other braces remain."""
@@ -56,13 +61,15 @@ def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
 def tui_agent(
     *, strategy: str = "default", mode: str = "default", provider: str = "openai", model: str, cli: str = ""
 ) -> Agent:
-    """tui-agent of this tree, or the installed program `cli`."""
+    """tui-agent of this tree, or the installed program `cli`. With the provider local, `model` is a file."""
     program = (cli,) if cli else _module("tui_agent.__main__")
     argv = [*program, "exec", "--trust", "--approve", "all", "--accept-plan", "--accept-summary"]
     argv += [] if mode == "default" else ["--mode", mode]
     env = {"LLM_DEFAULT_MODEL": "{model}", "LLM_SMALL_FAST_MODEL": "{model}"}
     if provider == "ollama":
         env["OLLAMA_HOST"] = "{root_url}"
+    elif provider == "local":
+        env |= {"TUI_AGENT_PROVIDER": provider}
     else:
         env |= {"LLM_BASE_URL": "{base_url}", "LLM_AUTH_TOKEN": "x"}
     files = {}

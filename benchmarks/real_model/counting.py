@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -96,6 +97,19 @@ def _counts(value: dict[str, Any]) -> Call | None:
             usage.get("prompt_tokens") or 0, details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
         )
     return None
+
+
+def calls_in_journals(folder: Path) -> list[Call]:
+    """Return the counts in the journals of tui-agent's sessions below a folder, for replies that no relay has seen."""
+    calls = []
+    for journal in sorted(folder.rglob("events.jsonl")):
+        for line in journal.read_bytes().splitlines():
+            event = json.loads(line)
+            usage = event.get("data", {}).get("usage") or {}
+            if event.get("type") == "reply.ended" and usage.get("prompt_tokens"):
+                cached, written = usage.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
+                calls.append(Call(usage["prompt_tokens"], cached, written))
+    return calls
 
 
 def judge(exit_code: int | None, is_correct: bool, changed: bool) -> Verdict:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks.real_model.agents import Agent, fill_placeholders
-from benchmarks.real_model.counting import Row, cost, judge
+from benchmarks.real_model.counting import Row, calls_in_journals, cost, judge
 from benchmarks.real_model.jobs import Job
 from benchmarks.real_model.ollama_server import OllamaServer
 from benchmarks.real_model.relay import Relay, serving_in_thread
@@ -125,7 +125,7 @@ def _run(
         model=values["model"],
         why="" if result.done else failure or "stopped at the limit",
         **msgspec.structs.asdict(result),
-        **cost(relay.calls),
+        **cost(calls_in_journals(folders.home) if agent.runs_model else relay.calls),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -111,6 +112,18 @@ def with_default_command(command: str, arguments: list[str]) -> list[str]:
     if "default" not in entry or (arguments and (arguments[0] in ("-h", "--help") or not arguments[0].startswith("-"))):
         return arguments
     return [entry["default"], *arguments]
+
+
+def model_flags(args: argparse.Namespace) -> dict[str, str]:
+    """Return the settings for `--provider`, `--base-url` and `--model`, as far as given.
+
+    A model that is a file of weights needs no server: it is run by this program, unless one of the others is given.
+    """
+    given = {"provider": args.provider, "base_url": args.base_url, "model": args.model}
+    flags: dict[str, str] = {name: value for name, value in given.items() if value is not None}
+    if flags.keys() == {"model"} and flags["model"].endswith(".gguf"):
+        flags = {"provider": "local", "model": os.path.abspath(os.path.expanduser(flags["model"]))}
+    return flags
 
 
 def without_word(parser: argparse.ArgumentParser, arguments: list[str], word: str) -> list[str]:

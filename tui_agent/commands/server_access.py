@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tui_agent import settings
+from tui_agent.commands.arguments import model_flags
 from tui_agent.commands.probing import ProbeSetup
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo
@@ -54,7 +56,7 @@ class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
     model: Model
     because: str
     wire: Wire | None
-    """For requests about the server; None for the scripted model."""
+    """For requests about the server; None without one."""
     caution: str = ""
     """Privacy warning about the endpoint."""
     token_problem: str = ""
@@ -71,8 +73,8 @@ def load_config(args: argparse.Namespace) -> CommandConfig:
     workspace = Path(os.path.realpath(args.workspace or "."))
     trusted = trust.is_trusted(workspace)
     own = paths.workspace_settings_file(workspace)
-    names = ("provider", "base_url", "model", "context_window")
-    flags = {name: value for name in names if (value := getattr(args, name))}
+    flags: dict[str, Any] = {name: value for name, value in model_flags(args).items() if value}
+    flags |= {"context_window": args.context_window} if args.context_window else {}
     return CommandConfig(
         workspace=workspace,
         trusted=trusted,
@@ -92,9 +94,9 @@ def access_server(loaded: settings.LoadedSettings, scenarios: Path | None, reply
     if problem is not None and not problem.ignored:
         raise ServerUnavailable(token_problem)
     try:
-        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
-        if choice.provider == "scripted":
-            model = connect("scripted", "", scenarios=scenarios)
+        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url, model=chosen.model)
+        if choice.provider in ("local", "scripted"):
+            model = connect(choice.provider, "", scenarios=scenarios, retries=False)
             return ServerAccess(model=model, because=choice.because, wire=None)
         target = endpoint(choice.base_url, token, os.environ)
         limits = msgspec.structs.replace(

@@ -402,6 +402,8 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     """The server has a single model and serves it under any name."""
     parameters: float | None = None
     """In billions."""
+    fitting_window: int | None = None
+    """Largest window for which there is memory, in tokens, where this program runs the model."""
     loaded: bool | None = None
     """Whether the model is in memory now."""
     size: int | None = None

@@ -315,6 +315,7 @@ class _Opening(msgspec.Struct):
             settings=chosen,
             because=self.server.because,
             emit=self.stream.emit,
+            log_folder=self.folder.path,
         )
 
     def _modes(self) -> tuple[Mode, ApprovalMode]:

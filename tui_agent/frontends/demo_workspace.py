@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from importlib import resources
 from pathlib import Path
 
 DEMO_TASK = "The word counter counts some words wrongly. Find the bug, fix it and run the tests."
 """Default task of `--demo`, which the built-in scenarios answer."""
+REAL_TASK = "words() must return the words in lower case, without the empty ones. Fix it and run the tests."
+"""Default task of `--demo` with a real model: small models can do it."""
+
+
+def has_real_model(args: argparse.Namespace) -> bool:
+    """Whether the command line names a real model for the demo."""
+    is_file = (args.model or "").endswith(".gguf")
+    return is_file or bool(args.base_url) or args.provider not in (None, "scripted")
+
+
+def demo_task(args: argparse.Namespace) -> str:
+    """The task that `--demo` proposes for the model of the command line."""
+    return REAL_TASK if has_real_model(args) else DEMO_TASK
 
 
 def demo_files() -> dict[str, str]:

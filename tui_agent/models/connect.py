@@ -15,9 +15,11 @@ from tui_agent.models.endpoint import BadAddress, endpoint
 if TYPE_CHECKING:
     from tui_agent.models.wire import WireLimits
 
-Provider: TypeAlias = Literal["ollama", "openai", "scripted"]
+Provider: TypeAlias = Literal["ollama", "openai", "local", "scripted"]
 
 DEFAULT_OLLAMA_URL = "http://localhost:11434"
+WEIGHTS = ".gguf"
+"""End of the name of a model that is a file."""
 _OLLAMA_PORT = 11434
 
 __all__ = ["BadAddress", "Provider", "ServerChoice", "connect", "resolve_provider"]
@@ -28,7 +30,7 @@ class ServerChoice(FrozenValue, frozen=True, kw_only=True):
 
     provider: Provider
     base_url: str
-    """Empty for `scripted`."""
+    """Empty for `local` and `scripted`."""
     because: str
     """Which flag, setting or variable chose the provider, for the user."""
 
@@ -38,9 +40,11 @@ def resolve_provider(
     provider: str | None = None,
     configured: str | None = None,
     base_url: str | None = None,
+    model: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ServerChoice:
-    """Choose the provider: flag, else setting, else OpenAI-compatible if LLM_BASE_URL is set, else Ollama (G2).
+    """Choose the provider: flag, else setting, else OpenAI-compatible if LLM_BASE_URL is set, else local if `model` is
+    a file of weights and no address is named, else Ollama (G2).
 
     `base_url` is the one of flag or setting; it precedes LLM_BASE_URL and OLLAMA_HOST. Raises BadAddress.
     """
@@ -51,11 +55,13 @@ def resolve_provider(
         name, because = "openai", "LLM_BASE_URL"
     elif base_url:
         name, because = "ollama", "`base_url`"
+    elif model and model.endswith(WEIGHTS):
+        name, because = "local", "the model is a file"
     else:
         name, because = "ollama", "OLLAMA_HOST" if env.get("OLLAMA_HOST", "").strip() else "the default"
     name = (name or "").strip().lower()
-    if name == "scripted":
-        return ServerChoice(provider="scripted", base_url="", because=because)
+    if name in ("scripted", "local"):
+        return ServerChoice(provider="local" if name == "local" else "scripted", base_url="", because=because)
     if name == "ollama":
         url = base_url or ollama_host(env.get("OLLAMA_HOST", ""))
         return ServerChoice(provider="ollama", base_url=_without_api_path(url), because=because)
@@ -118,14 +124,20 @@ def connect(
         from tui_agent.models import scripted
 
         return scripted.load_scripted_model(scenarios)
+    from tui_agent.models.faults import RetryPolicy
+
+    policy = RetryPolicy() if retries else RetryPolicy(attempts=1)
+    if provider == "local":
+        from tui_agent.models.local.model import LocalModel
+
+        return LocalModel(limits, policy)
     env = os.environ if env is None else env
     server = endpoint(base_url, token, env)
     if token is None and not (provider == "ollama" and server.local):
         server = endpoint(base_url, env.get("LLM_AUTH_TOKEN"), env)
-    from tui_agent.models.faults import RetryPolicy
     from tui_agent.models.wire import Wire
 
-    wire, policy = Wire(provider, server, limits), RetryPolicy() if retries else RetryPolicy(attempts=1)
+    wire = Wire(provider, server, limits)
     if provider == "ollama":
         from tui_agent.models.ollama import OllamaModel
 

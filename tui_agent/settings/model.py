@@ -137,8 +137,10 @@ class Settings(SettingsGroup):
     """All settings, by subject."""
 
     # --- model server
-    provider: Literal["ollama", "openai", "scripted"] | None = Field(
-        None, description="Kind of model server; default: openai if LLM_BASE_URL is set, else ollama."
+    provider: Literal["ollama", "openai", "local", "scripted"] | None = Field(
+        None,
+        description="Kind of model server; local: none, the program runs the model. Default: openai if LLM_BASE_URL is "
+        "set, local if the model is a .gguf file, else ollama.",
     )
     base_url: str | None = Field(
         None,

@@ -414,6 +414,12 @@ class SessionView:
     changes: ViewChanges = field(default_factory=ViewChanges, compare=False)
 
     @property
+    def model_name(self) -> str:
+        """The session's model in short: without the folder, if it is a file."""
+        is_file = self.model.endswith(".gguf")
+        return self.model.rpartition("/")[2].removesuffix(".gguf") if is_file else self.model
+
+    @property
     def model_label(self) -> str:
         """The session's model and its provider; empty before a model is known."""
         return " · ".join(dict.fromkeys((self.model, self.provider))) if self.model else ""

@@ -71,7 +71,8 @@ class Calibrator:
         roles, environment = self._roles, self._environment
         if not (environment.attended and environment.settings.calibrate and roles.name):
             return False
-        if roles.model.provider == "scripted" or not endpoint(roles.model.endpoint, None, {}).local:
+        provider = roles.model.provider
+        if provider == "scripted" or (provider != "local" and not endpoint(roles.model.endpoint, None, {}).local):
             return False
         has_strategy = roles.protocol is not None or roles.calibration.date or roles.calibration.strategy
         return not has_strategy and not self._stream.state.runs

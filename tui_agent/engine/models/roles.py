@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,7 @@ from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
-from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike
+from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike, log_engine
 from tui_agent.events import SERVER_MISSING, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -54,7 +55,10 @@ def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
     and Ollama can provide more.
     """
     loaded, maximum = info.loaded_window, info.context_window
-    if provider == "openai":  # its window can't be chosen per request
+    if provider == "local":
+        maximum = min(filter(None, (maximum, info.fitting_window)), default=None)
+        chosen = chosen or loaded
+    elif provider == "openai":  # its window can't be chosen per request
         if loaded:
             return min(chosen or loaded, loaded)
     elif not chosen and loaded and loaded >= SMALL_WINDOW:
@@ -75,8 +79,12 @@ class ModelRoles:
         settings: Settings,
         because: str,
         emit: Callable[[Notice | ModelChanged | RoleChanged], object],
+        log_folder: Path | None = None,
     ) -> None:
+        """`log_folder` is for the log of a local engine."""
         self.model = model
+        self._log_folder = log_folder
+        log_engine(model, log_folder)
         self.name = name
         self._window = context_window
         self._settings = settings
@@ -167,6 +175,7 @@ class ModelRoles:
             is_same = server.model.endpoint == self.model.endpoint
             if not is_same or settings.model != self._settings.model or self._lacks_model():
                 self.name = settings.model or (self.name if is_same else "")
+            log_engine(server.model, self._log_folder)
             self._replaced.append(self.model)
             self.model, self._because, self._settings = server.model, server.because, settings
             self._served, self._others = None, {}
@@ -367,13 +376,14 @@ MODEL_SIMILARITY = 0.6
 """Similarity from which a model of the server is suggested: names are long, and versions easily left out."""
 MAX_NAMED = 5
 """Models of the server named in a message."""
+GET_ADVICE = "Get one first: `tui-agent models get` suggests some that fit this machine."
 PULL_ADVICE = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
 LOAD_ADVICE = "Load one there, or name one with `--model`."
 
 
 def no_model(model: Model, served: Collection[str]) -> Fault:
     """Return the fault of a server without a model that can answer."""
-    advice = PULL_ADVICE if model.provider == "ollama" else LOAD_ADVICE
+    advice = {"ollama": PULL_ADVICE, "local": GET_ADVICE}.get(model.provider, LOAD_ADVICE)
     if served:
         return embedding_model(_listed(served), advice)
     return Fault(kind="status", message=f"{model.endpoint} has no models.", advice=advice)

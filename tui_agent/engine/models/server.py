@@ -9,7 +9,7 @@ import msgspec
 
 from tui_agent import settings
 from tui_agent.models.base import Model
-from tui_agent.models.connect import BadAddress, connect, resolve_provider
+from tui_agent.models.connect import WEIGHTS, BadAddress, connect, resolve_provider
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
 from tui_agent.models.wire import WireLimits, default_limits
@@ -37,7 +37,9 @@ def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key
     if problem is not None and not problem.ignored:
         raise ServerError(str(problem))
     try:
-        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url)
+        choice = resolve_provider(configured=chosen.provider, base_url=chosen.base_url, model=chosen.model)
+        if choice.provider == "local":
+            return Server(connect("local", "", limits=wire_limits(chosen.timeouts, True)), choice.because)
         if choice.provider == "scripted":
             return Server(connect("scripted", "", scenarios=scenarios), choice.because)
         target = endpoint(choice.base_url, token, os.environ)
@@ -46,6 +48,15 @@ def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key
         return Server(model, choice.because, target.warning)
     except (BadAddress, ScenarioError) as error:
         raise ServerError(str(error)) from error
+
+
+def log_engine(model: Model, folder: Path | None) -> None:
+    """Put the log of a local engine that `model` starts into `folder`."""
+    if model.provider == "local":
+        from tui_agent.models.local.model import LocalModel
+
+        assert isinstance(model, LocalModel)
+        model.log_folder = folder
 
 
 def wire_limits(timeouts: Timeouts, local: bool) -> WireLimits:
@@ -62,4 +73,6 @@ def wire_limits(timeouts: Timeouts, local: bool) -> WireLimits:
 def connects_alike(first: settings.Settings, second: settings.Settings) -> bool:
     """Return whether the same client serves for both settings."""
     names = ("provider", "base_url", "token_env", "token_file", "timeouts")
-    return all(getattr(first, name) == getattr(second, name) for name in names)
+    choices = (first, second)
+    is_file = [bool(settings.model and settings.model.endswith(WEIGHTS)) for settings in choices]
+    return is_file[0] == is_file[1] and all(getattr(first, name) == getattr(second, name) for name in names)

@@ -295,9 +295,9 @@ def run_repl(
     try:
         terminal = LineTerminal(paths.data_dir())
         if args.demo and terminal.attended:
-            from tui_agent.frontends.demo_workspace import DEMO_TASK
+            from tui_agent.frontends.demo_workspace import demo_task
 
-            terminal.prefill(DEMO_TASK)
+            terminal.prefill(demo_task(args))
         return run_line_mode(session_options(args, args.approval_mode, attended=terminal.attended), terminal)
     except (SessionOpenError, paths.HomeNotFoundError) as error:
         print_error(str(error))

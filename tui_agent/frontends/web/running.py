@@ -48,7 +48,9 @@ def run_web(
         parser.error("--resume needs the id of a session here; `tui-agent sessions` lists them")
     draft = ""
     if args.demo:
-        from tui_agent.frontends.demo_workspace import DEMO_TASK as draft
+        from tui_agent.frontends.demo_workspace import demo_task
+
+        draft = demo_task(args)
     options = session_options(args, args.approval_mode, attended=True)
     return serve_page(options, lambda page: print_links(page, args.open), host=args.host, port=args.port, draft=draft)
 
