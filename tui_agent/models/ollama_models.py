@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from tui_agent.common.domain import Fault
 from tui_agent.models.decoding import as_count, as_object
 from tui_agent.models.faults import WireFault, fault_from_error, fault_from_status
 from tui_agent.models.framing import FrameTooLarge, InvalidJson, NdjsonLines, read_json
-from tui_agent.models.ollama import KEEP_ALIVE
 from tui_agent.models.wire import Wire, fault_from_exception
 from tui_agent.text import clean, one_line
 
@@ -95,9 +95,14 @@ async def delete(wire: Wire, name: str) -> None:
         raise WireFault(fault_from_status(response.status_code, body, response.headers, peer), body)
 
 
-async def load(wire: Wire, name: str, keep_alive: str | int = KEEP_ALIVE) -> None:
-    """Load a model into memory with its default window. Raises WireFault."""
-    payload = {"model": name, "keep_alive": keep_alive, "stream": False}
+async def load(wire: Wire, name: str, keep_alive: str | int | None = None, window: int | None = None) -> None:
+    """Load a model into memory, with a window of so many tokens or the server's default. Raises WireFault."""
+    from tui_agent.models.ollama import KEEP_ALIVE
+
+    payload: dict[str, Any] = {"model": name, "stream": False}
+    payload["keep_alive"] = KEEP_ALIVE if keep_alive is None else keep_alive
+    if window is not None:
+        payload["options"] = {"num_ctx": window}
     await wire.fetch_json("POST", "/api/generate", payload, timeout=LOAD_SECONDS)
 
 

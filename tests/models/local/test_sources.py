@@ -6,6 +6,7 @@ import pytest
 
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent.models.local import sources
+from tui_agent.models.local.memory import GraphicsCard, Memory
 from tui_agent.models.local.sources import (
     HubSource,
     OllamaSource,
@@ -81,12 +82,15 @@ def test_a_misspelled_suggestion_is_corrected() -> None:
 
 
 def test_suggestions_fit_into_memory_and_the_best_is_first() -> None:
-    for memory in (3e9, 7e9, 14e9, 22e9, 64e9):
-        found = suggest(int(memory))
-        assert 1 <= len(found) <= 3 and all(one.memory <= memory for one in found)
-    assert suggest(int(64e9))[0].name == "qwen3-coder-30b"
-    assert [one.name for one in suggest(int(7e9))] == ["qwen2.5-coder-7b", "qwen3-4b-instruct", "qwen2.5-coder-1.5b"]
-    assert [one.name for one in suggest(0)] == ["qwen2.5-coder-1.5b"]
+    def names(total: float, *cards: float) -> list[str]:
+        graphics = tuple(GraphicsCard(name="x", total=int(size), free=int(size)) for size in cards)
+        return [one.name for one in suggest(Memory(total=int(total), available=int(total), graphics=graphics))]
+
+    assert names(8e9) == ["qwen2.5-coder-7b", "qwen3-4b-instruct", "qwen2.5-coder-1.5b"]
+    assert names(4e9) == ["qwen2.5-coder-1.5b"] == names(1e9)
+    assert names(64e9) == ["qwen3-coder-30b", "gpt-oss-20b", "qwen2.5-coder-7b"]
+    assert names(64e9, 16e9) == ["qwen3-coder-30b", "gpt-oss-20b", "qwen2.5-coder-32b"]
+    assert names(8e9, 16e9)[0] == "qwen3-coder-30b"
 
 
 def test_suggestions_are_complete() -> None:

@@ -45,7 +45,7 @@ class DownloadLimits(FrozenValue, frozen=True, kw_only=True):
     """Seconds in which a connection must bring more than `slow_bytes`."""
     slow_bytes: int = 120_000
     attempts: int = 5
-    """How often to connect without getting further."""
+    """How often to connect again without getting further; once if the server never answered."""
     delay: float = 2.0
     """Seconds before the second attempt; doubled each time."""
 
@@ -133,6 +133,7 @@ class _WebDownload:
         self._env, self._limits, self._typed = env, limits, typed
         self._parts = [Part(parts, file.name) for file in source.files]
         self._file, self._part = source.files[0], self._parts[0]
+        self._answered = False
 
     async def run(self) -> Path:
         for file, part in zip(self._source.files, self._parts, strict=True):
@@ -180,8 +181,9 @@ class _WebDownload:
                 return
             except _Interrupted as error:
                 attempt = 1 if self._part.size > before else attempt + 1
-                if attempt > self._limits.attempts:
-                    raise DownloadFailed(f"{error} The part so far is kept.", "unreachable") from error
+                if attempt > (self._limits.attempts if self._answered else min(1, self._limits.attempts)):
+                    kept = " What was downloaded is kept." if self._part.size else ""
+                    raise DownloadFailed(f"{error}{kept}", "unreachable") from error
                 wait = self._limits.delay * 2 ** (attempt - 1) if error.wait is None else min(error.wait, 120.0)
                 self._meter.report(self._part.size, "waiting", f"{error} Trying again in {wait:.0f} s.")
                 await asyncio.sleep(wait)
@@ -221,6 +223,7 @@ class _WebDownload:
 
             try:
                 async with client.stream("GET", server.url(""), headers=headers) as response:
+                    self._answered = True
                     yield response
             except httpx.TimeoutException as error:
                 raise _Interrupted(f"{_host(url)} sent nothing for {self._limits.silence:.0f} s.") from error

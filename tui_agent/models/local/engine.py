@@ -100,7 +100,7 @@ def engine_folder(model: Path) -> Path:
     return paths.data_dir() / "engines" / hashlib.sha256(os.fsencode(version)).hexdigest()[:16]
 
 
-def running_state(model: Path) -> EngineStatus | None:
+def running_status(model: Path) -> EngineStatus | None:
     """Return the state of the engine that runs this file, or None. Does file IO."""
     return _read_state(engine_folder(model))
 

@@ -62,6 +62,7 @@ class GetModel:
                 if len(self._sources) == 1:
                     raise DownloadFailed(" ".join(problems), error.code) from error
                 self._sources = self._sources[1:]
+                self._report(Progress(stage="waiting", note=f"{error} Trying another source."))
             else:
                 self._sources = (source, *self._sources[1:])
                 return source

@@ -156,7 +156,7 @@ class LocalModel(OpenAIModel):
 
     def _describe_file(self, name: str) -> ModelInfo:
         info = self._header(name)
-        state = engine.running_state(info.path)
+        state = engine.running_status(info.path)
         if state is None:
             return msgspec.structs.replace(
                 info.model_info(name), loaded=False, fitting_window=_fit(info, None).largest_window

@@ -19,6 +19,7 @@ from tui_agent.models.decoding import as_count, as_object, objects_in
 from tui_agent.models.endpoint import BadAddress, endpoint
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local.library import SUFFIX, split_name
+from tui_agent.models.local.memory import Memory
 from tui_agent.models.wire import Wire
 from tui_agent.text import one_line
 from tui_agent.text.patterns import read_table
@@ -30,6 +31,8 @@ QUANTIZATIONS = (
     "UD-Q5_K_XL", "Q5_1", "Q5_0", "Q6_K", "Q8_0", "Q3_K_L", "Q3_K_M",
 )  # fmt: skip
 """In order of preference if none is given: 4 bits, then the nearest."""
+SLOW_FROM = 8.0
+"""Billions of active parameters that are too slow without a graphics card."""
 _REPOSITORY = re.compile(r"(?:hf:|(?:https://)?hf\.co/)?([\w.-]+/[\w.-]+?)(?:[:/]([\w./-]+))?")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:==[A-Za-z0-9][A-Za-z0-9.!+_-]*)?")
 _FILE_NAME = re.compile(r"[\w][\w.+@ ()=-]{0,200}\.gguf", re.IGNORECASE)
@@ -110,6 +113,8 @@ class Suggestion(FrozenValue, frozen=True, kw_only=True):
     title: str
     parameters: float
     """In billions."""
+    active: float
+    """The part of them that each token needs, in billions; it decides how fast the model is without a graphics card."""
     size: int
     """Bytes of the download."""
     memory: int
@@ -133,7 +138,7 @@ def suggestions() -> tuple[Suggestion, ...]:
 
 
 def _suggestion(entry: dict[str, Any]) -> Suggestion:
-    fields = dict(entry)
+    fields = {"active": entry["parameters"], **entry}
     repository, file, packages = fields.pop("repository"), fields.pop("file"), fields.pop("packages", None)
     sources: list[Source] = [HubSource(repository=repository, wanted=file)]
     if packages:
@@ -143,10 +148,22 @@ def _suggestion(entry: dict[str, Any]) -> Suggestion:
     return Suggestion(sources=tuple(sources), **fields)
 
 
-def suggest(memory: int, count: int = 3) -> list[Suggestion]:
-    """Return the best models that fit into this many bytes, best first; the smallest one if none fits."""
-    fitting = [suggestion for suggestion in reversed(suggestions()) if suggestion.memory <= memory]
+def suggest(memory: Memory, count: int = 3) -> list[Suggestion]:
+    """Return the best models that fit in this memory, best first; the smallest one if none fits.
+
+    Without a graphics card, those come last that would be too slow.
+    """
+    fitting = [one for one in reversed(suggestions()) if fits(one.memory, memory)]
+    if memory.total and not memory.graphics and not memory.unified:
+        fitting.sort(key=lambda one: one.active > SLOW_FROM)
     return fitting[:count] or [suggestions()[0]]
+
+
+def fits(need: int, memory: Memory) -> bool:
+    """Return whether so many bytes can be used for a model; True if the memory is unknown."""
+    from tui_agent.models.local.fit import fit_model
+
+    return not fit_model(need, None, None, memory).problem
 
 
 def find_suggestion(text: str) -> Suggestion | None:
