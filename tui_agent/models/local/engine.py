@@ -147,9 +147,13 @@ class EngineUse:
         state = self.state
         return state is not None and state.phase != "failed"
 
+    def is_alive(self) -> bool:
+        """Return whether a process of the engine is left, whatever its state. Does file IO."""
+        return _is_held(self.folder / engine_process.ENGINE)
+
     def is_unused(self) -> bool:
         """Return whether the engine still runs although no session uses it: it is about to end. Does file IO."""
-        return _is_held(self.folder / engine_process.ENGINE) and not self._has_user()
+        return self.is_alive() and not self._has_user()
 
     def _has_user(self) -> bool:
         fd = os.open(self.folder / engine_process.USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -184,9 +188,9 @@ async def use_engine(
     try:
         while True:
             state = await asyncio.to_thread(_read_state, use.folder)
-            if state is None or state.phase == "failed":
+            if (state is None and not await asyncio.to_thread(use.is_alive)) or (state and state.phase == "failed"):
                 raise await asyncio.to_thread(_failure, plan, state, log or use.folder / LOG)
-            if state.phase == "ready":
+            if state and state.phase == "ready":
                 return use, state
             if not is_announced:
                 is_announced = True
