@@ -24,11 +24,11 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
-from tui_agent.engine.models.roles import MODEL_SIMILARITY, SMALL_WINDOW
+from tui_agent.engine.models.roles import MODEL_SIMILARITY
 from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local.memory import Memory, read_memory
-from tui_agent.models.selection import select_session_model
+from tui_agent.models.selection import SMALL_WINDOW, select_session_model
 from tui_agent.protocols.parser import Protocol
 from tui_agent.text import pluralize
 

@@ -191,6 +191,8 @@ class OllamaModel(HttpModel):
             return request.think
         if "thinking" not in capabilities:
             return None
+        if request.think is False and "gpt-oss" in request.model.lower():
+            return "low"  # it always reasons, and ignores everything but levels
         return True if request.think is None else request.think
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
