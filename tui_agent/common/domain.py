@@ -406,6 +406,8 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     """Largest window for which there is memory, in tokens, where this program runs the model."""
     loaded: bool | None = None
     """Whether the model is in memory now."""
+    state: str = ""
+    """Another state that the server reports, such as `loading`, `sleeping` or `failed`; otherwise empty."""
     size: int | None = None
     """Bytes of the weights on disk."""
     memory: int | None = None

@@ -174,6 +174,24 @@ class LocalModel(OpenAIModel):
             return Fault(kind="status", message=f"The folder of models can't be read: {error.strerror or error}.")
         return tuple(file.name for file in files)
 
+    async def load(self, model: str, window: int | None = None) -> Fault | None:
+        """See LoadsModels. The engine runs as long as this client, or another session, uses it."""
+        try:
+            await self._start(model, window)
+        except WireFault as error:
+            return error.fault
+        return None
+
+    async def unload(self, model: str) -> Fault | None:
+        """See LoadsModels. Fails while another session uses the engine."""
+        async with self._lock:
+            if model == self._name:
+                await self._release()
+        info = await self.describe(model)
+        if isinstance(info, Fault) or not info.loaded:
+            return info if isinstance(info, Fault) else None
+        return Fault(kind="status", message=f"Another session uses {_api_name(model)}.", advice="Close it first.")
+
     async def aclose(self) -> None:
         """See Model. Ends the engine, unless another session uses it."""
         async with self._lock:
