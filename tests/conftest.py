@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import inspect
 import math
 import os
@@ -176,6 +177,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         assert files_open() < item.stash.setdefault(FILES_OPEN, 0) + MAX_LEFT_OPEN, "the test left files open"
 
 
+ENGINE = "TUI_AGENT_TEST_ENGINE"
+"""Variable with the folder in which xllamacpp is installed, for tests of the local engine."""
 FILES_OPEN = pytest.StashKey[int]()
 MAX_LEFT_OPEN = 100
 """More files than shared servers and browsers open."""
@@ -193,10 +196,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # slow ones first: no worker is left alone
 
 
+def is_available(program: str) -> bool:
+    """Whether a program that a test needs is installed; `xllamacpp` is a package, or in the folder of ENGINE."""
+    if program == "xllamacpp":
+        return bool(os.environ.get(ENGINE)) or importlib.util.find_spec(program) is not None
+    return shutil.which(program) is not None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[FILES_OPEN] = files_open()
     for mark in item.iter_markers("needs"):
-        missing = [program for program in mark.args if shutil.which(program) is None]
+        missing = [program for program in mark.args if not is_available(program)]
         if missing:
             fail_or_skip = pytest.fail if os.environ.get("TUI_AGENT_CI") == "1" else pytest.skip
             fail_or_skip(f"needs {', '.join(missing)}")

@@ -47,6 +47,7 @@ COMMANDS = {
     "undo": "commands.undo:run_undo",
     "doctor": "commands.doctor:run_doctor",
     "reliability": "commands.reliability:run_reliability",
+    "models": "commands.models:run_models",
     "stats": "commands.stats:run_stats",
     "settings": "commands.templates:run_settings",
     "rules": "commands.templates:run_rules",

@@ -1,4 +1,4 @@
-"""Small jobs with a real small model: `python -m benchmarks.real_model fetch | run | table`. See docs/benchmarks.md."""
+"""Small jobs with a real small model: `python -m benchmarks.real_model COMMAND`. See docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--limit", type=float, default=LIMIT, help="time limit of a job in seconds")
     run.add_argument("--keep", type=Path, metavar="FOLDER", help="save requests, answers and projects here")
     run.add_argument("--out", type=Path, default=Path("results.jsonl"), help="results file, one line per job")
+    speed = commands.add_parser("speed", help="measure start, memory and speed")
+    speed.add_argument("--repeats", type=int, default=3)
+    speed.add_argument("--port", type=int, default=PORT)
     tables = commands.add_parser("table", help="print results as Markdown")
     tables.add_argument("files", nargs="+", type=Path, metavar="FILE")
     return parser
@@ -97,6 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(weights.fetch(folder))
         elif options.command == "run":
             print("\n" + table(_run(options)))
+        elif options.command == "speed":
+            from benchmarks.real_model import speed
+
+            print(speed.table(speed.measure(weights.default_folder(), options.port, options.repeats)))
         else:
             print(table([row for file in options.files for row in read_rows(file)]))
     except (ValueError, OSError) as error:

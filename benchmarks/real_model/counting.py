@@ -105,7 +105,7 @@ def calls_in_journals(folder: Path) -> list[Call]:
     for journal in sorted(folder.rglob("events.jsonl")):
         for line in journal.read_bytes().splitlines():
             event = json.loads(line)
-            usage = event.get("usage") or {}
+            usage = event.get("data", {}).get("usage") or {}
             if event.get("type") == "reply.ended" and usage.get("prompt_tokens"):
                 cached, written = usage.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
                 calls.append(Call(usage["prompt_tokens"], cached, written))

@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tui_agent.commands.probing import probe_project
 from tui_agent.common import paths
 from tui_agent.lsp.languages import languages
 from tui_agent.mock_server.replies import ServedModel
+from tui_agent.models.local.memory import GraphicsCard, Memory
 
 CAPSYS = pytest.CaptureFixture[str]
 READS = scenario("Read the file", step(None, call("read_file", path="src/app.py")))
@@ -140,22 +142,50 @@ async def test_a_server_without_models_and_one_without_the_named_model(capsys: C
     assert "did you mean `qwen2.5-coder:7b`?" in result.text_of("name")
 
 
-async def test_a_window_that_is_not_granted_is_told_with_the_line_to_write(capsys: CAPSYS) -> None:
-    loaded = {"name": "mock-model", "size": 8_000_000_000, "size_vram": 2_000_000_000, "context_length": 4096}
+SHOW: dict[str, object] = {"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 32768}}
+
+
+def ollama_routes(loaded: Mapping[str, object], show: dict[str, object] = SHOW, **tag: object) -> dict[str, Script]:
     answers: dict[str, object] = {
-        "/api/ps": {"models": [loaded]},
-        "/api/tags": {"models": [{"name": "mock-model"}]},
+        "/api/ps": {"models": [{"name": "mock-model", **loaded}] if loaded else []},
+        "/api/tags": {"models": [{"name": "mock-model"} | tag]},
         "/api/version": {"version": "0.6.2"},
-        "/api/show": {"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 32768}},
+        "/api/show": show,
     }
-    routes = {path: _answer_with(value) for path, value in answers.items()} | {"/api/chat": _send_call}
-    async with FakeRawServer(routes) as server:
+    return {path: _answer_with(value) for path, value in answers.items()} | {"/api/chat": _send_call}
+
+
+async def test_a_window_that_is_not_granted_is_told_with_the_line_to_write(capsys: CAPSYS) -> None:
+    loaded = {"size": 8_000_000_000, "size_vram": 2_000_000_000, "context_length": 4096}
+    async with FakeRawServer(ollama_routes(loaded)) as server:
         result = await doctor(capsys, server)
     assert result.code == 0
     assert '"num_ctx": 4096' in result.text_of("window")
     assert "25%" in result.text_of("memory")
     assert "0.6.2 is old" in result.text_of("version")
     assert result.states()["prompt"] == "warn" and "40 of about" in result.text_of("prompt")
+
+
+@pytest.mark.parametrize(
+    ("in_vram", "state"), [(8_000_000_000, "ok"), (2_000_000_000, "warn"), (0, "note"), (None, "warn")]
+)
+async def test_the_memory_of_a_model_is_told_with_advice(
+    in_vram: int | None, state: str, capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = GraphicsCard(name="card", total=8 << 30, free=(8 << 30) - (in_vram or 0))
+    machine = Memory(total=64 << 30, available=32 << 30, graphics=(card,))
+    monkeypatch.setattr("tui_agent.commands.doctor.read_memory", lambda: machine)
+    facts = {"general.architecture": "x", "x.block_count": 32, "x.context_length": 131_072, "x.embedding_length": 4096}
+    facts |= {"x.attention.head_count": 32, "x.attention.head_count_kv": 8}
+    loaded = {} if in_vram is None else {"size": 8_000_000_000, "size_vram": in_vram}
+    routes = ollama_routes(loaded, {"capabilities": ["tools"], "model_info": facts}, size=5_000_000_000)
+    async with FakeRawServer(routes) as server:
+        result = await doctor(capsys, server, "--no-probe")
+    assert result.states()["memory"] == state
+    text = result.text_of("memory")
+    assert "1,000 tokens of the window take 131 MB" in text
+    assert ("not loaded" in text) == (in_vram is None)
+    assert ("`/settings context_window 18432`" in text) == (state == "warn")
 
 
 def _answer_with(value: object) -> Script:

@@ -244,6 +244,13 @@ async def test_o19_think_is_sent_only_where_the_capability_says_so(capabilities,
     assert server.asked_for("/api/chat")[0].json.get("think") == sent
 
 
+@pytest.mark.parametrize(("wanted", "sent"), [(False, "low"), ("high", "high"), (None, True)])
+async def test_o19_gpt_oss_always_reasons_and_knows_levels_only(wanted, sent):
+    async with ollama_server(ndjson(ollama_line("x"), DONE), capabilities=["thinking"]) as server:
+        await ask(ollama_client(server), make_request(model="gpt-oss:20b", think=wanted))
+    assert server.asked_for("/api/chat")[0].json["think"] == sent
+
+
 async def test_o19_think_is_dropped_on_its_400_and_that_is_remembered():
     async def chat(connection: FakeConnection) -> None:
         if "think" in connection.request.json:
@@ -300,6 +307,55 @@ async def test_o22_what_show_tags_ps_and_version_say():
     assert len(server.asked_for("/api/show")) == 1
     assert server.requests[0].json == {"model": "m"}
     assert names == ("m:latest", "n:1b")
+
+
+async def test_o22_what_a_model_takes_in_memory():
+    facts = {
+        "general.architecture": "qwen3",
+        "qwen3.block_count": 4,
+        "qwen3.attention.head_count": 16,
+        "qwen3.attention.head_count_kv": [4, 0, 4, 4],
+        "qwen3.attention.key_length": 128,
+        "qwen3.attention.value_length": 64,
+        "qwen3.embedding_length": 2048,
+        "tokenizer.ggml.tokens": None,
+    }
+    async with ollama_server(ndjson(DONE), model_info=facts) as server:
+        entry = {"name": "m:latest", "size": 6_000_000_000, "size_vram": 3_000_000_000}
+        running: list[object] = [entry]
+
+        async def ps(connection: FakeConnection) -> None:
+            await connection.answer(200, {"models": running})
+
+        async def tags(connection: FakeConnection) -> None:
+            await connection.answer(200, {"models": [{"name": "m:latest", "size": 4_700_000_000}]})
+
+        server.routes |= {"/api/ps": ps, "/api/tags": tags}
+        model = ollama_client(server)
+        await model.list_models()
+        info = expect_info(await model.describe("m:latest"))
+        running.clear()
+        unloaded = expect_info(await model.describe("m:latest"))
+    assert (info.loaded, info.size, info.memory, info.graphics_memory) == (
+        True, 4_700_000_000, 6_000_000_000, 3_000_000_000,
+    )  # fmt: skip
+    assert info.cache_bytes == 3 * 4 * (128 + 64) * 2
+    assert (unloaded.loaded, unloaded.memory, unloaded.graphics_memory) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"general.architecture": 7},
+        {"general.architecture": "q", "q.block_count": "4"},
+        {"general.architecture": "q", "q.block_count": 4, "q.attention.head_count": ["a", None]},
+        {"general.architecture": "q", "q.block_count": 1e300, "q.attention.head_count": -1},
+        {"general.architecture": "q", "q.block_count": 2, "q.attention.head_count": None, "q.embedding_length": 0},
+    ],
+)
+async def test_o22_strange_facts_are_unknown(facts):
+    async with ollama_server(ndjson(DONE), model_info=facts) as server:
+        assert expect_info(await ollama_client(server).describe("m")).cache_bytes is None
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import msgspec
 
 from tui_agent import __version__
 from tui_agent.commands import calibration, doctor_files, probing, server_access
-from tui_agent.commands.doctor_files import Finding, FindingList
-from tui_agent.commands.output import INTERRUPTED, TextPage, cell_width, format_bytes
+from tui_agent.commands.doctor_files import Finding, FindingList, State
+from tui_agent.commands.output import INTERRUPTED, TextPage, cell_width
 from tui_agent.commands.probing import Attempt, ProbeSetup
 from tui_agent.commands.server_access import CommandConfig, ServerAccess, ServerUnavailable, probe_setup
 from tui_agent.common import speed
@@ -24,10 +24,11 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
-from tui_agent.engine.models.roles import MODEL_SIMILARITY, SMALL_WINDOW
+from tui_agent.engine.models.roles import MODEL_SIMILARITY
 from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
-from tui_agent.models.selection import select_session_model
+from tui_agent.models.local.memory import Memory, read_memory
+from tui_agent.models.selection import SMALL_WINDOW, select_session_model
 from tui_agent.protocols.parser import Protocol
 from tui_agent.text import pluralize
 
@@ -243,10 +244,9 @@ class ServerInspection:
         first = initial_strategy(info, entry.options.strategy, entry.calibration)
         self._add_strategy(first, entry)
         attempts = await self._probe_strategies(setup, info, first.strategy) if self._probe else []
-        await self._check_window(name, setup.window, info, attempts)
+        info = await self._check_window(name, setup.window, info, attempts)
         self._check_truncation(attempts)
-        if self._model.provider == "ollama":
-            await self._check_memory(name)
+        await self._check_memory(info, setup.window)
 
     # --- strategies ---
 
@@ -316,7 +316,8 @@ class ServerInspection:
 
     # --- window and memory ---
 
-    async def _check_window(self, name: str, requested: int, before: ModelInfo, attempts: list[Attempt]) -> None:
+    async def _check_window(self, name: str, requested: int, before: ModelInfo, attempts: list[Attempt]) -> ModelInfo:
+        """Compare the window in effect with the requested one, and return the model as it is after the probes."""
         after = await self._model.describe(name)
         info = before if isinstance(after, Fault) else after
         loaded = info.loaded_window
@@ -337,6 +338,7 @@ class ServerInspection:
             self._about.add("warn", "window", f"{text}, which is small for coding work", advice)
         else:
             self._about.add("ok", "window", text)
+        return info
 
     def _check_truncation(self, attempts: list[Attempt]) -> None:
         counted = next((attempt for attempt in attempts if attempt.usage.prompt_tokens and attempt.estimate), None)
@@ -353,22 +355,20 @@ class ServerInspection:
         else:
             self._about.add("ok", "prompt", text)
 
-    async def _check_memory(self, name: str) -> None:
-        models = (await self._get_metadata("/api/ps")).get("models")
-        loaded = [model for model in models if isinstance(model, dict)] if isinstance(models, list) else []
-        by_name = {str(model.get("name") or model.get("model")): model for model in loaded}
-        model = by_name.get(served_name(name, tuple(by_name)))
-        if model is None:
-            self._about.add("note", "memory", "the model is not loaded; the first message has to wait for it")
+    async def _check_memory(self, info: ModelInfo, window: int) -> None:
+        """Report what the model takes, which windows fit, and what to type if it could fit better (L4)."""
+        from tui_agent.models.local.fit import memory_advice
+
+        wire, provider = self._access.wire, self._model.provider
+        if wire is None:
             return
-        size, in_vram = model.get("size"), model.get("size_vram")
-        if not isinstance(size, int) or not isinstance(in_vram, int) or size <= 0:
+        memory = await asyncio.to_thread(read_memory) if wire.endpoint.local else Memory()
+        advised = memory_advice(info, memory, provider, window)
+        if not advised.facts:
             return
-        text = f"{format_bytes(size)} loaded"
-        if in_vram >= size:
-            self._about.add("ok", "memory", f"{text}, all of it on the graphics card")
-        elif in_vram > 0:
-            advice = "That is slow. A smaller window or model would fit completely."
-            self._about.add("warn", "memory", f"{text}, {in_vram * 100 // size}% of it on the graphics card", advice)
-        else:
-            self._about.add("note", "memory", f"{text}, none of it on a graphics card: expect it to be slow")
+        state: State = "ok"
+        if advised.is_short:
+            state = "warn"
+        elif info.loaded is False or info.graphics_memory == 0:
+            state = "note"
+        self._about.add(state, "memory", "; ".join(advised.facts), " ".join(advised.tips))

@@ -15,12 +15,22 @@ from tui_agent.text import displayable
 
 MAX_WIDTH = 100
 """Maximum line width in columns, and the width used when the output is not a terminal."""
+FAILED, NEEDS_PERSON = 1, 3
+"""Exit codes of a command that failed, and of one that may not decide by itself."""
 INTERRUPTED = 130
 """Exit code after Ctrl+C."""
 _COLORS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SYMBOLS = {"ok": "✓", "note": "·", "warn": "!", "bad": "✗", "→": "→", "—": "—", "…": "…", "×": "×"}
 _ASCII_SYMBOLS = {"ok": "ok", "note": "-", "warn": "!", "bad": "x", "→": "->", "—": "-", "…": "...", "×": "x"}
 _STATE_COLORS = {"ok": "green", "note": "dim", "warn": "yellow", "bad": "red"}
+
+
+class CommandRefused(Exception):
+    """The command can't be carried out; the message is for the user, `code` the exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class TextPage:
@@ -120,6 +130,14 @@ def print_line(text: str, end: str = "\n") -> None:
     """Print displayable text to stdout and flush; characters that can't be encoded are replaced."""
     sys.stdout.write((displayable(text) + end).encode("utf-8", "replace").decode())
     sys.stdout.flush()
+
+
+def confirm(question: str, what: str) -> bool:
+    """Ask a question on the terminal. Raises CommandRefused if there is none; `what` is refused, such as `Deleting`."""
+    if not sys.stdin.isatty():
+        raise CommandRefused(f"{what} needs confirmation and there is no terminal. Use --yes to confirm.", NEEDS_PERSON)
+    print_line(f"{question} [y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def exit_code_of(work: Callable[[], int], codes: Mapping[type[Exception], int]) -> int:

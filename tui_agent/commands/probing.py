@@ -32,6 +32,7 @@ from tui_agent.engine.checks.request_reading import removable_names
 from tui_agent.engine.core.prompts import prompt
 from tui_agent.engine.models.protocol_fallback import ProtocolFallback
 from tui_agent.models.base import (
+    CallProgress,
     CallReady,
     Failed,
     Model,
@@ -159,6 +160,8 @@ class Attempt(FrozenValue, frozen=True, kw_only=True):
     recovered: bool = False
     """The call was recovered from plain text."""
     ms: int = 0
+    first_ms: int | None = None
+    """Milliseconds to the first text, reasoning or call; None without one."""
     detail: str = ""
     usage: Usage = Usage()
     estimate: int = 0
@@ -203,6 +206,8 @@ class _Reply(msgspec.Struct):
     stop_reason: str = ""
     fault: Fault | None = None
     usage: Usage = Usage()
+    first_at: float | None = None
+    """When the first text, reasoning or call arrived."""
 
 
 async def probe(
@@ -224,6 +229,7 @@ async def probe(
         detail=detail,
         recovered=recovered,
         ms=round((time.monotonic() - started) * 1000),
+        first_ms=None if reply.first_at is None else round((reply.first_at - started) * 1000),
         usage=reply.usage,
         estimate=size // 4,
     )
@@ -271,6 +277,10 @@ def _file_messages(task: FileTask, model_prompt: str) -> tuple[Message, ...]:
 async def _receive(model: Model, request: ModelRequest, reply: _Reply) -> None:
     async with aclosing(model.stream(request)) as pieces:
         async for piece in pieces:
+            if reply.first_at is None and isinstance(
+                piece, TextFragment | ReasoningFragment | CallProgress | CallReady
+            ):
+                reply.first_at = time.monotonic()
             match piece:
                 case TextFragment(text=text):
                     reply.text += text

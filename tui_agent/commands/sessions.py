@@ -12,7 +12,16 @@ from datetime import datetime
 from pathlib import Path
 
 from tui_agent import settings
-from tui_agent.commands.output import TextPage, cell_width, exit_code_of, format_bytes, print_line
+from tui_agent.commands.output import (
+    FAILED,
+    CommandRefused,
+    TextPage,
+    cell_width,
+    confirm,
+    exit_code_of,
+    format_bytes,
+    print_line,
+)
 from tui_agent.common import paths
 from tui_agent.export.session import ExportError, Format, export_format, export_session, export_target, write_export
 from tui_agent.platform.pipes import print_error
@@ -22,18 +31,10 @@ from tui_agent.storage.catalog import SessionEntry
 from tui_agent.storage.folder import SessionError
 from tui_agent.text import SecretMask, one_line
 
-FAILED, USAGE, NEEDS_PERSON = 1, 2, 3
+USAGE = 2
 MIN_TITLE = 20
 """Columns that a title gets in a narrow terminal."""
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
-
-
-class CommandRefused(Exception):
-    """The command can't be carried out; the message is for the user, `code` the exit code."""
-
-    def __init__(self, message: str, code: int = FAILED) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def run_sessions(args: argparse.Namespace, _parser: argparse.ArgumentParser) -> int:
@@ -224,15 +225,10 @@ def _delete(args: argparse.Namespace) -> int:
     if entry.running:
         raise CommandRefused(f"{entry.id} is running. Quit it first.")
     title = f" “{entry.title}”" if entry.title else ""
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise CommandRefused(
-                "Deleting needs confirmation and there is no terminal. Use --yes to confirm.", NEEDS_PERSON
-            )
-        print_line(f"Delete {entry.id}{title}, {format_bytes(entry.bytes)} permanently? [y/N] ", end="")
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print_line("Nothing deleted.")
-            return FAILED
+    question = f"Delete {entry.id}{title}, {format_bytes(entry.bytes)} permanently?"
+    if not args.yes and not confirm(question, "Deleting"):
+        print_line("Nothing deleted.")
+        return FAILED
     changes.delete_session(entry)
     print_line(f"Deleted {entry.id}{title}.")
     return 0

@@ -73,6 +73,11 @@ def models_file() -> Path:
     return config_dir() / "models.json"
 
 
+def models_dir() -> Path:
+    """Folder of the models that the program downloaded (L2)."""
+    return data_dir() / "models"
+
+
 def trust_file() -> Path:
     """The trusted folders (A8)."""
     return config_dir() / "trust.json"

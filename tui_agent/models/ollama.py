@@ -146,7 +146,8 @@ class OllamaModel(HttpModel):
     def __init__(self, wire: Wire, retries: RetryPolicy) -> None:
         super().__init__(wire, retries)
         self._model_infos: dict[str, ModelInfo] = {}
-        self._builds: dict[str, str] = {}
+        self._listed: dict[str, dict[str, Any]] = {}
+        """Entries of /api/tags."""
         self._rejects_think: set[str] = set()
         """Models whose requests failed because of `think` (O-19)."""
 
@@ -189,6 +190,8 @@ class OllamaModel(HttpModel):
             return request.think
         if "thinking" not in capabilities:
             return None
+        if request.think is False and "gpt-oss" in request.model.lower():
+            return "low"  # it always reasons, and ignores everything but levels
         return True if request.think is None else request.think
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
@@ -206,23 +209,32 @@ class OllamaModel(HttpModel):
             self._model_infos[model] = _model_info(model, as_object(value))
         return self._model_infos[model]
 
-    async def _loaded_models(self) -> dict[str, int | None] | None:
-        """Return the loaded models and their windows (/api/ps); None if the request fails."""
+    async def _loaded_models(self) -> dict[str, dict[str, Any]] | None:
+        """Return the loaded models with their entries in /api/ps; None if the request fails."""
         try:
             value = await self._wire.fetch_json("GET", "/api/ps", timeout=min(5.0, self._wire.limits.side_request))
         except WireFault:
             return None
-        return {name: as_count(entry.get("context_length")) for name, entry in _entries(value)}
+        return dict(_entries(value))
 
     async def describe(self, model: str) -> ModelInfo | Fault:
-        """See Model. The effective window is fetched every time, as the server may have changed it (O-9)."""
+        """See Model. What is loaded is fetched every time, as the server may have changed it (O-9)."""
         try:
             info = await self._model_info(model)
         except WireFault as error:
             return error.fault
-        loaded = await self._loaded_models() or {}
-        window = loaded.get(served_name(model, loaded)) or None
-        return msgspec.structs.replace(info, loaded_window=window, build=self._builds.get(model, ""))
+        loaded = await self._loaded_models()
+        entry = (loaded or {}).get(served_name(model, loaded or {}), {})
+        listed = self._listed.get(model, {})
+        return msgspec.structs.replace(
+            info,
+            loaded_window=as_count(entry.get("context_length")) or None,
+            build=_build(listed),
+            loaded=None if loaded is None else bool(entry),
+            size=as_count(listed.get("size")),
+            memory=as_count(entry.get("size")),
+            graphics_memory=as_count(entry.get("size_vram")),
+        )
 
     async def list_models(self) -> tuple[str, ...] | Fault:
         """See Model."""
@@ -230,8 +242,8 @@ class OllamaModel(HttpModel):
             entries = _entries(await self._wire.fetch_json("GET", "/api/tags"))
         except WireFault as error:
             return error.fault
-        self._builds = {name: _build(entry) for name, entry in entries}
-        return tuple(self._builds)
+        self._listed = dict(entries)
+        return tuple(self._listed)
 
     async def version(self) -> str | Fault:
         """Return the server's version, such as `0.12.10`; old versions ignore unknown fields (O-26)."""
@@ -257,6 +269,8 @@ def _build(entry: dict[str, Any]) -> str:
 
 def _model_info(model: str, value: dict[str, Any]) -> ModelInfo:
     """Read an answer of /api/show (O-17, O-22). Old servers list no capabilities: that means unknown, not none."""
+    from tui_agent.models.local.gguf import cache_size
+
     capabilities = value.get("capabilities")
     facts = as_object(value.get("model_info"))
     windows = [as_count(fact) for key, fact in facts.items() if key.endswith(".context_length")]
@@ -265,7 +279,17 @@ def _model_info(model: str, value: dict[str, Any]) -> ModelInfo:
         capabilities=tuple(str(item) for item in capabilities) if isinstance(capabilities, list) else None,
         context_window=next((window for window in windows if window), None),
         parameters=_parameters(value),
+        cache_bytes=cache_size({key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()})[
+            0
+        ],
     )
+
+
+def _as_tuple(fact: Any) -> Any:
+    """Return an array of counts as in a GGUF file; any other value as it is."""
+    if not isinstance(fact, list):
+        return fact
+    return tuple(item if isinstance(item, bool) else as_count(item) or 0 for item in fact)
 
 
 def _parameters(value: dict[str, Any]) -> float | None:

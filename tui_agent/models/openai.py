@@ -35,6 +35,7 @@ _OPTIONAL_FIELDS = {
     "stream_options": "stream_options|include_usage",
     "temperature": "temperature",
     "reasoning_effort": "reasoning_effort",
+    "chat_template_kwargs": "chat_template_kwargs|enable_thinking",
     "response_format": "response_format",
     "return_progress": "return_progress",
 }
@@ -50,6 +51,8 @@ class ServerQuirks:
         """The server requires `max_completion_tokens` instead of `max_tokens`."""
         self.send_reasoning = False
         """The server requires the reasoning of earlier calls in the history (C-6)."""
+        self.always_reasons = False
+        """The server rejects the effort `none`, not all efforts."""
         self.needs_bridge = False
         """The chat template rejects a user message directly after a tool result."""
 
@@ -60,6 +63,13 @@ class ServerQuirks:
         return self._drop_field(body, payload) or self._change_messages(body, payload)
 
     def _drop_field(self, body: str, payload: dict[str, Any]) -> bool:
+        if (
+            payload.get("reasoning_effort") == "none"
+            and not self.always_reasons
+            and _mentions(body, "reasoning_effort")
+        ):
+            self.always_reasons = True
+            return True
         for field, names in _OPTIONAL_FIELDS.items():
             if field in payload and field not in self.rejected and _mentions(body, names):
                 self.rejected.add(field)
@@ -88,8 +98,14 @@ def _mentions(body: str, names: str) -> bool:
     return re.search(rf"(?<![A-Za-z_])(?:{names})(?![A-Za-z_])", body) is not None
 
 
-def openai_payload(request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False) -> dict[str, Any]:
-    """Build the body of /chat/completions. `progress` asks llama.cpp to report its progress in reading the prompt."""
+def openai_payload(
+    request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False, local: bool = False
+) -> dict[str, Any]:
+    """Build the body of /chat/completions. `progress` asks llama.cpp to report its progress in reading the prompt.
+
+    On a `local` server, such as llama.cpp or vLLM, the chat template switches reasoning off; a remote one has an effort
+    for that.
+    """
     body: dict[str, Any] = {
         "model": request.model,
         "messages": openai_messages(request.messages, quirks),
@@ -104,6 +120,10 @@ def openai_payload(request: ModelRequest, quirks: ServerQuirks, *, progress: boo
         body["max_completion_tokens" if quirks.uses_completion_tokens else "max_tokens"] = request.max_tokens
     if isinstance(request.think, str):
         body["reasoning_effort"] = request.think
+    elif request.think is False and local:
+        body["chat_template_kwargs"] = {"enable_thinking": False}
+    elif request.think is False and not quirks.always_reasons:
+        body["reasoning_effort"] = "none"
     if request.tools:
         body["tools"] = render_tools(request.tools)
     elif request.format == "json":
@@ -191,7 +211,7 @@ class OpenAIModel(HttpModel):
         """The server is llama.cpp's own, which reports its progress on request. Others might reject that field."""
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        return openai_payload(request, self._quirks, progress=self._llama_cpp)
+        return openai_payload(request, self._quirks, progress=self._llama_cpp, local=self._wire.endpoint.local)
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
         return self._quirks.adapt(error.fault.status, error.body, body)

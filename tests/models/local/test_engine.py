@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.models.local.conftest import processes
 from tests.waiting import wait_for, wait_until
 from tui_agent.models.local import engine
 from tui_agent.models.local.engine import EngineError, EnginePlan, use_engine
 
-DOUBLES = Path(__file__).parents[2] / "doubles" / "engine"
 USER = """
 import asyncio, sys
 from pathlib import Path
@@ -35,10 +35,7 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PYTHONPATH", f"{DOUBLES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.syspath_prepend(str(DOUBLES))
+def weights(engine_double: None, tmp_path: Path) -> Path:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     return path
@@ -51,22 +48,6 @@ def held(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("GGML_FAKE_HOLD", str(path))
     yield path
     path.touch()
-
-
-def processes(weights: Path) -> list[int]:
-    """The processes of the engine that runs a file: watcher and engine."""
-    folder = str(engine.engine_folder(weights)).encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                arguments = (entry / "cmdline").read_bytes().split(b"\0")
-                state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            except OSError:
-                continue
-            if folder in arguments and state != b"Z":
-                found.append(int(entry.name))
-    return sorted(found)
 
 
 def plan(weights: Path, name: str = "m") -> EnginePlan:
@@ -98,10 +79,10 @@ async def test_an_engine_is_shared_and_ends_with_its_last_user(weights: Path) ->
     assert len(running) == 2
     first.release()
     first.release()
-    assert engine.running_state(weights) == state and processes(weights) == running
+    assert engine.running_status(weights) == state and processes(weights) == running
     second.release()
     await wait_for(lambda: not processes(weights))
-    assert engine.running_state(weights) is None
+    assert engine.running_status(weights) is None
 
 
 async def test_the_key_is_in_no_command_line_and_no_environment(weights: Path) -> None:

