@@ -11,7 +11,7 @@ import pytest
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.models.recordings import LLAMA, OLD_STUDIO, OLLAMA, ROUTER, STUDIO, VLLM, played
 from tui_agent.models import discovery
-from tui_agent.models.discovery import FoundServer, find_servers, known_addresses, same_server
+from tui_agent.models.discovery import FoundServer, find_servers, known_servers, same_server
 from tui_agent.settings import Settings
 
 NOBODY = "http://127.0.0.1:9"
@@ -182,7 +182,8 @@ async def test_passwords_of_addresses_are_not_part_of_the_result():
         (one,) = await found(chosen(provider="openai", base_url=address))
         assert one.base_url == f"{server.url}/v1" and one.reachable
         assert server.requests[0].headers["authorization"].startswith("Basic ")
-        assert known_addresses(chosen(servers={"x": {"base_url": address}}), {}) == [("x", f"{server.url}/v1")]
+        known = known_servers(chosen(servers={"x": {"base_url": address}}, find_servers=False), {})
+        assert [(one.setting, one.address) for one in known] == [("x", f"{server.url}/v1"), ("", "local")]
 
 
 async def test_a_server_with_a_name_is_listed_once_and_unreadable_tokens_are_reported(guesses, tmp_path):

@@ -13,7 +13,7 @@ from tests.scenes import build
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Fault
-from tui_agent.engine.models.roles import CHOICES, Candidate
+from tui_agent.engine.models.choice import CHOICES, Candidate
 from tui_agent.models.selection import Role
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal

@@ -19,11 +19,14 @@ from tui_agent.models.connect import BadAddress, ollama_host, resolve_provider
 from tui_agent.models.decoding import as_object, objects_in
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import WireFault
+from tui_agent.models.local.library import local_files
 from tui_agent.models.openai_info import LM_STUDIO, ROUTER, is_llama_cpp, is_router, model_entries
 from tui_agent.models.wire import Wire, WireLimits
 from tui_agent.settings import ServerSettings, Settings, read_token
 from tui_agent.text import clean, one_line
 
+OWN, LOCAL = "this program", "local"
+"""Kind and name of the models that the program runs itself."""
 OLLAMA, LLAMA_CPP, VLLM, COMPATIBLE = "Ollama", "llama.cpp", "vLLM", "OpenAI-compatible"
 LOCAL_SERVERS: tuple[tuple[Literal["ollama", "openai"], str], ...] = (
     ("ollama", "http://localhost:11434"),
@@ -47,18 +50,25 @@ class FoundServer(FrozenValue, frozen=True, kw_only=True):
     """A model server that can be chosen. It carries no secrets."""
 
     name: str
-    """Unique, for people: the name in the settings, or one made from the kind."""
+    """Unique, for people: the name in the settings, or one made from the kind; empty before it was asked."""
     kind: str
     """Such as `Ollama` or `LM Studio`; by the provider while nothing is known."""
-    provider: Literal["ollama", "openai"]
+    provider: Literal["ollama", "openai", "local"]
     base_url: str
-    """Without user and password."""
+    """Without user and password; empty for `local`."""
     reachable: bool = True
     version: str = ""
     problem: str = ""
     """Why it can't be used now."""
     setting: str = ""
     """Its name in the setting `servers`; empty for another one."""
+    configured: bool = False
+    """It is the one of the settings `provider` and `base_url`, or of their defaults."""
+
+    @property
+    def address(self) -> str:
+        """What identifies the server: its base URL, or `local` for the models that the program runs itself."""
+        return self.base_url or self.provider
 
 
 def same_server(first: str, second: str) -> bool:
@@ -90,14 +100,22 @@ class _Candidate(msgspec.Struct):
     """May have user and password."""
     token: str = ""
     setting: str = ""
+    configured: bool = False
     guessed: bool = False
     """Nobody named it: it is listed only if it answers as a model server."""
     problem: str = ""
 
 
-def known_addresses(settings: Settings, env: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (name in the settings or empty, base URL) of all servers that would be looked at. Sends nothing."""
-    return [(candidate.setting, _without_secrets(candidate)) for candidate in _candidates(settings, env)]
+def known_servers(settings: Settings, env: Mapping[str, str]) -> list[FoundServer]:
+    """Return all servers that would be asked, without asking them. May read token files."""
+    servers = []
+    for candidate in _candidates(settings, env):
+        try:
+            base = endpoint(candidate.address, None, {}).base
+        except BadAddress:
+            continue
+        servers.append(_server(candidate, base))
+    return [*servers, _own_models(settings)]
 
 
 async def find_servers(settings: Settings, env: Mapping[str, str], *, fresh: bool = False) -> list[FoundServer]:
@@ -113,6 +131,8 @@ async def find_servers(settings: Settings, env: Mapping[str, str], *, fresh: boo
         return _cache.servers
     answers = await asyncio.gather(*(_ask(candidate, env) for candidate in candidates))
     servers = _named([server for server in answers if server is not None])
+    if settings.provider == "local" or await asyncio.to_thread(lambda: bool(local_files())):
+        servers.append(_own_models(settings))
     _cache.key, _cache.until, _cache.servers = key, now + CACHE_SECONDS, servers
     return servers
 
@@ -140,7 +160,7 @@ def _candidates(settings: Settings, env: Mapping[str, str]) -> list[_Candidate]:
         if not token and not (choice.provider == "ollama" and is_loopback(choice.base_url)):
             token = env.get("LLM_AUTH_TOKEN", "").strip()
         provider: Literal["ollama", "openai"] = "ollama" if choice.provider == "ollama" else "openai"
-        found.append(_Candidate(provider, choice.base_url, token, problem=problem))
+        found.append(_Candidate(provider, choice.base_url, token, problem=problem, configured=True))
     for name, server in settings.servers.items():
         token, problem = _token(server, env)
         found.append(_Candidate(server.kind, server.base_url, token, setting=name, problem=problem))
@@ -151,8 +171,9 @@ def _candidates(settings: Settings, env: Mapping[str, str]) -> list[_Candidate]:
         before = next((other for other in unique if same_server(other.address, candidate.address)), None)
         if before is None:
             unique.append(candidate)
-        elif candidate.setting and not before.setting:  # the same server with a name, and its own token
-            unique[unique.index(before)] = candidate
+        elif candidate.setting and not before.setting:  # the configured one has a name, perhaps with its own token
+            before.address, before.setting, before.provider = candidate.address, candidate.setting, candidate.provider
+            before.token, before.problem = candidate.token or before.token, candidate.problem or before.problem
     return unique
 
 
@@ -170,16 +191,25 @@ def _token(source: Settings | ServerSettings, env: Mapping[str, str]) -> tuple[s
     return token or "", str(problem) if problem is not None and not problem.ignored else ""
 
 
-def _without_secrets(candidate: _Candidate) -> str:
-    try:
-        return endpoint(candidate.address, None, {}).base
-    except BadAddress:
-        return ""
+def _server(candidate: _Candidate, base: str) -> FoundServer:
+    return FoundServer(
+        name="",
+        kind=OLLAMA if candidate.provider == "ollama" else COMPATIBLE,
+        provider=candidate.provider,
+        base_url=base,
+        setting=candidate.setting,
+        configured=candidate.configured,
+    )
+
+
+def _own_models(settings: Settings) -> FoundServer:
+    """Return the entry of the models that the program runs itself."""
+    return FoundServer(name=LOCAL, kind=OWN, provider="local", base_url="", configured=settings.provider == "local")
 
 
 def _named(servers: Sequence[FoundServer]) -> list[FoundServer]:
     """Give every server a unique name; names of the settings stay."""
-    used = {server.setting for server in servers}
+    used = {LOCAL, *(server.setting for server in servers)}
     named: list[FoundServer] = []
     for server in servers:
         name = server.setting
@@ -198,14 +228,11 @@ def _named(servers: Sequence[FoundServer]) -> list[FoundServer]:
 
 async def _ask(candidate: _Candidate, env: Mapping[str, str]) -> FoundServer | None:
     """Return what is known of a server; None if it was only guessed and there is none."""
-    kind = OLLAMA if candidate.provider == "ollama" else COMPATIBLE
     try:
         target = endpoint(candidate.address, candidate.token, {} if candidate.guessed else env)
     except BadAddress:
         return None
-    server = FoundServer(
-        name="", kind=kind, provider=candidate.provider, base_url=target.base, setting=candidate.setting
-    )
+    server = _server(candidate, target.base)
     if candidate.problem:
         return msgspec.structs.replace(server, reachable=False, problem=candidate.problem)
     wire = Wire(candidate.provider, target, _LIMITS)
@@ -311,4 +338,4 @@ def _short(version: Any) -> str:
     return one_line(clean(version), 30) if isinstance(version, str) else ""
 
 
-__all__ = ["FoundServer", "find_servers", "is_loopback", "known_addresses", "same_server"]
+__all__ = ["FoundServer", "find_servers", "is_loopback", "known_servers", "same_server"]

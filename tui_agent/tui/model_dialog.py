@@ -13,7 +13,7 @@ from widgets.model_picker import ModelPicker, ModelRow, RoleRow
 from widgets.status_line import format_tokens
 
 if TYPE_CHECKING:
-    from tui_agent.engine.models.roles import Candidate, ModelChoice
+    from tui_agent.engine.models.choice import Candidate, ModelChoice
     from tui_agent.tui.commands import CommandApp
 
 SESSION: Final = "execution"
@@ -130,12 +130,10 @@ class ModelDialog(ModelPicker):
 
     def outlook(self, role: str, name: str) -> Sequence[str]:
         """Return what would change with this model."""
-        from tui_agent.engine.models.roles import consequences
+        from tui_agent.engine.models.choice import consequences
 
         current, used = self._candidates.get(self._session_model), self._base.view.context_used
-        return consequences(
-            current, self._candidates[name], role=role, window=self._window, used=used, provider=self._choice.provider
-        )
+        return consequences(current, self._candidates[name], role=role, window=self._window, used=used)
 
     def choose(self, role: str, name: str) -> None:
         """Check the model and give it the role."""

@@ -15,7 +15,7 @@ from tui_agent.tui.settings_file import SettingsFile
 from widgets.first_run import OLLAMA_COMMANDS, FieldName, FirstRun, ServerValues
 
 if TYPE_CHECKING:
-    from tui_agent.engine.models.roles import ModelChoice
+    from tui_agent.engine.models.choice import ModelChoice
     from tui_agent.settings import Settings
     from tui_agent.tui.commands import CommandApp
 
