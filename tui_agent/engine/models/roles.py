@@ -136,8 +136,14 @@ class ModelRoles:
             if self._info is None and not isinstance(info := await self.model.describe(self.name), Fault):
                 self._info = info
             self._config = ModelConfig(model=self.model, name=self.name, num_ctx=window, temperature=0, max_tokens=0)
-            provider, effort = self.model.provider, self.effort
-            changed = ModelChanged(provider=provider, model=self.name, context_window=window, by=by, effort=effort)
+            changed = ModelChanged(
+                provider=self.model.provider,
+                model=self.name,
+                context_window=window,
+                by=by,
+                effort=self.effort,
+                server=self.listed_server.address if self.listed_server is not None else "",
+            )
             self._emit(changed)
             if self._was_missing:
                 self._was_missing = False
