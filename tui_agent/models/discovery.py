@@ -28,6 +28,8 @@ from tui_agent.text import clean, one_line
 OWN, LOCAL = "this program", "local"
 """Kind and name of the models that the program runs itself."""
 OLLAMA, LLAMA_CPP, VLLM, COMPATIBLE = "Ollama", "llama.cpp", "vLLM", "OpenAI-compatible"
+LOADING_KINDS = (OWN, OLLAMA, ROUTER, LM_STUDIO)
+"""Kinds of servers that load and unload models on request."""
 LOCAL_SERVERS: tuple[tuple[Literal["ollama", "openai"], str], ...] = (
     ("ollama", "http://localhost:11434"),
     ("openai", "http://localhost:1234/v1"),
