@@ -273,6 +273,159 @@ async def test_nothing_of_a_model_is_markup_or_control_at_any_size() -> None:
         assert "\u202e" not in text
 
 
+def several() -> FakeModels:
+    own = [one for one in MODELS if one.name in ("gpt-oss:20b", "llama3.2:latest", OWN)]
+    models = FakeModels([*own[:2], msgspec.structs.replace(own[2], where="graphics", speed=41.3)])
+    models.others[STUDIO] = (
+        model("qwen3-coder-30b", "tools", 32_768, "30B · Q4_K_M · 18.6 GB", server="lm-studio", speed=12.0),
+        model("gemma-3-4b", "vision", 8_192, "4B · Q4_0 · 2.4 GB", server="lm-studio", loaded=True),
+    )
+    models.others[CLOSED] = ()
+    models.others[VLLM] = (model(OWN, "tools", 131_072, "", server="work", loaded=True),)
+    return models
+
+
+async def test_models_of_all_servers_are_found_told_apart_and_chosen() -> None:
+    app, _session, models = on_screen(several())
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        for part in (
+            "Ollama 0.12.10 · localhost:11434",
+            "LM Studio · localhost:1234",
+            "work · vLLM 0.32.0 · 10.0.0.5:8000",
+        ):
+            await told(pilot, part)
+        for part in ("4 servers", "requires a token", "loaded · graphics", "41 tok/s", "12 tok/s"):
+            await told(pilot, part)
+        assert chosen(app) == OWN
+        await pilot.press("end")
+        assert picker(app).current == picker(app).rows[-1]  # type: ignore[index]
+        await told(pilot, "The session moves to work. A window of 131,072 tokens instead of 32,768.")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        assert models.chosen == [("execution", f"work:{OWN}")]
+
+
+async def test_a_search_goes_through_all_servers_and_names_them() -> None:
+    app, _session, _models = on_screen(several())
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "requires a token")
+        await pilot.press(*"coder")
+        await told(pilot, "3 of 6")
+        assert "Ollama 0.12.10" not in screen_text(app)
+        await pilot.press("ctrl+u", *"lm-studio")
+        await told(pilot, "2 of 6")
+        await pilot.press("ctrl+u")
+        await told(pilot, "work · vLLM")
+        await pilot.press("tab", "end")
+        await told(pilot, "Roles use models of the session's server.")
+
+
+async def test_the_row_of_a_server_without_models_can_not_be_used() -> None:
+    app, _session, models = on_screen(several())
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "requires a token")
+        await pilot.press("end", "up")
+        assert chosen(app) == "" and "use it" not in screen_text(app)
+        await pilot.press("enter", "f4")
+        await wait_until_idle(pilot)
+        assert models.chosen == [] and models.loaded == {}
+
+
+async def test_the_own_models_are_there_before_the_other_servers_answer() -> None:
+    app, _session, models = on_screen(several())
+    models.search.clear()
+    async with run_app(app, (100, 40)) as pilot:
+        await pilot.press("f8")
+        await told(pilot, "loaded · graphics")
+        assert chosen(app) == OWN and "LM Studio" not in screen_text(app)
+        await pilot.press("up")
+        before = chosen(app)
+        models.search.set()
+        await told(pilot, "LM Studio · localhost:1234")
+        assert chosen(app) == before  # the cursor stays
+
+
+async def test_other_servers_are_listed_if_the_own_one_fails() -> None:
+    models = several()
+    models.models = Fault(kind="status", message="http://localhost:11434 answered 500.", advice="See its log.")
+    app, _session, _models = on_screen(models)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "http://localhost:11434 answered 500. See its log.")
+        await told(pilot, "qwen3-coder-30b")
+
+
+async def test_a_model_is_loaded_and_unloaded_after_a_second_press_if_that_affects_one_in_use() -> None:
+    app, _session, models = on_screen(several())
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "F4 unload it")
+        await pilot.press("f4")
+        await told(pilot, f"{OWN} is in use here. F4 again unloads it.")
+        await pilot.press("up", "down", "f4")
+        assert models.loaded == {}  # the cursor moved: it is asked again
+        await pilot.press("f4")
+        await told(pilot, f"{OWN} is no longer in memory")
+        assert models.loaded == {("", OWN): False}
+        await pilot.press("f4")
+        await told(pilot, f"{OWN} is loaded")
+        await pilot.press(*"llama", "f4")
+        await told(pilot, f"{OWN} is in use here and may be removed from memory. F4 again loads it.")
+        models.problem = "There is not enough memory."
+        await pilot.press("f4")
+        await told(pilot, "There is not enough memory.")
+        models.problem = ""
+        models.answers.clear()
+        await pilot.press("ctrl+u", *"qwen3", "f4")  # no model in use on that server
+        await told(pilot, "loading …")
+        await pilot.press("f4")
+        await told(pilot, "still busy")
+        models.answers.set()
+        await told(pilot, "qwen3-coder-30b is loaded")
+        assert models.loaded["lm-studio", "qwen3-coder-30b"]
+
+
+async def test_a_server_that_loads_nothing_on_request_has_no_key_for_it() -> None:
+    app, _session, models = on_screen(several())
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "requires a token")
+        await pilot.press("end")
+        await wait_until_idle(pilot)
+        assert "F4" not in screen_text(app)
+        await pilot.press("f4", "f4")
+        assert models.loaded == {}
+
+
+async def test_servers_are_looked_for_again() -> None:
+    app, _session, models = on_screen()
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        models.others = several().others
+        await pilot.press("f5")
+        await told(pilot, "LM Studio · localhost:1234")
+        assert models.searches == [False, True]
+        del models.others[STUDIO]
+        await pilot.press("f5")
+        await wait_for(pilot, lambda: "LM Studio" not in screen_text(app))
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40)], ids=["60x16", "80x24", "120x40"])
+def test_pictures_of_several_servers(size: tuple[int, int], snap_compare: Any) -> None:
+    app, _session, _ = on_screen(several())
+
+    async def show(pilot: Pilot[int]) -> None:
+        await wait_until_rendered(pilot)
+        await opened(pilot, app)
+        await wait_for(pilot, lambda: len(picker(app).rows or ()) == 7)
+        await wait_until_idle(pilot)
+
+    assert snap_compare(app, terminal_size=size, run_before=show)
+
+
 @pytest.mark.parametrize(
     ("size", "theme"),
     [((80, 24), "dark"), ((120, 40), "dark"), ((120, 40), "light")],
