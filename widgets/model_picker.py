@@ -114,7 +114,7 @@ class ModelPicker(PickerDialog[ModelRow]):
         """The current row, if it is a model."""
         return self.current if self.current is not None and self.current.name else None
 
-    def row_id(self, row: ModelRow) -> str:
+    def _row_id(self, row: ModelRow) -> str:
         """See PickerDialog: two servers may have models of the same name."""
         return f"{row.server}\n{row.name}"
 
@@ -122,7 +122,7 @@ class ModelPicker(PickerDialog[ModelRow]):
 
     def row_lines(self, row: ModelRow, selected: bool, width: int, styles: TextStyles) -> list[Line]:
         above = self._heading_lines(row, styles, width)
-        used = self.row_id(row) == self._used_model
+        used = self._row_id(row) == self._used_model
         left = [cursor_mark(selected, styles), ("● " if used else "  ", styles.ok)]
         if not row.name:
             return [*above, line(*left, (fit(one_line(row.note, 300), width - width_of(left)), styles.muted))]
@@ -214,7 +214,7 @@ class ModelPicker(PickerDialog[ModelRow]):
 
     def filter_rows(self, selected: str = "") -> None:
         """Show the models that match the query; select the row with the id `selected`, or keep the selection."""
-        wanted = selected or (self.row_id(self.current) if self.current else "")
+        wanted = selected or (self._row_id(self.current) if self.current else "")
         self.show_matching(self.rows or (), lambda row: f"{row.label}\n{row.abilities}\n{row.server}", wanted)
         rows = [row for row in self.list_view.rows if row.name]
         self._column_widths = [
@@ -249,7 +249,7 @@ class ModelPicker(PickerDialog[ModelRow]):
         if self.role_rows:
             self.role_index = (self.role_index + step) % len(self.role_rows)
             self.show_roles(self.role_rows)
-            ids = [self.row_id(row) for row in self.list_view.rows]
+            ids = [self._row_id(row) for row in self.list_view.rows]
             if self._used_model in ids:
                 self.list_view.move_to(ids.index(self._used_model))
                 self.cursor_moved()
@@ -268,8 +268,8 @@ class ModelPicker(PickerDialog[ModelRow]):
         """Load or unload the current model, after a second press if that affects one in use."""
         if (row := self.model) is None or row.loaded is None:
             return
-        if (risk := self.risk(row)) and self._confirmed != self.row_id(row):
-            self._confirmed = self.row_id(row)
+        if (risk := self.risk(row)) and self._confirmed != self._row_id(row):
+            self._confirmed = self._row_id(row)
             key = self.keys.label("load")
             self.show_message(f"{risk} {key} again {'unloads' if row.loaded else 'loads'} it.")
             return

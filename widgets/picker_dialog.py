@@ -157,10 +157,10 @@ class PickerDialog(Sheet, Generic[RowT]):
         matches = [(order, row) for order, row in ranked if order is not None]
         if query:
             matches.sort(key=lambda match: match[0])
-        ids = [] if is_new and query else [self.row_id(row) for _, row in matches]
+        ids = [] if is_new and query else [self._row_id(row) for _, row in matches]
         self.list_view.set_rows([row for _, row in matches], ids.index(selected) if selected in ids else 0)
 
-    def row_id(self, row: RowT) -> str:
+    def _row_id(self, row: RowT) -> str:
         """Return what identifies a row: its name, unless several rows may have the same."""
         return str(getattr(row, "name", ""))
 

@@ -19,6 +19,8 @@ from tui_agent.common.domain import Fault
 from tui_agent.engine.models.choice import Candidate
 from tui_agent.engine.session import Session
 from tui_agent.events import ModelChanged, Notice, RunEnded
+from tui_agent.frontends.session_commands import SESSION_COMMANDS
+from tui_agent.frontends.web.choices import model_choices
 from tui_agent.models import discovery
 
 NOBODY = "http://127.0.0.1:9"
@@ -301,3 +303,16 @@ async def test_models_are_loaded_and_unloaded_on_their_server(tmp_path: Path) ->
             said = await session.models.set_loaded(Candidate(name="one", server=servers[0].name), True)
             assert "does not load models on request" in said
     assert [one.path for one in second.requests if one.method == "POST"] == ["/models/load", "/models/unload"]
+
+
+async def test_line_mode_and_page_list_the_models_of_other_servers_with_their_server(tmp_path: Path) -> None:
+    async with two_servers(tmp_path) as (session, _first, second):
+        reply = await SESSION_COMMANDS["model"](session, "")
+        assert reply.text.splitlines() == [
+            *("  both", "  one", "  other:both", "  other:two"),
+            "/model NAME switches, from the next message",
+        ]
+        rows = (await model_choices(session))["rows"]
+        assert [row["id"] for row in rows] == ["both", "one", "other:both", "other:two"]
+        assert (await SESSION_COMMANDS["model"](session, "other:both")).text == ""
+        assert session.models.endpoint == f"{second.url}/v1"

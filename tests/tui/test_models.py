@@ -498,3 +498,13 @@ async def test_without_a_choice_the_effort_key_says_so() -> None:
     async with run_app(app, (100, 30)) as pilot:
         await pilot.press("alt+t")
         await told(pilot, "the effort can't be changed here")
+
+
+async def test_other_servers_are_offered_if_the_own_one_is_not_reachable() -> None:
+    models = several()
+    models.models = models.fault = Fault(kind="unreachable", message="No connection to http://localhost:11434.")
+    app, _session, _ = on_screen(models)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "No connection to http://localhost:11434.")
+        await told(pilot, "qwen3-coder-30b")

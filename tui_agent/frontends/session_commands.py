@@ -114,11 +114,12 @@ async def _clear(session: Session, _: str) -> CommandReply:
 async def _model(session: Session, name: str) -> CommandReply:
     if name:
         return CommandReply(await session.models.choose(SESSION_ROLE, name))
-    result = await session.models.listed()
-    if isinstance(result, Fault):
+    result, others = await asyncio.gather(session.models.listed(), session.models.other_models())
+    if isinstance(result, Fault) and not others:
         return CommandReply(result.full_message)
-    names = "\n".join(f"  {one_line(clean(model.name), 100)}" for model in result)
-    return CommandReply(f"{names or '  none'}\n/model NAME switches, from the next message")
+    own = [result.message] if isinstance(result, Fault) else [model.name for model in result] or ["none"]
+    names = "\n".join(f"  {one_line(clean(name), 160)}" for name in (*own, *others))
+    return CommandReply(f"{names}\n/model NAME switches, from the next message")
 
 
 async def _effort(session: Session, argument: str) -> CommandReply:

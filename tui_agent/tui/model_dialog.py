@@ -56,12 +56,21 @@ def show_models(app: CommandApp, arguments: str) -> None:
         app.hints.show(f"/model {first} needs a model name or `default`")
     elif name:
         app.work(_choose, app, choice, role or SESSION, name, expected=(JournalBroken,))
-    elif (fault := choice.fault) is not None and fault.kind == "unreachable":
-        from tui_agent.tui.server_dialog import ServerDialog
-
-        app.push_screen(ServerDialog(app, f"{fault.message} {fault.advice}".strip()))
     else:
-        app.work(ModelDialog(app, choice).fill, expected=(JournalBroken,))
+        app.work(_open, app, choice, expected=(JournalBroken,))
+
+
+async def _open(app: CommandApp, choice: ModelChoice) -> None:
+    """Open the picker, or the screen for a missing model if no server answers."""
+    fault = choice.fault
+    if fault is not None and fault.kind == "unreachable":
+        others = [server for server in await choice.servers() if not choice.is_current(server)]
+        if all(server.problem for server in others):
+            from tui_agent.tui.server_dialog import ServerDialog
+
+            app.push_screen(ServerDialog(app, f"{fault.message} {fault.advice}".strip()))
+            return
+    await ModelDialog(app, choice).fill()
 
 
 async def _choose(app: BaseApp, choice: ModelChoice, role: str, name: str) -> None:

@@ -292,6 +292,11 @@ class ModelChoice:
             return f"Several servers have {name}: choose {choices}."
         return (having[0] if having else None), name
 
+    async def other_models(self) -> list[str]:
+        """Return the models of the other servers that answer, as `server:model`."""
+        others = [server for server in await self.servers() if not self.is_current(server)]
+        return [f"{server.name}:{name}" for server, names in await self._listings(others) for name in names]
+
     async def _listings(self, servers: Sequence[FoundServer]) -> list[tuple[FoundServer, tuple[str, ...]]]:
         """Return the models of the servers that answer."""
 

@@ -36,12 +36,17 @@ MENTIONS_SHOWN = 30
 
 
 async def model_choices(session: Session) -> dict[str, Any]:
-    """Return the server's models as `rows` with `id` and `label`, and the `current` one. Raises ValueError."""
-    result = await session.models.listed()
-    if isinstance(result, Fault):
+    """Return the models of all servers as `rows` with `id` and `label`, and the `current` one. Raises ValueError.
+
+    The id of a model of another server is `server:model`.
+    """
+    result, others = await asyncio.gather(session.models.listed(), session.models.other_models())
+    if isinstance(result, Fault) and not others:
         raise ValueError(result.full_message)
+    own = () if isinstance(result, Fault) else result
     current = (await session.models.current()).get(SESSION_ROLE, ("", False))[0]
-    rows = [{"id": model.name, "label": _shown(model.name), "note": _shown(model.label)} for model in result]
+    rows = [{"id": model.name, "label": _shown(model.name), "note": _shown(model.label)} for model in own]
+    rows += [{"id": name, "label": _shown(name), "note": ""} for name in others]
     return {"rows": rows, "current": current, "endpoint": _shown(session.models.endpoint)}
 
 
