@@ -17,7 +17,7 @@ from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
-from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike, log_engine
+from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike, log_engine, retire
 from tui_agent.events import SERVER_MISSING, EffortChanged, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -163,6 +163,7 @@ class ModelRoles:
             if not is_same or settings.model != self._settings.model or self._lacks_model():
                 self.name = settings.model or (self.name if is_same else "")
             log_engine(server.model, self._log_folder)
+            retire(self.model)
             self._replaced.append(self.model)
             self.model, self._because, self._settings = server.model, server.because, settings
             self._served, self._others = None, {}
