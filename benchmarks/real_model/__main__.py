@@ -1,4 +1,4 @@
-"""Small jobs with a real small model: `python -m benchmarks.real_model fetch | run | speed | table`. See docs/benchmarks.md."""
+"""Small jobs with a real small model: `python -m benchmarks.real_model COMMAND`. See docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local import library
 from tui_agent.models.local.download import describe_size, is_verifiable
+from tui_agent.models.local.engine import INSTALL, engine_installed, running_status
 from tui_agent.models.local.get import GetModel, describe_progress
 from tui_agent.models.local.library import LibraryError, LocalFile
 from tui_agent.models.local.memory import read_memory
@@ -47,6 +48,9 @@ from tui_agent.models.local.sources import (
     total_size,
 )
 from tui_agent.models.wire import Wire
+from tui_agent.platform.file_faults import FileFault
+from tui_agent.settings.document import SettingsEditError
+from tui_agent.storage.settings_file import write_settings
 from tui_agent.text import clean, file_size, one_line
 
 if TYPE_CHECKING:
@@ -226,6 +230,8 @@ async def _get_model(args: argparse.Namespace, out: _ProgressOutput) -> int:
         if wire is not None:
             await wire.aclose()
     _print_result(file, source)
+    if file is not None:
+        _print_use(config, file)
     return 0
 
 
@@ -279,7 +285,24 @@ def _print_result(file: LocalFile | None, source: Source) -> None:
         facts.append(f"license {info.license}")
     where = "copied to" if isinstance(source, PathSource) and file.managed else "in"
     print_line(f"{file.name}: {', '.join(filter(None, [file_size(file.size), *facts]))}, {where} {file.path.parent}")
-    print_line(f"Use it: tui-agent --provider local --model {_quoted(file.name)}")
+
+
+def _print_use(config: CommandConfig, file: LocalFile) -> None:
+    """Say how to use a model; it becomes the default if the user has none and no server."""
+    if not engine_installed():
+        print_line(f"To run it, install the local engine: {INSTALL}")
+    chosen = config.loaded.settings
+    has_server = chosen.provider not in (None, "local") or chosen.base_url or os.environ.get("OLLAMA_HOST")
+    if has_server or chosen.model:
+        print_line(f"Use it: tui-agent --provider local --model {_quoted(file.name)}")
+        return
+    try:
+        write_settings(paths.config_file(), {"provider": "local", "model": file.name})
+    except (SettingsEditError, UnicodeError, FileFault, OSError) as error:
+        print_line(f"{paths.config_file()} can't be changed: {error}")
+        print_line(f"Use it: tui-agent --provider local --model {_quoted(file.name)}")
+    else:
+        print_line(f"It is the default model now, by {paths.config_file()}. Use it: tui-agent")
 
 
 class _ProgressOutput:
@@ -319,7 +342,7 @@ def _remove(args: argparse.Namespace) -> int:
         print_line("Nothing deleted.")
         return FAILED
     try:
-        library.remove(name)
+        library.remove(name, in_use=lambda path: running_status(path) is not None)
     except LibraryError as error:
         raise CommandRefused(str(error)) from error
     print_line(f"Deleted {file.name}." if file.managed else f"Forgotten: {file.name}. The file is still there.")

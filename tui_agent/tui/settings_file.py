@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tui_agent.common import paths
 from tui_agent.common.errors import JournalBroken
 from tui_agent.platform.file_faults import FileFault
-from tui_agent.platform.files import read_file, replace_file
 from tui_agent.settings import LoadedSettings, document
 from tui_agent.settings.model import settings_subject
 from tui_agent.settings.source import load_settings
-from tui_agent.settings.tree import MAX_FILE_SIZE
+from tui_agent.storage.settings_file import write_settings
 from tui_agent.text import one_line
 
 if TYPE_CHECKING:
@@ -102,23 +101,7 @@ class SettingsFile:
 
     def _write(self, values: Mapping[str, Any]) -> LoadedSettings:
         """Edit the file, unless somebody else changes it at the same time, and load all settings again."""
-        if not self.path.exists():
-            paths.ensure_private_dir(self.path.parent)
-            text, sha256 = "", None
-        else:
-            file = read_file(self.path, MAX_FILE_SIZE)
-            text, sha256 = file.data.decode("utf-8-sig"), file.sha256
-        new_text = text
-        for name, value in values.items():
-            where = tuple(name.split("."))
-            is_removed = value is None
-            new_text = (
-                document.without_setting(new_text, where)
-                if is_removed
-                else document.with_setting(new_text, where, value)
-            )
-        if new_text != text:
-            replace_file(self.path, new_text.encode(), sha256, follow=True, mode=0o600)
+        write_settings(self.path, values)
         return self._reload(values)
 
     def _reload(self, values: Mapping[str, Any]) -> LoadedSettings:

@@ -79,10 +79,10 @@ async def test_an_engine_is_shared_and_ends_with_its_last_user(weights: Path) ->
     assert len(running) == 2
     first.release()
     first.release()
-    assert engine.running_state(weights) == state and processes(weights) == running
+    assert engine.running_status(weights) == state and processes(weights) == running
     second.release()
     await wait_for(lambda: not processes(weights))
-    assert engine.running_state(weights) is None
+    assert engine.running_status(weights) is None
 
 
 async def test_the_key_is_in_no_command_line_and_no_environment(weights: Path) -> None:

@@ -46,6 +46,10 @@ def text_of(parts: list[ReplyPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextFragment))
 
 
+def phases_of(parts: list[ReplyPart]) -> list[str]:
+    return [part.phase for part in parts if isinstance(part, Phase)]
+
+
 def fault_of(parts: list[ReplyPart]) -> Fault:
     assert isinstance(parts[-1], Failed), parts
     return parts[-1].fault
@@ -57,9 +61,9 @@ async def test_the_first_request_starts_the_engine_and_closing_ends_it(
     info = await model.describe(str(weights))
     assert isinstance(info, ModelInfo) and info.loaded is False and processes(weights) == []
     parts = await ask(model, weights)
-    assert parts[0] == Phase(phase="loading") and text_of(parts) == "pong"
+    assert parts[0] == Phase(phase="loading", detail="small, 1.2 kB") and text_of(parts) == "pong"
     again = await ask(model, weights)
-    assert Phase(phase="loading") not in again and text_of(again) == "pong"
+    assert "loading" not in phases_of(again) and text_of(again) == "pong"
     info = await model.describe(str(weights))
     assert isinstance(info, ModelInfo) and (info.loaded, info.loaded_window) == (True, 4_096)
     assert len(processes(weights)) == 2
@@ -74,7 +78,7 @@ async def test_the_engine_is_started_again_after_it_was_killed(
     os.kill(processes(weights)[1], signal.SIGKILL)
     await wait_for(lambda: not processes(weights))
     parts = await ask(model, weights)
-    assert text_of(parts) == "pong" and parts[0] == Phase(phase="loading")
+    assert text_of(parts) == "pong" and phases_of(parts)[0] == "loading"
     assert not any(isinstance(part, RetryWait) for part in parts)
     await model.aclose()
 
@@ -162,7 +166,7 @@ async def test_llama_cpp_itself_answers(real_engine: None, model: LocalModel, tm
     info = await model.describe(str(weights))
     assert isinstance(info, ModelInfo) and info.context_window == WINDOW
     first, second = await ask(model, weights, 2_048), await ask(model, weights, 2_048)
-    assert isinstance(first[-1], Stop) and first[-1].reason == "length"
+    assert isinstance(first[-1], Stop)  # its tokens are chance
     assert Phase(phase="reading", done=0, total=_usage(first)[0].prompt_tokens) in first
     assert (_usage(second)[0].cached_tokens or 0) > (_usage(first)[0].cached_tokens or 0)
     info = await model.describe(str(weights))

@@ -71,7 +71,7 @@ class EnginePlan(FrozenValue, frozen=True, kw_only=True):
     """Memory for prompts of earlier requests, in MiB."""
 
 
-class EngineState(msgspec.Struct, frozen=True, kw_only=True):
+class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine's process says about itself."""
 
     phase: Literal["loading", "ready", "failed"]
@@ -84,7 +84,7 @@ class EngineState(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def is_installed() -> bool:
+def engine_installed() -> bool:
     """Return whether the package of the engine is there. It is not imported."""
     return importlib.util.find_spec(MODULE) is not None
 
@@ -100,15 +100,15 @@ def engine_folder(model: Path) -> Path:
     return paths.data_dir() / "engines" / hashlib.sha256(os.fsencode(version)).hexdigest()[:16]
 
 
-def running_state(model: Path) -> EngineState | None:
+def running_status(model: Path) -> EngineStatus | None:
     """Return the state of the engine that runs this file, or None. Does file IO."""
     return _read_state(engine_folder(model))
 
 
-def _read_state(folder: Path) -> EngineState | None:
+def _read_state(folder: Path) -> EngineStatus | None:
     try:
         data = read_file(folder / engine_process.STATE, _STATE_LIMIT).data
-        state = msgspec.json.decode(data, type=EngineState)
+        state = msgspec.json.decode(data, type=EngineStatus)
     except (FileFault, OSError, msgspec.MsgspecError):
         return None
     return state if state.phase == "failed" or _is_held(folder / engine_process.ENGINE) else None
@@ -137,7 +137,7 @@ class EngineUse:
         self._fd = fd
 
     @property
-    def state(self) -> EngineState | None:
+    def state(self) -> EngineStatus | None:
         """The engine's state as of now, or None if it does not run. Does file IO."""
         return _read_state(self.folder)
 
@@ -147,9 +147,13 @@ class EngineUse:
         state = self.state
         return state is not None and state.phase != "failed"
 
+    def is_alive(self) -> bool:
+        """Return whether a process of the engine is left, whatever its state. Does file IO."""
+        return _is_held(self.folder / engine_process.ENGINE)
+
     def is_unused(self) -> bool:
         """Return whether the engine still runs although no session uses it: it is about to end. Does file IO."""
-        return _is_held(self.folder / engine_process.ENGINE) and not self._has_user()
+        return self.is_alive() and not self._has_user()
 
     def _has_user(self) -> bool:
         fd = os.open(self.folder / engine_process.USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -170,7 +174,7 @@ class EngineUse:
 
 async def use_engine(
     plan: EnginePlan, *, log: Path | None = None, on_loading: Callable[[], object] = lambda: None
-) -> tuple[EngineUse, EngineState]:
+) -> tuple[EngineUse, EngineStatus]:
     """Use the engine that runs a model, and start it if there is none; returns once it is ready. Raises EngineError.
 
     `on_loading` is called once if there is anything to wait for. `log` is the file for the output of an engine that is
@@ -184,9 +188,9 @@ async def use_engine(
     try:
         while True:
             state = await asyncio.to_thread(_read_state, use.folder)
-            if state is None or state.phase == "failed":
+            if (state is None and not await asyncio.to_thread(use.is_alive)) or (state and state.phase == "failed"):
                 raise await asyncio.to_thread(_failure, plan, state, log or use.folder / LOG)
-            if state.phase == "ready":
+            if state and state.phase == "ready":
                 return use, state
             if not is_announced:
                 is_announced = True
@@ -199,8 +203,9 @@ async def use_engine(
 
 async def ended(use: EngineUse) -> None:
     """Wait until the engine of a released use has ended, so that its memory is free, or another session uses it."""
-    end = asyncio.get_running_loop().time() + LEAVE_SECONDS
-    while await asyncio.to_thread(use.is_unused) and asyncio.get_running_loop().time() < end:
+    for _ in range(round(LEAVE_SECONDS / POLL_SECONDS)):
+        if not await asyncio.to_thread(use.is_unused):
+            return
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -240,7 +245,7 @@ def _become_user(folder: Path) -> int:
 
 
 def _spawn(plan: EnginePlan, folder: Path, log: Path | None) -> None:
-    if not is_installed():
+    if not engine_installed():
         raise _not_installed()
     key = secrets.token_urlsafe(24)
     request: dict[str, Any] = {**msgspec.to_builtins(plan, enc_hook=str), "idle": IDLE_SECONDS, "key": key}
@@ -288,7 +293,7 @@ def _not_installed() -> EngineError:
     return EngineError(message, f"Install it with `{INSTALL}`, or use a model server such as Ollama.")
 
 
-def _failure(plan: EnginePlan, state: EngineState | None, log: Path) -> EngineError:
+def _failure(plan: EnginePlan, state: EngineStatus | None, log: Path) -> EngineError:
     if state is not None and state.problem == "not installed":
         return _not_installed()
     try:

@@ -38,7 +38,7 @@ STATE = "state.json"
 _DEATHSIG = 1  # PR_SET_PDEATHSIG
 
 
-def write_state(folder: str, state: State) -> None:
+def publish_state(folder: str, state: State) -> None:
     """Replace the state at once; only the user can read it."""
     path = os.path.join(folder, STATE)
     fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -55,7 +55,7 @@ def watch(folder: str, request: Request) -> int:
     fcntl.flock(own, fcntl.LOCK_EX)  # released when this process and the engine have ended
     alive, write_end = os.pipe()
     state = {name: request[name] for name in ("key", "model", "name", "window", "slots")}
-    write_state(folder, {**state, "phase": "loading"})
+    publish_state(folder, {**state, "phase": "loading"})
     watcher = os.getpid()
     engine = os.fork()
     if engine == 0:
@@ -111,13 +111,13 @@ def _run_engine(folder: str, request: Request, state: State, watcher: int, alive
     try:
         _end_with(watcher, alive)
         server = _serve(request)
-        write_state(folder, {**state, "phase": "ready", "address": server.listening_address})
+        publish_state(folder, {**state, "phase": "ready", "address": server.listening_address})
         while True:
             time.sleep(3600)
     except Exception as error:  # of xllamacpp, whatever its type
         print(f"{type(error).__name__}: {error}", flush=True)
         missing = isinstance(error, ModuleNotFoundError)
-        write_state(folder, {**state, "phase": "failed", "problem": "not installed" if missing else str(error)[:500]})
+        publish_state(folder, {**state, "phase": "failed", "problem": "not installed" if missing else str(error)[:500]})
     finally:
         os._exit(code)
 

@@ -14,12 +14,13 @@ from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import RetryPolicy, WireFault
 from tui_agent.models.local import engine, library
-from tui_agent.models.local.engine import EngineError, EnginePlan, EngineState, EngineUse
+from tui_agent.models.local.engine import EngineError, EnginePlan, EngineStatus, EngineUse
 from tui_agent.models.local.fit import Fit, fit_model
 from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf
 from tui_agent.models.local.memory import read_memory
 from tui_agent.models.openai import OpenAIModel
 from tui_agent.models.wire import Wire, WireLimits
+from tui_agent.text import file_size
 
 PROVIDER = "local"
 NAME = "the local engine"
@@ -45,7 +46,7 @@ class LocalModel(OpenAIModel):
         """Folder for the log of an engine that is started; None: its own folder."""
         self._limits = limits
         self._use: EngineUse | None = None
-        self._state: EngineState | None = None
+        self._state: EngineStatus | None = None
         self._name = ""
         """The model that the engine runs."""
         self._requested: int | None = None
@@ -58,7 +59,7 @@ class LocalModel(OpenAIModel):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
         """See Model. Starts the engine first, if it does not run."""
         if not await self._is_ready(request.model, request.num_ctx):
-            yield Phase(phase="loading")
+            yield Phase(phase="loading", detail=await asyncio.to_thread(self._size, request.model))
         try:
             await self._start(request.model, request.num_ctx)
         except WireFault as error:
@@ -130,6 +131,13 @@ class LocalModel(OpenAIModel):
             raise EngineError(str(error)) from error
         return info
 
+    def _size(self, name: str) -> str:
+        """Return name and size of a model that is about to be loaded; empty if it can't be."""
+        try:
+            return f"{_api_name(name)}, {file_size(self._header(name).size)}"
+        except EngineError:
+            return ""
+
     async def _release(self) -> None:
         use, self._use, self._state = self._use, None, None
         if use is not None:
@@ -148,7 +156,7 @@ class LocalModel(OpenAIModel):
 
     def _describe_file(self, name: str) -> ModelInfo:
         info = self._header(name)
-        state = engine.running_state(info.path)
+        state = engine.running_status(info.path)
         if state is None:
             return msgspec.structs.replace(
                 info.model_info(name), loaded=False, fitting_window=_fit(info, None).largest_window
