@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from textual import events
 from textual.app import ComposeResult
@@ -84,6 +84,14 @@ class DownloadView(NamedTuple):
     """From 0 to 1; None if it is not known."""
     text: str
     note: str = ""
+
+
+class RunningDownload(Protocol):
+    """A download that outlives the screen."""
+
+    def show_in(self, dialog: Any) -> None:
+        """Show the progress in this screen; None: as hints."""
+        ...
 
 
 class FirstRun(GuardedModal):
@@ -174,7 +182,7 @@ class FirstRun(GuardedModal):
             return lines
         for text in make_visible(self.explanation, lookalikes=False).split("\n"):
             lines += wrap([(text, styles.text)], width)
-        for command in () if self.choices else self.commands:
+        for command in self.commands:
             lines += hanging([("$ ", styles.accent)], [(command, styles.strong)], width, styles.text, cut=True)
         return lines
 
@@ -396,7 +404,7 @@ class FirstRun(GuardedModal):
             self._edits, self._cursor = True, -1
             self._show()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def _on_input_changed(self, event: Input.Changed) -> None:
         """Select nothing once a field is edited."""
         if event.input.has_focus and self._selected is not None:
             self._edit()

@@ -87,7 +87,7 @@ class Part:
 
     def check_space(self, missing: int) -> None:
         """Raise DownloadFailed if the disk has no room for `missing` more bytes."""
-        free = shutil.disk_usage(self.path.parent).free
+        free = free_space()
         if missing + _RESERVE > free:
             raise DownloadFailed(
                 f"{self.name} needs {file_size(missing)} more, but only {file_size(free)} are free on the disk of "
@@ -161,6 +161,14 @@ async def publish(parts: Sequence[Part], folder: Path) -> Path:
     with contextlib.suppress(OSError):
         parts[0].path.parent.rmdir()
     return folder / parts[0].name
+
+
+def free_space() -> int:
+    """Return the bytes that are free on the disk of the models."""
+    folder = paths.models_dir()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def read_part_state(path: Path) -> PartState | None:
