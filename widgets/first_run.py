@@ -24,7 +24,7 @@ from widgets.line_view import LinesView
 from widgets.lone_keys import LINE_BREAKS
 from widgets.panel import cursor_mark
 from widgets.request_view import GuardedModal
-from widgets.styled_text import Line, Span, TextStyles, fit, hanging, justified_line, line, share_bar, wrap
+from widgets.styled_text import Line, TextStyles, fit, hanging, justified_line, line, share_bar, wrap
 
 FieldName: TypeAlias = Literal["url", "key", "model"]
 LABELS: Final[dict[FieldName, tuple[str, str]]] = {
@@ -45,7 +45,11 @@ TALL = 24
 FIXED_LINES = 8
 """Lines of the dialog beside the body, the choices, the fields and the models."""
 FIELD_LINES = 4
-BAR_WIDTH = 24
+NARROW = 70
+"""Width of a screen below which the keys take one line more."""
+ENTER = {"server": "connect", "file": "use it", "get": "download it"}
+"""Kind of a choice → what Enter does."""
+BAR_WIDTH = 40
 """Cells of the bar that shows a download."""
 KEYS = Keys("first_run")
 
@@ -62,7 +66,7 @@ class ServerValues(NamedTuple):
     model: str
 
 
-class Choice(NamedTuple):
+class ModelOption(NamedTuple):
     """A way to a model that can be chosen from the list."""
 
     kind: Literal["server", "file", "get"]
@@ -115,7 +119,7 @@ class FirstRun(GuardedModal):
         """The models of the server; empty while unknown."""
         self.message = ""
         """What is happening, shown instead of the keys."""
-        self.choices: Sequence[Choice] = ()
+        self.choices: Sequence[ModelOption] = ()
         self.question: Sequence[str] = ()
         """Paragraphs of what is asked before a download; empty if nothing is asked."""
         self.download: DownloadView | None = None
@@ -137,7 +141,7 @@ class FirstRun(GuardedModal):
         """Connect to the server in the fields, or look for a model once more."""
         raise NotImplementedError
 
-    def choose(self, choice: Choice) -> None:
+    def choose(self, choice: ModelOption) -> None:
         """Use what was chosen from the list."""
         raise NotImplementedError
 
@@ -189,11 +193,10 @@ class FirstRun(GuardedModal):
     @staticmethod
     def _paint_download(download: DownloadView, width: int, styles: TextStyles) -> list[Line]:
         lines = wrap([(make_visible(download.title, lookalikes=False), styles.strong)], width)
-        spans: list[Span] = [(one_line(download.text, 200), styles.text)]
         if download.share is not None:
-            bar = share_bar(download.share, min(BAR_WIDTH, width), styles.accent, styles)
-            spans = [*bar, (f" {100 * download.share:3.0f}%  ", styles.text), *spans]
-        lines += wrap(spans, width)
+            bar = share_bar(download.share, min(BAR_WIDTH, width - 5), styles.accent, styles)
+            lines.append(line(*bar, (f" {100 * download.share:3.0f}%", styles.text)))
+        lines += wrap([(one_line(download.text, 200), styles.text)], width)
         if download.note:
             lines += wrap([(make_visible(download.note, lookalikes=False), styles.warn)], width)
         return lines
@@ -211,7 +214,9 @@ class FirstRun(GuardedModal):
         more = self.choices[cursor].more if cursor >= 0 else ""
         hidden = len(self.choices) - count
         more = more or (f"{hidden} more" if hidden > 0 else "")
-        return [*lines, line(("  ", styles.text), (fit(more, max(1, width - 2)), styles.muted))]
+        if more or self.size.height >= TALL:  # there, the fields below don't move
+            lines.append(line(("  ", styles.text), (fit(more, max(1, width - 2)), styles.muted)))
+        return lines
 
     def _models(self, width: int, styles: TextStyles) -> list[Line]:
         cursor = self._cursor - len(self.choices)
@@ -232,7 +237,7 @@ class FirstRun(GuardedModal):
             return key_lines(self._download_keys(), width, styles, gap=3, held=held_label(self.held_key))
         has_list = bool(self.models or self.choices)
         arrows = [(KEYS.arrow_labels("up", "down"), "choose a model")] if has_list else []
-        retry = "connect, or retry" if self._selected is None else "use it"
+        retry = "connect, or retry" if self._selected is None else ENTER[self._selected.kind]
         field = "next field" if self._shows_fields else "server"
         pairs = [
             *KEYS.hints([("retry", retry), ("next_field", field)]),
@@ -269,13 +274,13 @@ class FirstRun(GuardedModal):
         return min(len(self.choices), MAX_CHOICES if self.size.height >= TALL else MAX_CHOICES_LOW)
 
     @property
-    def _selected(self) -> Choice | None:
+    def _selected(self) -> ModelOption | None:
         is_choice = self._shows_choices and 0 <= self._cursor < len(self.choices)
         return self.choices[self._cursor] if is_choice else None
 
     def on_resize(self) -> None:
         """Limit the body to the screen, and show list, fields or both."""
-        rows = FIXED_LINES
+        rows = FIXED_LINES + (self.size.width < NARROW)
         rows += self._visible_choices + 2 if self._shows_choices else 0
         rows += FIELD_LINES if self._shows_fields else 0
         rows += min(len(self.models), MAX_MODELS + 1) if self._shows_fields else 0
@@ -313,7 +318,7 @@ class FirstRun(GuardedModal):
         self.models, self._cursor = names, -1
         self._show()
 
-    def show_choices(self, choices: Sequence[Choice]) -> None:
+    def show_choices(self, choices: Sequence[ModelOption]) -> None:
         """List what can be chosen; the selected choice stays selected."""
         selected = self._selected
         self.choices = choices

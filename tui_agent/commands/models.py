@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from tui_agent.models.local import library
 from tui_agent.models.local.download import describe_size, is_verifiable
 from tui_agent.models.local.engine import INSTALL, engine_installed, running_status
 from tui_agent.models.local.get import GetModel, describe_progress
+from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf
 from tui_agent.models.local.library import LibraryError, LocalFile
 from tui_agent.models.local.memory import read_memory
 from tui_agent.models.local.parts import incomplete_files
@@ -52,9 +53,6 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.settings.document import SettingsEditError
 from tui_agent.storage.settings_file import write_settings
 from tui_agent.text import clean, file_size, one_line
-
-if TYPE_CHECKING:
-    from tui_agent.models.local.gguf import GgufInfo
 
 USAGE, UNREACHABLE = 2, 4
 _REPLY_SECONDS = 120.0
@@ -119,8 +117,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _header(file: LocalFile) -> GgufInfo | None:
-    from tui_agent.models.local.gguf import GgufError, read_gguf
-
     try:
         return read_gguf(file.path)
     except GgufError:

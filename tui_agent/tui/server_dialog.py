@@ -23,7 +23,7 @@ from tui_agent.models.local.sources import OllamaSource, Suggestion, find_sugges
 from tui_agent.models.wire import Wire
 from tui_agent.text import file_size, one_line
 from tui_agent.tui.settings_file import SettingsFile
-from widgets.first_run import OLLAMA_COMMANDS, Choice, DownloadView, FieldName, FirstRun, ServerValues
+from widgets.first_run import OLLAMA_COMMANDS, DownloadView, FieldName, FirstRun, ModelOption, ServerValues
 
 if TYPE_CHECKING:
     from tui_agent.engine.models.roles import ModelChoice
@@ -43,7 +43,7 @@ class ServerDialog(FirstRun):
         self._choice: ModelChoice | None = getattr(app.session, "models", None)
         loaded = app.preferences.loaded
         self._busy = self._closed = False
-        self.servers: Sequence[Choice] = ()
+        self.servers: Sequence[ModelOption] = ()
         """Servers that were found on this machine, to choose from."""
         self._asked: Suggestion | None = None
         url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
@@ -105,7 +105,7 @@ class ServerDialog(FirstRun):
         fault, choice = self._fault, self._choice
         return choice is not None and choice.provider == "ollama" and fault is not None and not _is_silent(fault)
 
-    def choose(self, choice: Choice) -> None:
+    def choose(self, choice: ModelOption) -> None:
         """Connect to a server, use a file, or ask about a download."""
         if choice.kind == "server":
             self.connect(ServerValues(choice.name, self.fields["key"].value.strip(), ""))
@@ -285,9 +285,11 @@ NOT_INSTALLED = (
 )
 
 
-def _ways_on_this_machine() -> list[Choice]:
+def _ways_on_this_machine() -> list[ModelOption]:
     """Return the models on this machine, and those that fit it. Blocks for some milliseconds."""
-    files = [Choice("file", file.name, file.name, f"{file_size(file.size)}, here") for file in library.local_files()]
+    files = [
+        ModelOption("file", file.name, file.name, f"{file_size(file.size)}, here") for file in library.local_files()
+    ]
     parts = {state.source: (state, size) for state, size in incomplete_files()}
     for one in suggest(read_memory()):
         label, facts = f"Get {one.title}", f"{file_size(one.size)}, {one.license}"
@@ -295,7 +297,7 @@ def _ways_on_this_machine() -> list[Choice]:
             state, size = parts[one.name]
             label = f"Continue with {one.title}"
             facts = f"{100 * size // state.size}% of {file_size(state.size)}" if state.size else file_size(size)
-        files.append(Choice("get", one.name, label, facts, one.expect))
+        files.append(ModelOption("get", one.name, label, facts, one.expect))
     return files
 
 

@@ -18,6 +18,7 @@ from tui_agent.common.suggestions import did_you_mean
 from tui_agent.models.decoding import as_count, as_object, objects_in
 from tui_agent.models.endpoint import BadAddress, endpoint
 from tui_agent.models.faults import WireFault
+from tui_agent.models.local.fit import fit_model
 from tui_agent.models.local.library import SUFFIX, split_name
 from tui_agent.models.local.memory import Memory
 from tui_agent.models.wire import Wire
@@ -161,8 +162,6 @@ def suggest(memory: Memory, count: int = 3) -> list[Suggestion]:
 
 def fits(need: int, memory: Memory) -> bool:
     """Return whether so many bytes can be used for a model; True if the memory is unknown."""
-    from tui_agent.models.local.fit import fit_model
-
     return not fit_model(need, None, None, memory).problem
 
 
