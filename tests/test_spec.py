@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 SPEC = ROOT / "docs" / "spec.md"
 CODE = ("tui_agent", "widgets", "tests", "benchmarks")
 ID = re.compile(r"(?<![\w.@:/#-])(?:[A-Z]-?\d{1,2}(?:\.\d{1,2})?|[A-Z]{4,} [A-Z]?\d+(?:\.\d+)*)(?![\w-])")
-NO_ID = re.compile(r"C0|F([1-9]|1[0-2])|L\d+|V3(\.\d)?|HTTP \d+|UTF-\d+|OSC \d+|PEP \d+|F16|YAML [\d.]+|WCAG [\d.]+")
+NO_ID = re.compile(
+    r"C0|F([1-9]|1[0-2])|L(?![1-5]$)\d+|V3(\.\d)?|HTTP \d+|UTF-\d+|OSC \d+|PEP \d+|F16|YAML [\d.]+|WCAG [\d.]+"
+)
 """Control characters, function keys, line numbers, names of models and standards."""
 OTHER_DOCUMENTS = re.compile(
     r"\b(?:FAULTS|DEMANDS|AESTHETICS|ECOSYSTEM|HOUSE|DESIGN)\b(?!\.md)(?! =)|\brule \d|\bseed \d{3}"

@@ -67,6 +67,9 @@ def title_line(view: SessionView, width: int, styles: TextStyles) -> list[Line]:
     model = fit(one_line(view.model_name), max(8, width // 3))
     model_spans: list[Span] = [(model, styles.muted)] if view.model else []
     modes, model_spans = _modes(view, styles), does_on_click("model", model_spans)
+    if view.effort and view.model:
+        effort: Span = (f"effort {view.effort}", styles.muted)
+        model_spans += [(" · ", styles.faint), *does_on_click("effort", [effort])]
     meter = does_on_click("context", _meter(view, width, styles))
     short = _modes(view, styles, brief=True)
     choices = (modes, model_spans, meter), (short, model_spans, meter), (short, meter or model_spans), (short,)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.asking import CommandResult, run_command
+from tests.doubles.gguf import write_gguf
 from tests.doubles.mock import MockServer, call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tests.waiting import within_timeout
@@ -186,6 +187,20 @@ async def test_the_memory_of_a_model_is_told_with_advice(
     assert "1,000 tokens of the window take 131 MB" in text
     assert ("not loaded" in text) == (in_vram is None)
     assert ("`/settings context_window 18432`" in text) == (state == "warn")
+
+
+@pytest.mark.parametrize(("size", "knows"), [(576, True), (5_000_000_000, False)])
+async def test_the_model_file_of_llama_cpp_tells_what_the_cache_takes(
+    size: int, knows: bool, capsys: CAPSYS, tmp_path: Path
+) -> None:
+    meta = {"n_ctx": 32_768, "n_ctx_train": 32_768, "size": size}
+    routes = {
+        "/v1/models": _answer_with({"data": [{"id": "m", "owned_by": "llamacpp", "meta": meta}]}),
+        "/props": _answer_with({"model_path": str(write_gguf(tmp_path / "m.gguf"))}),
+    }
+    async with FakeRawServer(routes) as server:
+        result = await doctor(capsys, server, "--no-probe", v1=True)
+    assert ("1,000 tokens of the window take 2.0 MB" in result.text_of("memory")) == knows
 
 
 def _answer_with(value: object) -> Script:

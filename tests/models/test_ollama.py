@@ -244,6 +244,13 @@ async def test_o19_think_is_sent_only_where_the_capability_says_so(capabilities,
     assert server.asked_for("/api/chat")[0].json.get("think") == sent
 
 
+@pytest.mark.parametrize(("wanted", "sent"), [(False, "low"), ("high", "high"), (None, True)])
+async def test_o19_gpt_oss_always_reasons_and_knows_levels_only(wanted, sent):
+    async with ollama_server(ndjson(ollama_line("x"), DONE), capabilities=["thinking"]) as server:
+        await ask(ollama_client(server), make_request(model="gpt-oss:20b", think=wanted))
+    assert server.asked_for("/api/chat")[0].json["think"] == sent
+
+
 async def test_o19_think_is_dropped_on_its_400_and_that_is_remembered():
     async def chat(connection: FakeConnection) -> None:
         if "think" in connection.request.json:

@@ -32,6 +32,7 @@ from tui_agent.common.domain import (
     UserMessage,
 )
 from tui_agent.models.base import Phase, TextFragment
+from tui_agent.models.openai import ServerQuirks, openai_payload
 
 USAGE = {
     "choices": [],
@@ -633,6 +634,7 @@ async def test_c9_history_for_strict_servers():
     [
         ("temperature", {"temperature": 0.2}, None),
         ("reasoning_effort", {"think": "low"}, None),
+        ("chat_template_kwargs", {"think": False}, None),
         ("response_format", {"format": "json"}, None),
         ("max_tokens", {"max_tokens": 100}, "max_completion_tokens"),
     ],
@@ -652,6 +654,33 @@ async def test_c9_a_refused_field_is_left_out_once_and_for_all(refused, more, in
             assert (await ask(model, make_request(**more))).text == "x"
     assert server.log == ["refused"]
     assert [instead in sent.json for sent in server.requests[1:]] == [instead is not None] * 2
+
+
+@pytest.mark.parametrize(
+    ("think", "local", "fields"),
+    [
+        (None, True, {}),
+        (True, True, {}),
+        (False, True, {"chat_template_kwargs": {"enable_thinking": False}}),
+        (False, False, {"reasoning_effort": "none"}),
+        ("high", True, {"reasoning_effort": "high"}),
+        ("high", False, {"reasoning_effort": "high"}),
+    ],
+)
+def test_reasoning_effort_in_requests(think, local, fields):
+    body = openai_payload(make_request(think=think), ServerQuirks(), local=local)
+    assert {name: body[name] for name in ("chat_template_kwargs", "reasoning_effort") if name in body} == fields
+
+
+def test_a_server_that_always_reasons_still_gets_levels():
+    quirks = ServerQuirks()
+    body = openai_payload(make_request(think=False), quirks)
+    assert quirks.adapt(400, "Unsupported value: 'reasoning_effort' does not support 'none'.", body)
+    assert "reasoning_effort" not in openai_payload(make_request(think=False), quirks)
+    body = openai_payload(make_request(think="low"), quirks)
+    assert body["reasoning_effort"] == "low"
+    assert quirks.adapt(400, "Unsupported parameter: reasoning_effort", body)
+    assert "reasoning_effort" not in openai_payload(make_request(think="low"), quirks)
 
 
 async def test_c9_a_template_that_wants_no_user_after_a_tool():

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import Any, get_args
+
 import pytest
 
 from tests.models import seed_models
 from tui_agent.common.domain import ModelInfo
 from tui_agent.models import catalog
 from tui_agent.models.catalog import Catalog, ModelEntry, ModelOptions, SelectionRules
-from tui_agent.models.selection import Role, request_options, select_model, select_session_model
+from tui_agent.models.selection import Role, Sampling, request_options, select_model, select_session_model, with_effort
+from tui_agent.settings import Settings
 
 SEED = catalog.parse_catalog(seed_models.TEXT).catalog or Catalog()
 SERVED = ("qwen2.5-coder:7b", "llama3.1:8b", "tiny:latest")
@@ -98,3 +101,49 @@ def test_the_models_options_come_before_the_settings() -> None:
     assert (found.temperature, found.max_tokens, found.keep_alive, found.think) == (0.9, 100, "1h", "low")
     assert request_options("summary", entry, thinks=True, window=None).temperature == 0.1
     assert request_options("summary", entry, thinks=True, window=None, temperature=0.5).temperature == 0.5
+
+
+def effort(role: Role, *, own: bool | str | None = None, thinks: bool | None = True, **more: Any) -> bool | str | None:
+    settings = Settings.model_validate(more.pop("settings", {}))
+    capabilities = {True: ("completion", "thinking"), False: ("completion",), None: None}[thinks]
+    options = Sampling(temperature=0, max_tokens=1, think=own)
+    return with_effort(options, role, settings, capabilities, more.pop("chosen", None)).think
+
+
+@pytest.mark.parametrize("role", get_args(Role))
+def test_reasoning_is_off_for_side_tasks_only(role: Role) -> None:
+    assert effort(role) is (False if role in ("dispatcher", "title") else None)
+    assert effort(role, settings={"effort": "high"}) == (False if role in ("dispatcher", "title") else "high")
+    assert effort(role, chosen={"": "high"}) == (False if role in ("dispatcher", "title") else "high")
+
+
+@pytest.mark.parametrize("role", get_args(Role))
+@pytest.mark.parametrize("own", [None, True, False, "low"])
+def test_nothing_changes_for_a_model_that_cannot_reason(role: Role, own: bool | str | None) -> None:
+    settings = {"effort": "high", "efforts": {role: "off"}}
+    assert effort(role, own=own, thinks=False, settings=settings, chosen={"": "low", role: "low"}) == own
+
+
+def test_a_model_that_may_reason_gets_only_what_the_user_sets() -> None:
+    assert effort("dispatcher", thinks=None) is None
+    assert effort("dispatcher", thinks=None, settings={"efforts": {"dispatcher": "off"}}) is False
+    assert effort("execution", thinks=None, chosen={"": "off"}) is False
+
+
+@pytest.mark.parametrize(
+    ("chosen", "own", "settings", "expected"),
+    [
+        ({"planning": "low", "": "high"}, True, {"effort": "medium"}, "low"),
+        ({"": "high"}, True, {"efforts": {"planning": "medium"}}, "high"),
+        ({"": "default"}, "low", {"effort": "medium"}, "low"),
+        ({"": "default"}, None, {"effort": "medium"}, None),
+        ({}, True, {"effort": "medium", "efforts": {"planning": "off"}}, True),
+        ({}, None, {"effort": "medium", "efforts": {"planning": "off"}}, False),
+        ({}, None, {"effort": "medium", "efforts": {"planning": "default"}}, None),
+        ({}, None, {"effort": "medium"}, "medium"),
+    ],
+)
+def test_the_first_effort_that_is_set_counts(
+    chosen: dict[str, str], own: bool | str | None, settings: dict[str, Any], expected: bool | str | None
+) -> None:
+    assert effort("planning", own=own, settings=settings, chosen=chosen) == expected

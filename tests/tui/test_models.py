@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from tests.doubles.session import FakeSession
 from tests.scenes import build
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
+from tui_agent import events as e
 from tui_agent.common.domain import Fault
 from tui_agent.engine.models.roles import CHOICES, Candidate
 from tui_agent.models.selection import Role
@@ -254,3 +255,43 @@ async def test_without_a_server_the_key_of_the_models_asks_for_one() -> None:
         await wait_until_idle(pilot)
         assert "No connection to http://localhost:11434. Start it." in " ".join(screen_text(app).split())
         assert "enter connect, or retry" in screen_text(app)
+
+
+class FakeEfforts:
+    """Efforts that are set as they are asked to be."""
+
+    next_level = "off"
+
+    def __init__(self) -> None:
+        self.chosen: list[str] = []
+        self.problem = ""
+
+    def choose(self, argument: str) -> str:
+        self.chosen.append(argument)
+        return self.problem
+
+    def described(self, argument: str) -> str:
+        return f"effort set by {argument or 'the key'}"
+
+
+async def test_the_effort_is_changed_by_key_and_command() -> None:
+    app, session = app_for("answered")
+    session.efforts = efforts = FakeEfforts()  # type: ignore[attr-defined]  # only some sessions have a choice
+    async with run_app(app, (100, 30)) as pilot:
+        await pilot.press("alt+t")
+        await told(pilot, "effort set by the key")
+        await pilot.press(*"/effort planning high", "enter")
+        await told(pilot, "effort set by planning high")
+        efforts.problem = "it can't reason"
+        await pilot.press("alt+t")
+        await told(pilot, "it can't reason")
+        session.push(e.EffortChanged(effort="low", effective="low"))
+        await told(pilot, "qwen2.5-coder:7b · effort low")
+    assert efforts.chosen == ["off", "planning high", "off"]
+
+
+async def test_without_a_choice_the_effort_key_says_so() -> None:
+    app, _ = app_for("answered")
+    async with run_app(app, (100, 30)) as pilot:
+        await pilot.press("alt+t")
+        await told(pilot, "the effort can't be changed here")

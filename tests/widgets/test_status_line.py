@@ -50,6 +50,17 @@ def test_the_context_is_shown_before_the_model_on_a_narrow_screen(width: int, sh
     assert len(title_line(view, width, INK)[0].text) == width
 
 
+@pytest.mark.parametrize(
+    ("model", "effort", "shown"),
+    [("qwen3:8b", "off", "qwen3:8b · effort off"), ("qwen3:8b", "", "qwen3:8b"), ("", "off", "ask")],
+)
+def test_the_effort_is_shown_next_to_the_model(model: str, effort: str, shown: str) -> None:
+    view = SessionView(mode="direct", approval_mode="ask", trusted=True, model=model, effort=effort)
+    text = title_line(view, 100, INK)[0].text
+    assert text.rstrip().endswith(shown)
+    assert ("effort" in text) == ("effort" in shown)
+
+
 def activity(view: SessionView, width: int) -> str:
     line = ActivityLine(view, SimpleNamespace(following=True), now=lambda: 112.0)  # type: ignore[arg-type]  # all it reads
     line.starting = ""

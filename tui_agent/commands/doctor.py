@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,11 +25,11 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
-from tui_agent.engine.models.roles import MODEL_SIMILARITY, SMALL_WINDOW
+from tui_agent.engine.models.roles import MODEL_SIMILARITY
 from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local.memory import Memory, read_memory
-from tui_agent.models.selection import select_session_model
+from tui_agent.models.selection import SMALL_WINDOW, select_session_model
 from tui_agent.protocols.parser import Protocol
 from tui_agent.text import pluralize
 
@@ -121,6 +122,8 @@ _STRATEGY_NAMES: dict[Protocol, str] = {
     "xml": "calls in text",
     "files": "whole files",
 }
+_MAX_HEADER = 256 << 20
+"""Bytes by which a model's file may be larger than its weights."""
 _TRUNCATED_SHARE = 0.6
 """If the server counts less than this share of the estimated prompt tokens, it has truncated the prompt."""
 
@@ -363,6 +366,8 @@ class ServerInspection:
         if wire is None:
             return
         memory = await asyncio.to_thread(read_memory) if wire.endpoint.local else Memory()
+        if wire.endpoint.local and info.size and info.cache_bytes is None and provider == "openai":
+            info = await self._with_cache_size(info, info.size)
         advised = memory_advice(info, memory, provider, window)
         if not advised.facts:
             return
@@ -372,3 +377,18 @@ class ServerInspection:
         elif info.loaded is False or info.graphics_memory == 0:
             state = "note"
         self._about.add(state, "memory", "; ".join(advised.facts), " ".join(advised.tips))
+
+    async def _with_cache_size(self, info: ModelInfo, size: int) -> ModelInfo:
+        """Add what the cache takes, from the model's file, if llama.cpp on this machine names it; `size` is that of the
+        weights, which tells whether it is the same file."""
+        from tui_agent.models.local.gguf import GgufError, read_gguf
+
+        path = Path(str((await self._get_metadata("//props")).get("model_path") or ""))
+        if not path.is_absolute():
+            return info
+        try:
+            read = await asyncio.to_thread(read_gguf, path)
+        except GgufError:
+            return info
+        is_same = 0 <= read.size - size <= _MAX_HEADER
+        return msgspec.structs.replace(info, cache_bytes=read.cache_bytes) if is_same else info

@@ -15,14 +15,14 @@ from tui_agent.commands.probing import ProbeSetup
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.models.live_catalog import describe_models
-from tui_agent.engine.models.roles import missing_model, no_model, window_for
+from tui_agent.engine.models.roles import missing_model, no_model
 from tui_agent.models import catalog as catalog_file
 from tui_agent.models.base import Model
 from tui_agent.models.catalog import Catalog, CatalogRead
 from tui_agent.models.connect import BadAddress, connect, resolve_provider
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
-from tui_agent.models.selection import request_options, select_session_model
+from tui_agent.models.selection import request_options, select_session_model, window_for, with_effort
 from tui_agent.models.wire import Wire, default_limits
 from tui_agent.safety import trust
 
@@ -165,6 +165,7 @@ def probe_setup(
         reply_tokens=chosen.caps.reply_tokens,
         keep_alive=chosen.keep_alive,
     )
+    sampling = with_effort(sampling, "execution", chosen, info.capabilities)
     return ProbeSetup(
         name=info.name, window=window, sampling=sampling, seconds=seconds, prompt=entry.prompt, max_tokens=max_tokens
     )

@@ -6,7 +6,7 @@ import hashlib
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -406,6 +406,8 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     """Largest window for which there is memory, in tokens, where this program runs the model."""
     loaded: bool | None = None
     """Whether the model is in memory now."""
+    state: str = ""
+    """Another state that the server reports, such as `loading`, `sleeping` or `failed`; otherwise empty."""
     size: int | None = None
     """Bytes of the weights on disk."""
     memory: int | None = None
@@ -415,6 +417,10 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     cache_bytes: int | None = None
     """Bytes of memory that the cache needs for each token of the window."""
 
+
+EffortLevel: TypeAlias = Literal["default", "off", "low", "medium", "high"]
+"""How much a model reasons before it answers (L5); `default`: as models.json says, else as the server does."""
+EFFORT_LEVELS: tuple[str, ...] = get_args(EffortLevel)
 
 UNAUTHORIZED = 401
 """HTTP status of a server that requires another key or token."""

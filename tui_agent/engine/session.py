@@ -25,6 +25,7 @@ from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.folder_trust import FolderTrust
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.models.calibration import Calibrator
+from tui_agent.engine.models.effort import EffortChoice
 from tui_agent.engine.models.roles import ModelChoice, ModelRoles
 from tui_agent.engine.runs import RunDispatcher
 from tui_agent.engine.session_copy import Unsaved, copy_journal, save_elsewhere
@@ -250,7 +251,7 @@ class Session:
         self.memory = deps.memory  # the plan document (P1 to P6)
         self.naming = TitleGenerator(stream, folder, roles, environment)  # S3
         self.calibrator = Calibrator(stream, roles, environment)  # E4
-        self.models = ModelChoice(roles, stream)  # M5, U4
+        self.models, self.efforts = ModelChoice(roles, stream), EffortChoice(roles, stream)  # M5, U4, L5
         self.mentions = Mentions(environment.roots, environment.recent)  # H7
         self.background_jobs = lambda: tuple(job.program for job in environment.jobs())
         self.trust = FolderTrust(

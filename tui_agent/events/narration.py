@@ -287,6 +287,12 @@ def _mode(event: e.ModeChanged) -> Narration:
     return Narration(f"Mode {event.mode}, approval {event.approval_mode}{by}.", mark="")
 
 
+def _effort(event: e.EffortChanged) -> str:
+    if event.role:
+        return f"Reasoning effort for {event.role}: {event.effort}."
+    return f"Reasoning effort: {event.effort or event.effective or 'default'}."
+
+
 def _model(event: e.ModelChanged) -> Narration:
     return Narration(f"Model {event.model} ({event.provider}).", mark="" if event.by == "user" else None)
 
@@ -524,6 +530,7 @@ _NARRATORS: dict[type[e.Event], Callable[[Any], Narration | str | None]] = {
     ),
     e.ModelChanged: _model,
     e.RoleChanged: lambda event: f"Model for {event.role}: {event.model or 'the configured one'}.",
+    e.EffortChanged: _effort,
     e.Notice: _notice,
     e.UserMessageAdded: lambda event: Narration(event.text, role="USER"),
     e.ContextAttached: _attached,

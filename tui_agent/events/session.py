@@ -109,6 +109,8 @@ class ModelChanged(Event, frozen=True, kw_only=True):
     context_window: int | None = None
     by: str = ""
     """`user` if it was chosen in the session, which takes precedence over the settings."""
+    effort: str = ""
+    """Its reasoning effort; empty: the default, or it can't reason."""
 
 
 class RoleChanged(Event, frozen=True, kw_only=True):
@@ -118,6 +120,18 @@ class RoleChanged(Event, frozen=True, kw_only=True):
     role: str
     model: str = ""
     """Empty: the model of settings and models.json."""
+
+
+class EffortChanged(Event, frozen=True, kw_only=True):
+    """The user, or the settings, changed how much models reason before they answer (L5)."""
+
+    type: ClassVar[str] = "effort.changed"
+    role: str = ""
+    """Empty: all roles with work to do."""
+    effort: str = ""
+    """The user's choice in this session: `default`, `off`, `low`, `medium` or `high`; empty: none."""
+    effective: str = ""
+    """The effort of the session's model now; empty: the default, or it can't reason."""
 
 
 class Notice(Event, frozen=True, kw_only=True):

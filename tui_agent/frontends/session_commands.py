@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from tui_agent import events as e
 from tui_agent.common.domain import ApprovalMode, Fault, Mode
 from tui_agent.common.suggestions import unknown_name
+from tui_agent.engine.models.effort import EFFORT_USAGE
 from tui_agent.engine.undo import CannotUndo, Checkpoints, RewindScope, UndoReport
 from tui_agent.events.grant_texts import DURATIONS, grant_text
 from tui_agent.events.narration import trust_state
@@ -118,6 +119,12 @@ async def _model(session: Session, name: str) -> CommandReply:
         return CommandReply(result.full_message)
     names = "\n".join(f"  {one_line(clean(model.name), 100)}" for model in result)
     return CommandReply(f"{names or '  none'}\n/model NAME switches, from the next message")
+
+
+async def _effort(session: Session, argument: str) -> CommandReply:
+    if not argument:
+        return CommandReply(f"{session.efforts.listed()}\n{EFFORT_USAGE}")
+    return CommandReply(session.efforts.choose(argument))
 
 
 async def _plan(session: Session, decision: str) -> CommandReply:
@@ -310,6 +317,7 @@ SESSION_COMMANDS: Final[dict[str, CommandFunction]] = {
     "mode": _mode_command("/mode", "work mode", "mode", Mode),
     "approvals": _mode_command("/approvals", "approval mode", "approval_mode", ApprovalMode),
     "model": _model,
+    "effort": _effort,
     "plan": _plan,
     "undo": _undo,
     "redo": _redo,

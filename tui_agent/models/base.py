@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -125,4 +125,19 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+        ...
+
+
+@runtime_checkable
+class LoadsModels(Protocol):
+    """A Model whose server may load and unload models on request."""
+
+    async def load(self, model: str, window: int | None = None) -> Fault | None:
+        """Load a model into memory, for a context window of `window` tokens where the server lets that be chosen.
+
+        Returns when it is loaded, or why it is not."""
+        ...
+
+    async def unload(self, model: str) -> Fault | None:
+        """Remove a model from memory; returns why that failed, if so."""
         ...

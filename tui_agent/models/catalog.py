@@ -286,7 +286,8 @@ def _rank(info: ModelInfo) -> tuple[bool, bool, bool, float]:
     has_tools = info.capabilities is None or "tools" in info.capabilities
     size = info.parameters or 0.0
     size_rank = size if size <= LARGE_MODEL else 1 / size
-    return bool(info.loaded_window), has_tools, "code" in info.name.lower(), size_rank
+    is_loaded = bool(info.loaded_window) and info.loaded is not False
+    return is_loaded, has_tools, "code" in info.name.lower(), size_rank
 
 
 def _new_entry(info: ModelInfo, provider: str) -> dict[str, Any]:

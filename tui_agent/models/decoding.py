@@ -22,6 +22,7 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.faults import Peer, WireFault, broken_stream, fault_from_error, for_display
 from tui_agent.models.framing import BODY_LIMIT, LINE_LIMIT, Frame, FrameTooLarge, InvalidJson, Splitter, read_json
+from tui_agent.text import one_line
 
 ARGUMENTS_LIMIT = 4 * 1024 * 1024
 """Maximum length of a call's arguments, in characters."""
@@ -187,6 +188,12 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
 
 
 # --- calls ------------------------------------------------------------------------------------
+
+
+def build_summary(parameters: Any, quantization: Any, size: int | None) -> str:
+    """Summarize a model's build, such as `7.6B · Q4_K_M · 4.7 GB`; `size` is in bytes. Unknown parts are omitted."""
+    facts = (parameters, quantization, f"{size / 1e9:.1f} GB" if size and size >= 5e7 else None)
+    return " · ".join(one_line(fact, 20) for fact in facts if isinstance(fact, str) and fact)
 
 
 def used_call_ids(messages: Iterable[Message]) -> frozenset[str]:

@@ -157,6 +157,8 @@ def fault_from_error(value: Any, peer: Peer) -> Fault:
 
 def _classify(error: ServerMessage, status: int | None, peer: Peer, *, in_stream: bool = False) -> Fault:
     quote = for_display(error.text, peer) or "no explanation"
+    if status == 400 and _RE.missing_model.search(error.text[:1_000]):
+        status = 404  # llama.cpp's router
     searched = f"{error.code} {error.text[:20_000]}"
     event = "reported an error in its reply" if in_stream else f"answered {status}"
     message = with_full_stop(f"{peer.address} {event}{f' for {peer.model}' if peer.model else ''}: {quote}")

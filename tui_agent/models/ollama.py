@@ -11,12 +11,11 @@ import msgspec
 from tui_agent.common.domain import AssistantMessage, Fault, Message, ModelInfo, SystemMessage, ToolMessage, Usage
 from tui_agent.models.base import ModelRequest, Phase, ReasoningFragment
 from tui_agent.models.catalog import served_name
-from tui_agent.models.decoding import Decoder, as_count, as_object, objects_in, used_call_ids
+from tui_agent.models.decoding import Decoder, as_count, as_object, build_summary, objects_in, used_call_ids
 from tui_agent.models.exchange import Exchange, HttpModel
 from tui_agent.models.faults import RetryPolicy, WireFault
 from tui_agent.models.framing import Frame, NdjsonLines
 from tui_agent.models.wire import Wire, render_tools
-from tui_agent.text import one_line
 
 KEEP_ALIVE = "30m"
 """Sent with every request; omitting it would leave the value another client has set (O-12)."""
@@ -191,6 +190,8 @@ class OllamaModel(HttpModel):
             return request.think
         if "thinking" not in capabilities:
             return None
+        if request.think is False and "gpt-oss" in request.model.lower():
+            return "low"  # it always reasons, and ignores everything but levels
         return True if request.think is None else request.think
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
@@ -263,10 +264,7 @@ def _entries(value: Any) -> list[tuple[str, dict[str, Any]]]:
 def _build(entry: dict[str, Any]) -> str:
     """Summarize an entry of /api/tags: parameters, quantization, size on disk."""
     details = as_object(entry.get("details"))
-    facts = [details.get(name) for name in ("parameter_size", "quantization_level")]
-    size = as_count(entry.get("size"))
-    facts.append(f"{size / 1e9:.1f} GB" if size and size >= 5e7 else None)
-    return " · ".join(one_line(fact, 20) for fact in facts if isinstance(fact, str) and fact)
+    return build_summary(details.get("parameter_size"), details.get("quantization_level"), as_count(entry.get("size")))
 
 
 def _model_info(model: str, value: dict[str, Any]) -> ModelInfo:

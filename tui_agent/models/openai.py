@@ -7,12 +7,24 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from tui_agent.common.domain import AssistantMessage, Fault, Message, ModelInfo, SystemMessage, ToolMessage
 from tui_agent.models.base import ModelRequest, Phase
-from tui_agent.models.decoding import as_count, as_object, objects_in, used_call_ids
+from tui_agent.models.decoding import as_count, as_object, used_call_ids
 from tui_agent.models.exchange import Exchange, HttpModel
-from tui_agent.models.faults import RetryPolicy, WireFault
+from tui_agent.models.faults import RetryPolicy, WireFault, fault_from_error
 from tui_agent.models.openai_decoder import OpenAIDecoder, encode_arguments
+from tui_agent.models.openai_info import (
+    entry_info,
+    instance_ids,
+    is_llama_cpp,
+    is_router,
+    model_entries,
+    studio_entry,
+    studio_info,
+    with_defaults,
+)
 from tui_agent.models.wire import Wire, render_tools
 
 EMPTY_RESULT = "(no output)"
@@ -23,6 +35,7 @@ _OPTIONAL_FIELDS = {
     "stream_options": "stream_options|include_usage",
     "temperature": "temperature",
     "reasoning_effort": "reasoning_effort",
+    "chat_template_kwargs": "chat_template_kwargs|enable_thinking",
     "response_format": "response_format",
     "return_progress": "return_progress",
 }
@@ -38,6 +51,8 @@ class ServerQuirks:
         """The server requires `max_completion_tokens` instead of `max_tokens`."""
         self.send_reasoning = False
         """The server requires the reasoning of earlier calls in the history (C-6)."""
+        self.always_reasons = False
+        """The server rejects the effort `none`, not all efforts."""
         self.needs_bridge = False
         """The chat template rejects a user message directly after a tool result."""
 
@@ -48,6 +63,13 @@ class ServerQuirks:
         return self._drop_field(body, payload) or self._change_messages(body, payload)
 
     def _drop_field(self, body: str, payload: dict[str, Any]) -> bool:
+        if (
+            payload.get("reasoning_effort") == "none"
+            and not self.always_reasons
+            and _mentions(body, "reasoning_effort")
+        ):
+            self.always_reasons = True
+            return True
         for field, names in _OPTIONAL_FIELDS.items():
             if field in payload and field not in self.rejected and _mentions(body, names):
                 self.rejected.add(field)
@@ -76,8 +98,14 @@ def _mentions(body: str, names: str) -> bool:
     return re.search(rf"(?<![A-Za-z_])(?:{names})(?![A-Za-z_])", body) is not None
 
 
-def openai_payload(request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False) -> dict[str, Any]:
-    """Build the body of /chat/completions. `progress` asks llama.cpp to report its progress in reading the prompt."""
+def openai_payload(
+    request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False, local: bool = False
+) -> dict[str, Any]:
+    """Build the body of /chat/completions. `progress` asks llama.cpp to report its progress in reading the prompt.
+
+    On a `local` server, such as llama.cpp or vLLM, the chat template switches reasoning off; a remote one has an effort
+    for that.
+    """
     body: dict[str, Any] = {
         "model": request.model,
         "messages": openai_messages(request.messages, quirks),
@@ -92,6 +120,10 @@ def openai_payload(request: ModelRequest, quirks: ServerQuirks, *, progress: boo
         body["max_completion_tokens" if quirks.uses_completion_tokens else "max_tokens"] = request.max_tokens
     if isinstance(request.think, str):
         body["reasoning_effort"] = request.think
+    elif request.think is False and local:
+        body["chat_template_kwargs"] = {"enable_thinking": False}
+    elif request.think is False and not quirks.always_reasons:
+        body["reasoning_effort"] = "none"
     if request.tools:
         body["tools"] = render_tools(request.tools)
     elif request.format == "json":
@@ -156,6 +188,12 @@ def _add_assistant(messages: list[dict[str, Any]], message: AssistantMessage, qu
 
 DESCRIPTION_TTL = 60.0
 """Seconds for which a model's description is cached; the server may reload the model with another window."""
+ANSWER_TTL = 1.0
+"""Seconds for which an answer about all models serves for the descriptions of several."""
+STUDIO_PATHS = ("//api/v1/models", "//api/v0/models")
+"""Where LM Studio describes its models: the current path, and the one of versions before 0.4."""
+LOAD_POLL = 0.5
+"""Seconds between two questions whether llama.cpp's router has loaded a model."""
 
 
 class OpenAIModel(HttpModel):
@@ -167,11 +205,13 @@ class OpenAIModel(HttpModel):
         super().__init__(wire, retries)
         self._quirks = ServerQuirks()
         self._described: dict[str, tuple[float, ModelInfo]] = {}
+        self._answers: dict[str, tuple[float, Any]] = {}
+        """Path → time and content of the last answer about all models."""
         self._llama_cpp = False
         """The server is llama.cpp's own, which reports its progress on request. Others might reject that field."""
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        return openai_payload(request, self._quirks, progress=self._llama_cpp)
+        return openai_payload(request, self._quirks, progress=self._llama_cpp, local=self._wire.endpoint.local)
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
         return self._quirks.adapt(error.fault.status, error.body, body)
@@ -179,7 +219,7 @@ class OpenAIModel(HttpModel):
     def _on_answer(self, model: str) -> None:
         if model not in self._answered:
             self._answered.add(model)
-            self._described.pop(model, None)  # it is loaded now, perhaps with a window that was unknown before
+            self._forget()  # it is loaded now, perhaps with a window that was unknown before
 
     def _exchange(self, request: ModelRequest, body: dict[str, Any]) -> Exchange:
         limits = self._wire.limits
@@ -211,76 +251,113 @@ class OpenAIModel(HttpModel):
 
     async def _describe(self, model: str) -> ModelInfo:
         """Read the real window, which every kind of server names differently (C-8)."""
-        entries = _entries(await self._fetch_optional("/models", required=True))
-        self._llama_cpp = any(entry.get("owned_by") == "llamacpp" for entry in entries)
-        is_only_model = len(entries) == 1 and self._wire.endpoint.local  # such a server takes any name
+        local = self._wire.endpoint.local
+        entries = model_entries(await self._fetch_optional("/models", required=True))
+        self._llama_cpp = is_llama_cpp(entries)
+        is_only_model = local and len(entries) == 1 and not is_router(entries)  # such a server takes any name
         entry = next((item for item in entries if item.get("id") == model), entries[0] if is_only_model else {})
-        meta = as_object(entry.get("meta"))
-        loaded = _first_count(meta.get("n_ctx"), entry.get("max_model_len"), entry.get("loaded_context_length"))
-        hosted = _first_count(entry.get("context_length"), entry.get("context_window"))
-        trained = _first_count(meta.get("n_ctx_train"), entry.get("max_context_length"), hosted)
-        size = _first_count(meta.get("n_params"))
-        capabilities = _capabilities(entry)
-        if self._wire.endpoint.local and loaded is None:
-            props = as_object(await self._fetch_optional("//props"))
-            defaults = as_object(props.get("default_generation_settings"))
-            loaded = _first_count(defaults.get("n_ctx"))
-            self._llama_cpp = self._llama_cpp or ("total_slots" in props and bool(defaults))
-        if self._wire.endpoint.local and loaded is None:
-            studio = _entries(await self._fetch_optional("//api/v0/models"))
-            entry = next((item for item in studio if item.get("id") == model), {})
-            loaded = _first_count(entry.get("loaded_context_length"))
-            trained = _first_count(trained, entry.get("max_context_length"))
-            capabilities = capabilities or _capabilities(entry)
-        if loaded is None:  # the trained window may not be available, except at a remote service
-            loaded = hosted if self._wire.endpoint.local else trained
-        return ModelInfo(
-            name=model,
-            capabilities=capabilities,
-            context_window=trained or loaded,
-            loaded_window=loaded,
-            parameters=size / 1e9 if size else None,
-            any_name=is_only_model and self._llama_cpp,
-            size=as_count(meta.get("size")),
-        )
+        info = entry_info(model, entry, local=local)
+        if local and info.loaded is None and not is_router(entries):
+            info = await self._describe_local(info)
+        hosted = not local or any(entry.get(name) for name in ("context_length", "context_window"))
+        any_name = is_only_model and self._llama_cpp
+        return msgspec.structs.replace(with_defaults(info, hosted=hosted), any_name=any_name)
+
+    async def _describe_local(self, info: ModelInfo) -> ModelInfo:
+        """Add what older versions of llama.cpp, and LM Studio, report elsewhere."""
+        props = as_object(await self._fetch_optional("//props"))
+        defaults = as_object(props.get("default_generation_settings"))
+        self._llama_cpp = self._llama_cpp or ("total_slots" in props and bool(defaults))
+        if window := as_count(defaults.get("n_ctx")):
+            return msgspec.structs.replace(info, loaded_window=window, loaded=True)
+        for path in STUDIO_PATHS:
+            if entry := studio_entry(await self._fetch_optional(path), info.name):
+                return studio_info(info, entry)
+        return info
+
+    def _forget(self) -> None:
+        """Ask again about all models."""
+        self._described.clear()
+        self._answers.clear()
 
     async def _fetch_optional(self, path: str, *, required: bool = False) -> Any:
         """Return the answer, or None if the server doesn't have this path. With `required`, raises WireFault if the
         server can't be reached or rejects the credentials."""
+        now = asyncio.get_running_loop().time()
+        fetched_at, answer = self._answers.get(path, (0.0, None))
+        if answer is not None and now - fetched_at < ANSWER_TTL:
+            return answer
         try:
-            return await self._wire.fetch_json("GET", path, optional=not required)
+            answer = await self._wire.fetch_json("GET", path, optional=not required)
         except WireFault as error:
             status, kind = error.fault.status, error.fault.kind
             if required and kind != "protocol" and (status is None or status in (401, 403)):
                 raise
             return None
+        self._answers[path] = now, answer
+        return answer
 
     async def list_models(self) -> tuple[str, ...] | Fault:
-        """See Model."""
+        """See Model. The models are described again after that."""
+        self._forget()
         try:
-            entries = _entries(await self._wire.fetch_json("GET", "/models"))
+            answer = await self._wire.fetch_json("GET", "/models")
         except WireFault as error:
             return error.fault
-        return tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str))
+        self._answers["/models"] = asyncio.get_running_loop().time(), answer
+        return tuple(entry["id"] for entry in model_entries(answer) if isinstance(entry.get("id"), str))
 
+    # --- loading ---------------------------------------------------------------------
 
-def _entries(value: Any) -> list[dict[str, Any]]:
-    return objects_in(value.get("data") if isinstance(value, dict) else value)
+    async def load(self, model: str, window: int | None = None) -> Fault | None:
+        """See LoadsModels. These servers choose the window themselves."""
+        return await self._set_loaded(model, True)
 
+    async def unload(self, model: str) -> Fault | None:
+        """See LoadsModels."""
+        return await self._set_loaded(model, False)
 
-def _first_count(*values: Any) -> int | None:
-    return next((number for value in values if (number := as_count(value))), None)
-
-
-def _capabilities(entry: dict[str, Any]) -> tuple[str, ...] | None:
-    """Return the capabilities that the server states explicitly: OpenRouter as parameters, LM Studio as abilities. LM
-    Studio adds tools to any model, so their absence there means nothing."""
-    parameters, abilities = entry.get("supported_parameters"), entry.get("capabilities")
-    if isinstance(parameters, list) and parameters:
-        stated = {str(name) for name in parameters}
-    elif isinstance(abilities, list) and "tool_use" in abilities:
-        stated = {str(name) for name in abilities}
-    else:
+    async def _set_loaded(self, model: str, wanted: bool) -> Fault | None:
+        action = "load" if wanted else "unload"
+        try:
+            if is_router(model_entries(await self._wire.fetch_json("GET", "/models"))):
+                await self._router_request(action, model)
+                return None
+            answer = await self._wire.fetch_json("GET", STUDIO_PATHS[0], optional=True)
+            if not (entry := studio_entry(answer, model)):
+                message = f"{self.endpoint} does not {action} models on request."
+                return Fault(kind="status", message=message)
+            loaded = instance_ids(entry)
+            requests = [{"model": model}] * (not loaded) if wanted else [{"instance_id": name} for name in loaded]
+            for request in requests:
+                await self._post(f"//api/v1/models/{action}", request)
+        except WireFault as error:
+            return error.fault
+        finally:
+            self._forget()
         return None
-    names = {"tools": {"tools", "tool_use"}, "thinking": {"reasoning", "thinking"}, "vision": {"vision"}}
-    return ("completion", *(name for name, aliases in names.items() if stated & aliases))
+
+    async def _router_request(self, action: str, model: str) -> None:
+        """Load or unload a model of llama.cpp's router, and wait until it is. Raises WireFault."""
+        try:
+            await self._post(f"//models/{action}", {"model": model})
+        except WireFault as error:
+            if "already running" not in error.body and "not running" not in error.body:
+                raise
+        while True:
+            entries = model_entries(await self._wire.fetch_json("GET", "/models"))
+            entry = next((item for item in entries if item.get("id") == model), {})
+            info = entry_info(model, entry, local=True)
+            if info.state == "failed" and action == "load":
+                message = f"{self.endpoint} could not load {model}; its log has the reason."
+                raise WireFault(Fault(kind="status", message=message))
+            if info.state != "loading" and info.loaded is not (action == "unload"):
+                return
+            await asyncio.sleep(LOAD_POLL)
+
+    async def _post(self, path: str, payload: dict[str, str]) -> None:
+        """Send a request that may take as long as a model takes to load. Raises WireFault, also for an error that LM
+        Studio sends with status 200."""
+        answer = await self._wire.fetch_json("POST", path, payload, timeout=self._wire.limits.first_byte)
+        if isinstance(answer, dict) and answer.get("error"):
+            raise WireFault(fault_from_error(answer, self._wire.peer(payload.get("model", ""))))

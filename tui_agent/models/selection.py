@@ -7,10 +7,15 @@ or models.json say so and the server has it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from tui_agent.common.domain import FrozenValue, ModelInfo
 from tui_agent.models.catalog import Catalog, ModelEntry, best_model, same_model, served_name
+
+if TYPE_CHECKING:
+    from tui_agent.settings import Settings
 
 Role: TypeAlias = Literal["dispatcher", "planning", "execution", "summary", "title", "explorer"]
 
@@ -22,7 +27,13 @@ _SHORT_REPLY_TOKENS: Mapping[str, int] = {"planning": 2_048, "dispatcher": 512, 
 _THINKING_FACTOR = 4
 """Factor on reply tokens for models that reason first, since reasoning counts too (O-11)."""
 _SMALL_ROLES = ("title", "dispatcher")
-"""Roles with short side tasks, which use `small_model`."""
+"""Roles with short side tasks, which use `small_model`, and reason only if the user says so (L5)."""
+
+
+DEFAULT_WINDOW = 32_768
+"""Context window to request, in tokens, if neither settings nor model specify one."""
+SMALL_WINDOW = 16_384
+"""Context window in tokens below which the user is warned once."""
 
 
 class SelectedModel(FrozenValue, frozen=True, kw_only=True):
@@ -107,6 +118,25 @@ def _requested_model(role: Role, catalog: Catalog, settings: Mapping[str, str | 
     return next(((name, because) for name, because in candidates if name), ("", ""))
 
 
+def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
+    """Return the context window for requests, in tokens; `chosen` comes from settings or models.json.
+
+    By default, the window of the loaded model, since Ollama would reload it for another one, unless that is too small
+    and Ollama can provide more.
+    """
+    loaded, maximum = info.loaded_window, info.context_window
+    if provider == "local":
+        maximum = min(filter(None, (maximum, info.fitting_window)), default=None)
+        chosen = chosen or loaded
+    elif provider == "openai":  # its window can't be chosen per request
+        if loaded:
+            return min(chosen or loaded, loaded)
+    elif not chosen and loaded and loaded >= SMALL_WINDOW:
+        return loaded
+    requested = chosen or DEFAULT_WINDOW
+    return min(requested, maximum) if maximum else requested
+
+
 def request_options(
     role: Role,
     entry: ModelEntry,
@@ -137,3 +167,36 @@ def request_options(
         max_tokens = max(64, min(max_tokens, window // 2))
     keep_alive = options.keep_alive if options.keep_alive is not None else keep_alive
     return Sampling(temperature=temperature, max_tokens=max_tokens, think=options.think, keep_alive=keep_alive)
+
+
+def with_effort(
+    sampling: Sampling,
+    role: Role,
+    settings: Settings,
+    capabilities: Collection[str] | None,
+    chosen: Mapping[str, str] | None = None,
+) -> Sampling:
+    """Return the request options of `role` with its reasoning effort (L5).
+
+    The first that is set counts: the user's choice in the session (`chosen`: role → level, "" for all roles with work
+    to do), the model's own in models.json, the settings, and "off" for short side tasks. Nothing changes for a model
+    that can't reason; one whose `capabilities` are unknown gets only what the user has set.
+    """
+    if capabilities is not None and "thinking" not in capabilities:
+        return sampling
+    own, is_side_task = sampling.think, role in _SMALL_ROLES
+    levels = chosen or {}
+    level = levels.get(role) or ("" if is_side_task else levels.get("", ""))
+    if not level and own is None:
+        level = getattr(settings.efforts, role) or ("" if is_side_task else settings.effort)
+        if not level and capabilities is not None:
+            level = "off"
+    think = own if level in ("", "default") else level != "off" and level
+    return msgspec.structs.replace(sampling, think=think)
+
+
+def effort_in_effect(sampling: Sampling, capabilities: Collection[str] | None) -> str:
+    """Return the level of request options to show; empty for the default, and for a model that can't reason."""
+    if capabilities is not None and "thinking" not in capabilities:
+        return ""
+    return sampling.think if isinstance(sampling.think, str) else "off" if sampling.think is False else ""

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from tui_agent.common.domain import EffortLevel
+
 _PLUGIN_LOADER = "pydantic.plugin._loader"
 
 # Disable pydantic's plugins before the first model is created: searching for them costs a megabyte per start, and their
@@ -41,6 +43,8 @@ Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_to_tuple)]
 Command: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_to_tuple), Field(min_length=1)]
 Keys: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
+Effort: TypeAlias = Annotated[EffortLevel, BeforeValidator(_bool_to_switch)]
+RoleEffort: TypeAlias = Annotated[EffortLevel | None, BeforeValidator(_bool_to_switch)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=1_000)]
 
@@ -59,6 +63,19 @@ class RoleModels(SettingsGroup):
     execution: Name | None = Field(None, description="Model that executes the steps.")
     summary: Name | None = Field(None, description="Model that writes the summary.")
     title: Name | None = Field(None, description="Model that names the session.")
+
+
+class RoleEfforts(SettingsGroup):
+    """Reasoning effort per role; a role without one uses `effort`."""
+
+    dispatcher: RoleEffort = Field(
+        None, description="Effort for classifying a request and judging a step; off unless set."
+    )
+    planning: RoleEffort = Field(None, description="Effort for planning the steps.")
+    execution: RoleEffort = Field(None, description="Effort for executing the steps.")
+    summary: RoleEffort = Field(None, description="Effort for writing the summary.")
+    title: RoleEffort = Field(None, description="Effort for naming the session; off unless set.")
+    explorer: RoleEffort = Field(None, description="Effort of sub-agents.")
 
 
 class Iterations(SettingsGroup):
@@ -158,6 +175,13 @@ class Settings(SettingsGroup):
     small_model: Name | None = Field(None, description="Model for short side tasks such as titles.")
     explorer_model: Name | None = Field(None, description="Model of sub-agents; default: the agent's own.")
     roles: RoleModels = Field(default_factory=RoleModels, description="Models for individual roles.")
+    effort: Effort = Field(
+        "default",
+        description="How much models that reason do so before they answer: off, low, medium, high, or their default.",
+    )
+    efforts: RoleEfforts = Field(
+        default_factory=RoleEfforts, description="Reasoning effort for individual roles, instead of `effort`."
+    )
     context_window: int | None = Field(
         None, ge=1_024, le=10_000_000, description="Context window in tokens; default: from models.json."
     )

@@ -28,6 +28,7 @@ from widgets.textual_private import driver_of
 
 if TYPE_CHECKING:
     from tui_agent.engine.api import SessionApi
+    from tui_agent.engine.models.effort import EffortChoice
     from widgets.composer_history import DraftText
     from widgets.palette import PaletteRow
 
@@ -112,6 +113,19 @@ def _switch(app: CommandApp, command: str, current: str, choices: tuple[str, ...
             _say(app, f"{name} {REFUSES_PENDING if refuses else KEEPS_PENDING}")
         elif is_restricted and name != ApprovalMode.READ_ONLY:
             _say(app, f"{name}: this folder is still not trusted, so nothing in it is followed · /trust trusts it")
+
+
+def _effort(app: CommandApp, argument: str) -> None:
+    """Set the reasoning effort (L5), or switch to the next level."""
+    choice: EffortChoice | None = getattr(app.session, "efforts", None)
+    if choice is None:
+        app.hints.show("the effort can't be changed here")
+        return
+    try:
+        problem = choice.choose(argument or choice.next_level)
+    except JournalBroken as error:
+        problem = str(error)
+    _say(app, problem or choice.described(argument))
 
 
 REFUSES_PENDING: Final = "refuses what waits here, even if you approve it"
@@ -295,6 +309,7 @@ COMMANDS: Final[dict[str, CommandFunction]] = {
     "approvals": lambda app, mode: _switch(app, "approvals", app.view.approval_mode, APPROVALS, mode),
     "mode": lambda app, mode: _switch(app, "mode", app.view.mode, MODES, mode),
     "model": lazily("model_dialog", "show_models"),
+    "effort": _effort,
     "plan": _plan,
     "tree": lambda app, _: app.columns.toggle(),
     "compact": _compact,

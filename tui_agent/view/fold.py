@@ -124,6 +124,12 @@ def _model_changed(view: SessionView, event: e.ModelChanged, record: e.Record) -
     if not is_same:
         view.strategy, view.strategy_why = "native", ""
     view.truncated = 0
+    view.effort = event.effort
+    view.changes.parts |= ViewPart.STATUS
+
+
+def _effort_changed(view: SessionView, event: e.EffortChanged, record: e.Record) -> None:
+    view.effort = event.effective
     view.changes.parts |= ViewPart.STATUS
 
 
@@ -333,6 +339,7 @@ STEPS: Steps = {
     e.SandboxChanged: _sandbox_changed,
     e.ModelChanged: _model_changed,
     e.RoleChanged: _role_changed,
+    e.EffortChanged: _effort_changed,
     e.Notice: _notice,
     e.UnknownEvent: _unknown,
     e.UserMessageAdded: _user_message_added,

@@ -357,6 +357,8 @@ class SessionView:
     model: str = ""
     roles: dict[str, str] = field(default_factory=dict)
     """Models that the user chose in this session, by role."""
+    effort: str = ""
+    """Reasoning effort of the session's model; empty: the default, or it can't reason."""
     mode: str = ""
     approval_mode: str = ""
     trusted: bool = False

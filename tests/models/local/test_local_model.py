@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -81,6 +82,35 @@ async def test_the_engine_is_started_again_after_it_was_killed(
     assert text_of(parts) == "pong" and phases_of(parts)[0] == "loading"
     assert not any(isinstance(part, RetryWait) for part in parts)
     await model.aclose()
+
+
+async def test_a_stopped_request_does_not_stop_loading(
+    engine_double: None, model: LocalModel, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    monkeypatch.setenv("GGML_FAKE_HOLD", str(go))
+    first = asyncio.create_task(ask(model, weights))
+    await wait_for(lambda: len(processes(weights)) == 2)
+    loading = processes(weights)
+    first.cancel()
+    await asyncio.wait((first,))
+    second = asyncio.create_task(ask(model, weights))
+    go.touch()
+    assert text_of(await second) == "pong" and processes(weights) == loading
+    await model.aclose()
+    assert processes(weights) == []
+
+
+async def test_closing_while_the_model_loads_ends_the_engine(
+    engine_double: None, model: LocalModel, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGML_FAKE_HOLD", str(tmp_path / "never"))
+    request = asyncio.create_task(ask(model, weights))
+    await wait_for(lambda: len(processes(weights)) == 2)
+    await model.aclose()
+    await wait_for(lambda: processes(weights) == [])
+    request.cancel()
+    await asyncio.wait((request,))
 
 
 async def test_a_larger_window_loads_the_model_again_and_a_smaller_one_does_not(

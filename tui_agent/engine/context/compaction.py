@@ -338,6 +338,9 @@ async def _summarize_chunks(chunks: list[str], config: ModelConfig, answer: int)
 
 
 async def _request_summary(config: ModelConfig, transcript: str, answer: int) -> tuple[str, Fault | None]:
+    think = config.think if config.current_think is None else config.current_think()
+    # OpenAI-compatible servers don't say whether a model can reason: only if the user has set an effort.
+    is_switched_off = config.model.provider != "openai" or think is not None
     request = ModelRequest(
         model=config.name,
         messages=(
@@ -347,7 +350,7 @@ async def _request_summary(config: ModelConfig, transcript: str, answer: int) ->
         temperature=config.temperature,
         max_tokens=answer,
         num_ctx=config.num_ctx,
-        think=False,
+        think=False if is_switched_off else None,
         keep_alive=config.keep_alive,
     )
     segmenter = Segmenter(detect_invented=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from tui_agent.models.base import Model
@@ -18,3 +20,5 @@ class ModelConfig(msgspec.Struct, frozen=True):
     max_tokens: int
     think: bool | str | None = None
     keep_alive: str | int | None = None
+    current_think: Callable[[], bool | str | None] | None = None
+    """Returns the value of `think` for the next request, since the user may change the effort during a run (L5)."""

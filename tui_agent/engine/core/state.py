@@ -331,6 +331,8 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
     """The model chosen by the user in this session; empty if settings chose it."""
     roles: dict[str, str] = {}
     """Role → model chosen by the user."""
+    efforts: dict[str, str] = {}
+    """Role → reasoning effort chosen by the user; "" for all roles with work to do."""
     plan_sha256: str = ""
     """Hash of plan_doc.md as last shown, without proposals."""
     proposal: str = ""
@@ -436,6 +438,8 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
             case events.RoleChanged(role=role, model=model):
                 self.roles.pop(role, None)
                 self.roles |= {role: model} if model else {}
+            case events.EffortChanged(role=role, effort=effort) if effort:
+                self.efforts = self.efforts | {role: effort}
             case events.SessionOpened(mode=mode, roots=roots):
                 self.mode, self.roots = mode, roots
 

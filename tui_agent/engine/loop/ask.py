@@ -146,7 +146,7 @@ class ModelRequester:
             temperature=temperature,
             max_tokens=min(prepared.max_tokens, self.limit or prepared.max_tokens),
             num_ctx=config.num_ctx,
-            think=config.think,
+            think=config.think if config.current_think is None else config.current_think(),
             keep_alive=config.keep_alive,
         )
         started = ReplyStarted(

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from typing import cast
 
 import msgspec
 
 from tui_agent.common.domain import Fault
+from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.shielded import end_tasks
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.models.roles import ModelRoles
 from tui_agent.events import Notice
+from tui_agent.models.base import LoadsModels
 from tui_agent.models.catalog import Calibration
 from tui_agent.models.endpoint import endpoint
 from tui_agent.platform.programs import run_program
@@ -89,6 +92,7 @@ class Calibrator:
             "Sending a message ends the measurement.",
             "model.calibrating",
         )
+        await self._load()
         catalog = self._roles.catalog
         catalog.paused = True
         try:
@@ -112,6 +116,11 @@ class Calibrator:
         saved = "Saved in models.json." if report.kept else f"Not saved: {report.not_kept}."
         text = f"{name} uses {STRATEGY_NAMES[calibration.strategy or 'native']}{rate}. {saved}"
         self._notify(text, "model.calibrated")
+
+    async def _load(self) -> None:
+        """Let the session use the local engine before the measurement does, so that it stays afterwards."""
+        if self._roles.model.provider == "local" and isinstance(config := await self._roles.config(), ModelConfig):
+            await cast(LoadsModels, config.model).load(config.name, config.num_ctx)
 
     async def _measure(self, name: str) -> _Report | None:
         # -P: don't import modules from the current folder.

@@ -18,16 +18,21 @@ from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
 from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike, log_engine
-from tui_agent.events import SERVER_MISSING, ModelChanged, Notice, RoleChanged, RunEnded
+from tui_agent.events import SERVER_MISSING, EffortChanged, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
 from tui_agent.models.selection import (
+    DEFAULT_WINDOW,
+    SMALL_WINDOW,
     Role,
     Sampling,
     SelectedModel,
+    effort_in_effect,
     request_options,
     select_model,
     select_session_model,
+    window_for,
+    with_effort,
 )
 from tui_agent.settings import Settings
 
@@ -35,36 +40,13 @@ if TYPE_CHECKING:
     from tui_agent.models.catalog import Calibration
     from tui_agent.protocols.parser import Protocol
 
-DEFAULT_WINDOW = 32_768
-"""Context window to request, in tokens, if neither settings nor model specify one."""
 SESSION_ROLES = ("", "execution")
 """Roles of the session's model: replies, and steps of a plan."""
-SMALL_WINDOW = 16_384
-"""Context window in tokens below which the user is warned once."""
 
 
 def run_ended_by(fault: Fault) -> RunEnded:
     """Return the end of a run caused by a fault of the model server."""
     return RunEnded(outcome=fault.outcome, text=fault.full_message)
-
-
-def window_for(info: ModelInfo, chosen: int | None, provider: str) -> int:
-    """Return the context window for requests, in tokens; `chosen` comes from settings or models.json.
-
-    By default, the window of the loaded model, since Ollama would reload it for another one, unless that is too small
-    and Ollama can provide more.
-    """
-    loaded, maximum = info.loaded_window, info.context_window
-    if provider == "local":
-        maximum = min(filter(None, (maximum, info.fitting_window)), default=None)
-        chosen = chosen or loaded
-    elif provider == "openai":  # its window can't be chosen per request
-        if loaded:
-            return min(chosen or loaded, loaded)
-    elif not chosen and loaded and loaded >= SMALL_WINDOW:
-        return loaded
-    requested = chosen or DEFAULT_WINDOW
-    return min(requested, maximum) if maximum else requested
 
 
 class ModelRoles:
@@ -78,7 +60,7 @@ class ModelRoles:
         context_window: int | None,
         settings: Settings,
         because: str,
-        emit: Callable[[Notice | ModelChanged | RoleChanged], object],
+        emit: Callable[[Notice | ModelChanged | RoleChanged | EffortChanged], object],
         log_folder: Path | None = None,
     ) -> None:
         """`log_folder` is for the log of a local engine."""
@@ -104,6 +86,8 @@ class ModelRoles:
         """Why there is no model; None if there is one, or nobody has asked yet."""
         self.chosen: dict[str, str] = {}
         """Role → model chosen by the user in this session; the first tier of M6 for `explorer`."""
+        self.efforts: dict[str, str] = {}
+        """Role → reasoning effort chosen by the user, "" for all roles with work to do; a run shares it (L5)."""
         self.catalog = LiveCatalog(paths.models_file(), emit)
 
     @property
@@ -148,15 +132,18 @@ class ModelRoles:
             if self._info is None and not isinstance(info := await self.model.describe(self.name), Fault):
                 self._info = info
             self._config = ModelConfig(model=self.model, name=self.name, num_ctx=window, temperature=0, max_tokens=0)
-            changed = ModelChanged(provider=self.model.provider, model=self.name, context_window=window, by=by)
+            provider, effort = self.model.provider, self.effort
+            changed = ModelChanged(provider=provider, model=self.name, context_window=window, by=by, effort=effort)
             self._emit(changed)
             if self._was_missing:
                 self._was_missing = False
                 text = f"Connected to {self.model.endpoint}: {self.name} answers."
                 self._emit(Notice(level="info", text=text, code="server.connected"))
-        return msgspec.structs.replace(
-            self._config, **msgspec.structs.asdict(self.sampling("execution", self._config.num_ctx))
-        )
+        options = msgspec.structs.asdict(self.sampling("execution", self._config.num_ctx))
+        return msgspec.structs.replace(self._config, **options, current_think=self._current_think("execution"))
+
+    def _current_think(self, role: Role, name: str = "") -> Callable[[], bool | str | None]:
+        return lambda: self.sampling(role, None, name).think
 
     async def _settle_name(self) -> Fault | None:
         """Open the catalog, and choose a model unless one is named; return why there is none."""
@@ -191,7 +178,9 @@ class ModelRoles:
         async with self._settle_lock:
             if settings.context_window != self._settings.context_window:
                 self._window = self._config = None
-            self._settings = settings
+            before, self._settings = self.effort, settings
+            if self.effort != before:
+                self._emit(EffortChanged(effort=self.efforts.get("", ""), effective=self.effort))
 
     def for_run(self) -> ModelRoles:
         """Return the models as they are now: a run keeps its server and its models."""
@@ -241,7 +230,8 @@ class ModelRoles:
         name = (await self.select("explorer")).name
         window = session_config.num_ctx if name == session_config.name else await self.window_of(name)
         options = msgspec.structs.asdict(self.sampling("explorer", window, name))
-        return ModelConfig(model=self.model, name=name, num_ctx=window, **options)
+        current_think = self._current_think("explorer", name)
+        return ModelConfig(model=self.model, name=name, num_ctx=window, **options, current_think=current_think)
 
     async def window_of(self, name: str) -> int | None:
         """Return the context window for a model of the server, settled once."""
@@ -256,17 +246,27 @@ class ModelRoles:
 
     def sampling(self, role: Role, window: int | None, name: str = "") -> Sampling:
         """Return the request options of `role` for the model `name` (default: the session's) and its window."""
-        info = self._info if name in ("", self.name) else self._others.get(name, (None, None))[1]
-        capabilities = (info.capabilities if info else None) or ()
-        return request_options(
+        capabilities = self.capabilities(name)
+        options = request_options(
             role,
             self.catalog.current.entry(name or self.name),
-            thinks="thinking" in capabilities,
+            thinks="thinking" in (capabilities or ()),
             window=window,
             temperature=self._settings.temperature,
             reply_tokens=self._settings.caps.reply_tokens,
             keep_alive=self._settings.keep_alive,
         )
+        return with_effort(options, role, self._settings, capabilities, self.efforts)
+
+    def capabilities(self, name: str = "") -> tuple[str, ...] | None:
+        """Return the capabilities of a model (default: the session's) as far as the server has reported them."""
+        info = self._info if name in ("", self.name) else self._others.get(name, (None, None))[1]
+        return info.capabilities if info else None
+
+    @property
+    def effort(self) -> str:
+        """The reasoning effort of the session's model, to be shown; see `effort_in_effect`."""
+        return effort_in_effect(self.sampling("execution", None), self.capabilities())
 
     def expected_window(self, info: ModelInfo) -> int:
         """Return the context window that requests to a model would have."""

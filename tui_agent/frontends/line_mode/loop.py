@@ -400,6 +400,7 @@ COMMANDS = (
     SlashCommand("mode", "NAME", "work mode", _session_command("mode")),
     SlashCommand("approvals", "NAME", "what needs approval", _session_command("approvals")),
     SlashCommand("model", "[NAME]", "list the server's models, or choose one", _session_command("model")),
+    SlashCommand("effort", "[ROLE] LEVEL", "how much models reason first", _session_command("effort")),
     SlashCommand("plan", "[accept|discard]", "show the plan; accept or discard a proposal", _session_command("plan")),
     SlashCommand("status", "", "session, model, use of the context window", _session_command("status")),
     SlashCommand("output", "", "full output of the last call", _session_command("output")),

@@ -180,8 +180,12 @@ async def use_engine(
     `on_loading` is called once if there is anything to wait for. `log` is the file for the output of an engine that is
     started; default: one in its folder.
     """
+    starting = asyncio.create_task(asyncio.to_thread(_start, plan, log))
     try:
-        use = await asyncio.to_thread(_start, plan, log)
+        use = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_release_result)  # a thread can't be cancelled
+        raise
     except OSError as error:
         raise EngineError(f"The local engine can't be started: {error.strerror or error}.") from error
     is_announced = False
@@ -199,6 +203,11 @@ async def use_engine(
     except BaseException:
         use.release()
         raise
+
+
+def _release_result(starting: asyncio.Task[EngineUse]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().release()
 
 
 async def ended(use: EngineUse) -> None:

@@ -52,6 +52,7 @@ class LocalModel(OpenAIModel):
         self._requested: int | None = None
         """The window that was requested when the engine was started or joined."""
         self._lock = asyncio.Lock()
+        self._starting: set[asyncio.Task[None]] = set()
         self._headers: dict[str, tuple[object, GgufInfo]] = {}
         """Model → identity of its file, and the header that was read from it."""
         self._llama_cpp = True
@@ -84,7 +85,21 @@ class LocalModel(OpenAIModel):
         return is_large_enough and await asyncio.to_thread(_runs, use)
 
     async def _start(self, name: str, window: int | None) -> None:
-        """Use the engine that runs the model; start it if necessary. Raises WireFault."""
+        """Use the engine that runs the model; start it if necessary. Raises WireFault.
+
+        If this is cancelled, the model is loaded all the same: the next request will need it.
+        """
+        starting = asyncio.create_task(self._become_ready(name, window))
+        self._starting.add(starting)
+        starting.add_done_callback(self._on_started)
+        await asyncio.shield(starting)
+
+    def _on_started(self, starting: asyncio.Task[None]) -> None:
+        self._starting.discard(starting)
+        if not starting.cancelled():
+            starting.exception()  # was raised by `_start`, unless nobody waits for it any more
+
+    async def _become_ready(self, name: str, window: int | None) -> None:
         async with self._lock:
             if await self._is_ready(name, window):
                 return
@@ -174,8 +189,30 @@ class LocalModel(OpenAIModel):
             return Fault(kind="status", message=f"The folder of models can't be read: {error.strerror or error}.")
         return tuple(file.name for file in files)
 
+    async def load(self, model: str, window: int | None = None) -> Fault | None:
+        """See LoadsModels. The engine runs as long as this client, or another session, uses it."""
+        try:
+            await self._start(model, window)
+        except WireFault as error:
+            return error.fault
+        return None
+
+    async def unload(self, model: str) -> Fault | None:
+        """See LoadsModels. Fails while another session uses the engine."""
+        async with self._lock:
+            if model == self._name:
+                await self._release()
+        info = await self.describe(model)
+        if isinstance(info, Fault) or not info.loaded:
+            return info if isinstance(info, Fault) else None
+        return Fault(kind="status", message=f"Another session uses {_api_name(model)}.", advice="Close it first.")
+
     async def aclose(self) -> None:
         """See Model. Ends the engine, unless another session uses it."""
+        starting = tuple(self._starting)
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
         async with self._lock:
             await self._release()
         await super().aclose()

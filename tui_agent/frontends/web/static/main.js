@@ -73,7 +73,7 @@ function setActivity(text) {
 function showWorkspace() {
   $("workspace").textContent = state.workspace.replace(/^.*\/(?=[^/]+$)/, "");
   $("workspace").title = state.workspace;
-  $("model-name").textContent = state.model || "Model";
+  $("model-name").textContent = [state.model || "Model", state.effort && `effort ${state.effort}`].filter(Boolean).join(" · ");
 }
 
 function showModes(data) {
@@ -111,7 +111,8 @@ const handlers = {
   },
   "mode.changed": ({ data }) => showModes(data),
   "trust.changed": ({ data }) => report(data.trusted ? "This folder is trusted now." : "This folder is not trusted any longer."),
-  "model.changed": ({ data }) => { state.model = data.model; showWorkspace(); },
+  "model.changed": ({ data }) => { state.model = data.model; state.effort = data.effort; showWorkspace(); },
+  "effort.changed": ({ data }) => { state.effort = data.effective; showWorkspace(); },
   "notice": ({ data }) => planPanel.notice(data),
   "user.said": ({ data }) => { queue.delete(data.id); showQueue(); },
   "message.queued": ({ data }) => { queue.set(data.id, data.text); showQueue(); },
