@@ -284,3 +284,9 @@ async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:
         result = await models(capsys, "test", OLLAMA, server=server.url)
     assert result.code == 1 and "reliability" in result.out
     assert (await models(capsys, "test", OLLAMA)).code == 4
+
+
+async def test_the_local_engine_has_no_list_of_its_own(capsys: CAPSYS, folder: Path) -> None:
+    write_gguf(folder / "small.gguf")
+    result = await run_command(capsys, "models", "list", "--provider", "local")
+    assert result.code == 0 and result.out.count("small") == 1

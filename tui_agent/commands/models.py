@@ -107,6 +107,8 @@ def _list(args: argparse.Namespace) -> int:
     for state, size in incomplete:
         share = f"{100 * size // state.size}%" if state.size else file_size(size)
         page.line(f"  {state.name}: {share} downloaded; `tui-agent models get {state.source}` continues", "yellow")
+    if not server:
+        return 0
     page.line()
     page.line(server, "bold")
     if problem:
@@ -141,12 +143,14 @@ def _file_as_data(file: LocalFile, info: GgufInfo | None) -> dict[str, Any]:
 
 
 async def _served(config: CommandConfig) -> tuple[str, list[ModelInfo], str]:
-    """Return the server's address, its models, and why they are not known."""
+    """Return the server's address, its models, and why they are not known; all empty for the local engine."""
     try:
         access = _access(config)
     except ServerUnavailable as error:
         return "The server", [], str(error)
     try:
+        if access.model.provider == "local":
+            return "", [], ""
         names = await access.model.list_models()
         if isinstance(names, Fault):
             return access.model.endpoint, [], names.full_message
@@ -441,5 +445,5 @@ def _print_attempt(name: str, strategy: str, attempt: probing.Attempt) -> None:
     if attempt.first_ms is not None:
         times.insert(0, f"first token after {attempt.first_ms / 1000:.1f} s")
     page.line("  " + " · ".join([*times, *describe_speed(speed.generation_rate(attempt.usage), None)]))
-    if not works:
+    if not works and attempt.kind not in probing.NO_REPLY_KINDS:
         page.hanging("  ", 2, f"`tui-agent reliability {_quoted(name)} --quick` finds the form that works best.", "dim")

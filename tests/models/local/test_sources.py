@@ -183,6 +183,7 @@ async def test_a_repository_gives_address_size_hash_and_license() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [(401, "not_found", "HF_TOKEN"), (404, "not_found", "Check its name"), (403, "denied", "Accept its terms"),
+     (307, "not_found", "has moved"),
      (500, "unreachable", "HF_ENDPOINT")],
 )  # fmt: skip
 async def test_a_refusal_says_what_to_do(status: int, code: str, words: str) -> None:
@@ -203,3 +204,12 @@ async def test_no_server_is_a_sentence() -> None:
 def test_the_default_address_is_the_public_hub() -> None:
     assert sources.hub_address({}) == "https://huggingface.co"
     assert sources.hub_address({"HF_ENDPOINT": "http://m/ "}) == "http://m"
+
+
+async def test_a_public_address_is_reached_by_the_proxy_and_unencrypted_without_the_token() -> None:
+    address = "http://hub.example.org"
+    async with FakeRawServer({f"{address}/api/models/a/b/tree/main": tree}) as proxy:
+        env = {"HF_ENDPOINT": address, "HF_TOKEN": "secret", "http_proxy": proxy.url}
+        found = await resolve(HubSource(repository="a/b"), env)
+    assert isinstance(found, WebSource) and found.token == ""
+    assert len(proxy.requests) == 2 and all("authorization" not in request.headers for request in proxy.requests)

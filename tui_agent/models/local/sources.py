@@ -245,6 +245,8 @@ async def resolve(source: Source, env: Mapping[str, str] | None = None) -> Sourc
     token = env.get("HF_TOKEN", "").strip()
     try:
         hub = endpoint(hub_address(env), token, env)
+        if hub.warning:  # the token would be readable on the way
+            hub, token = endpoint(hub_address(env), "", env), ""
     except BadAddress as error:
         raise SourceError(f"HF_ENDPOINT can't be used: {error}", "unreachable") from error
     wire = Wire("hub", hub)
@@ -275,6 +277,8 @@ async def resolve(source: Source, env: Mapping[str, str] | None = None) -> Sourc
 
 def _hub_error(error: WireFault, repository: str, address: str, has_token: bool) -> SourceError:
     status = error.fault.status
+    if status is not None and 300 <= status < 400:
+        return SourceError(f"{repository} has moved. Look up its new name at {address}/{repository}.", "not_found")
     if status == 403:
         advice = f"Accept its terms at {address}/{repository}, then set HF_TOKEN to your token."
         return SourceError(f"{repository} may not be downloaded by everybody. {advice}", "denied")
