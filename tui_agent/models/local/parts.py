@@ -64,11 +64,11 @@ class Part:
         except OSError:
             return 0
 
-    def save(self, state: PartState) -> None:
+    async def save(self, state: PartState) -> None:
         """Store what is known. Raises DownloadFailed."""
         if state != self.state or not self._state_path.exists():
             try:
-                atomic_write(self._state_path, msgspec.json.encode(state))
+                await asyncio.to_thread(atomic_write, self._state_path, msgspec.json.encode(state))
             except FileFault as error:
                 raise DownloadFailed(f"The download can't be saved: {error}.", "failed") from error
         self.state = state
@@ -108,7 +108,7 @@ class Part:
             self._reject(f"it has {size:,} bytes instead of {state.size:,}")
         if state.sha256 and (actual := await self._hash(meter)) != state.sha256:
             self._reject(f"its SHA-256 is {actual[:12]}… instead of {state.sha256[:12]}…")
-        self.save(msgspec.structs.replace(state, size=size, verified=True))
+        await self.save(msgspec.structs.replace(state, size=size, verified=True))
 
     def _reject(self, why: str) -> None:
         self.delete()

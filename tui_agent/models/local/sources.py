@@ -125,6 +125,8 @@ class Suggestion(FrozenValue, frozen=True, kw_only=True):
     """A sentence."""
     ollama: str
     """Its name in Ollama's library."""
+    file: str
+    """Name of its file."""
     sources: tuple[Source, ...]
     """In order of preference."""
 
@@ -140,7 +142,7 @@ def suggestions() -> tuple[Suggestion, ...]:
 
 def _suggestion(entry: dict[str, Any]) -> Suggestion:
     fields = {"active": entry["parameters"], **entry}
-    repository, file, packages = fields.pop("repository"), fields.pop("file"), fields.pop("packages", None)
+    repository, file, packages = fields.pop("repository"), fields["file"], fields.pop("packages", None)
     sources: list[Source] = [HubSource(repository=repository, wanted=file)]
     if packages:
         names = tuple(packages["name"].format(number=number) for number in range(1, packages["count"] + 1))
