@@ -255,17 +255,17 @@ class ModelDownload:
 
     async def run(self) -> None:
         """Download the model and use it, unless the user has found another one meanwhile."""
-        problem, said = "", [""]
+        problem, result, saved = "", "", list[str]()
         try:
             file = await self._job.run()
             name, provider = (file.name, "local") if file is not None else (self._suggestion.ollama, "ollama")
             if provider == "local" and not engine_installed():
                 problem = f"{name} is downloaded. {NOT_INSTALLED.format(folder=sys.prefix)} Type: {INSTALL}"
             elif self._dialog is None and self._choice.fault is None:
-                said.append(f"{name} is downloaded · `tui-agent --provider {provider} --model {name}` uses it")
+                result = f"{name} is downloaded · `tui-agent --provider {provider} --model {name}` uses it"
             else:
-                problem = await use_model(self._app, self._choice, name, provider, said.append)
-                said.append(f"{name} is downloaded and answers from the next message")
+                result = f"{name} answers from the next message"
+                problem = await use_model(self._app, self._choice, name, provider, saved.append)
         except DownloadFailed as error:
             problem = str(error)
         finally:
@@ -277,7 +277,7 @@ class ModelDownload:
         if problem and self._dialog is None:
             self._app.hints.show(one_line(problem, 400))
         elif not problem:
-            self._app.hints.show(said[-1])
+            self._app.hints.show(" · ".join([result, *(f"settings: {text}" for text in saved if text)]))
 
 
 NOT_INSTALLED = (
