@@ -3,9 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent.models.local import sources
+from tui_agent.models.local.library import split_name
 from tui_agent.models.local.memory import GraphicsCard, Memory
 from tui_agent.models.local.sources import (
     HubSource,
@@ -15,6 +18,7 @@ from tui_agent.models.local.sources import (
     SourceError,
     WebSource,
     choose_files,
+    file_name,
     parse_source,
     quantization_of,
     resolve,
@@ -213,3 +217,36 @@ async def test_a_public_address_is_reached_by_the_proxy_and_unencrypted_without_
         found = await resolve(HubSource(repository="a/b"), env)
     assert isinstance(found, WebSource) and found.token == ""
     assert len(proxy.requests) == 2 and all("authorization" not in request.headers for request in proxy.requests)
+
+
+# --- any input ------------------------------------------------------------------------------
+
+WORDS = st.one_of(
+    st.text(max_size=40), st.from_regex(r"(hf:|package:|ollama:|https://)?[\w.%/:@=-]{0,40}(\.gguf)?", fullmatch=True)
+)
+PATHS = st.from_regex(r"[\w./%-]{0,20}(-Q4_K_M|-\d{5}-of-\d{5})?(\.gguf)?", fullmatch=True)
+
+
+@given(WORDS, st.sampled_from(["", "ollama", "openai"]))
+def test_whatever_is_typed_is_a_source_or_explained(text: str, provider: str) -> None:
+    try:
+        found = parse_source(text, provider, {})
+    except SourceError as error:
+        assert str(error).endswith(".")
+        return
+    for source in found:
+        if isinstance(source, WebSource):
+            assert "/" not in source.files[0].name and source.files[0].name.lower().endswith(".gguf")
+        elif isinstance(source, PackageSource):
+            assert not any(name.startswith("-") or " " in name for name in source.requirements)
+
+
+@given(st.lists(PATHS, max_size=8), st.text(max_size=10))
+def test_the_files_that_are_chosen_are_of_one_complete_model(paths: list[str], wanted: str) -> None:
+    try:
+        files = choose_files(entries(*paths), HubSource(repository="a/b", wanted=wanted))
+    except SourceError:
+        return
+    names = [file_name(str(entry["path"])) for entry in files]
+    assert names and all(names) and not any("/" in name or name.startswith((".", "-")) for name in names)
+    assert len(names) == split_name(names[0])[2] and len({split_name(name)[0] for name in names}) == 1
