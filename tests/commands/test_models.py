@@ -91,10 +91,14 @@ async def test_the_list_as_json(capsys: CAPSYS, folder: Path) -> None:
 # --- get ------------------------------------------------------------------------------------
 
 
-async def test_suggestions_come_with_the_words_to_type(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_suggestions_come_with_the_words_to_type(
+    capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tui_agent.commands.models.read_memory", lambda: Memory(total=10**10, available=10**10))
+    write_gguf(folder / "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf")
     result = await models(capsys, "get")
     assert result.code == 0 and result.out.count("  tui-agent models get ") == 6
+    assert "tui-agent models get qwen2.5-coder-1.5b   (on this machine already)" in result.out
     assert "tui-agent models get qwen2.5-coder-7b\n" in result.out
     assert "4.7 GB to download" in result.out and "license Apache-2.0" in result.out
 
@@ -284,3 +288,9 @@ async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:
         result = await models(capsys, "test", OLLAMA, server=server.url)
     assert result.code == 1 and "reliability" in result.out
     assert (await models(capsys, "test", OLLAMA)).code == 4
+
+
+async def test_the_local_engine_has_no_list_of_its_own(capsys: CAPSYS, folder: Path) -> None:
+    write_gguf(folder / "small.gguf")
+    result = await run_command(capsys, "models", "list", "--provider", "local")
+    assert result.code == 0 and result.out.count("small") == 1

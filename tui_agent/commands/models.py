@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from tui_agent.models.local import library
 from tui_agent.models.local.download import describe_size, is_verifiable
 from tui_agent.models.local.engine import INSTALL, engine_installed, running_status
 from tui_agent.models.local.get import GetModel, describe_progress
+from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf
 from tui_agent.models.local.library import LibraryError, LocalFile
 from tui_agent.models.local.memory import read_memory
 from tui_agent.models.local.parts import incomplete_files
@@ -52,9 +53,6 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.settings.document import SettingsEditError
 from tui_agent.storage.settings_file import write_settings
 from tui_agent.text import clean, file_size, one_line
-
-if TYPE_CHECKING:
-    from tui_agent.models.local.gguf import GgufInfo
 
 USAGE, UNREACHABLE = 2, 4
 _REPLY_SECONDS = 120.0
@@ -109,6 +107,8 @@ def _list(args: argparse.Namespace) -> int:
     for state, size in incomplete:
         share = f"{100 * size // state.size}%" if state.size else file_size(size)
         page.line(f"  {state.name}: {share} downloaded; `tui-agent models get {state.source}` continues", "yellow")
+    if not server:
+        return 0
     page.line()
     page.line(server, "bold")
     if problem:
@@ -119,8 +119,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _header(file: LocalFile) -> GgufInfo | None:
-    from tui_agent.models.local.gguf import GgufError, read_gguf
-
     try:
         return read_gguf(file.path)
     except GgufError:
@@ -145,12 +143,14 @@ def _file_as_data(file: LocalFile, info: GgufInfo | None) -> dict[str, Any]:
 
 
 async def _served(config: CommandConfig) -> tuple[str, list[ModelInfo], str]:
-    """Return the server's address, its models, and why they are not known."""
+    """Return the server's address, its models, and why they are not known; all empty for the local engine."""
     try:
         access = _access(config)
     except ServerUnavailable as error:
         return "The server", [], str(error)
     try:
+        if access.model.provider == "local":
+            return "", [], ""
         names = await access.model.list_models()
         if isinstance(names, Fault):
             return access.model.endpoint, [], names.full_message
@@ -189,13 +189,15 @@ def _quoted(what: str) -> str:
 
 def _print_suggestions() -> int:
     page = TextPage()
+    there = {file.path.name for file in library.local_files()}
     page.line("Models that fit in the memory of this machine, the best first:")
     for one in suggest(read_memory()):
         page.line()
         page.line(one.title, "bold")
         for line in describe_suggestion(one):
             page.hanging("  ", 2, line)
-        page.line(f"  tui-agent models get {one.name}", "cyan")
+        here = "   (on this machine already)" if one.file in there else ""
+        page.line(f"  tui-agent models get {one.name}{here}", "cyan")
         page.line(f"  tui-agent models get ollama:{one.ollama}   (with Ollama)", "dim")
     return 0
 
@@ -445,5 +447,5 @@ def _print_attempt(name: str, strategy: str, attempt: probing.Attempt) -> None:
     if attempt.first_ms is not None:
         times.insert(0, f"first token after {attempt.first_ms / 1000:.1f} s")
     page.line("  " + " · ".join([*times, *describe_speed(speed.generation_rate(attempt.usage), None)]))
-    if not works:
+    if not works and attempt.kind not in probing.NO_REPLY_KINDS:
         page.hanging("  ", 2, f"`tui-agent reliability {_quoted(name)} --quick` finds the form that works best.", "dim")

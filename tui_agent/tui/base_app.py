@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textual.worker import WorkType
 
     from tui_agent.tui.file_locator import FileLocator
+    from widgets.first_run import RunningDownload
 
 QUIT_ARMED: Final = 2.0
 """Seconds for which a hint is shown, and in which a second Ctrl+C quits."""
@@ -210,6 +211,8 @@ class BaseApp(App[int], inherit_bindings=False):
     activity: ActivityLine
     title_line: LinesView
     key_line: LinesView
+    download: RunningDownload | None = None
+    """The download of a model that is running."""
     shown_link: tuple[str, float] = "", float("-inf")
     """The URL whose target was shown by a click, so that a second one opens it, and when."""
 

@@ -1,18 +1,29 @@
-"""Connects the session to another model server, from the screen for a missing model (G2)."""
+"""Gives the session a model, from the screen for a missing one: a server, a file, or a download (G2, L2)."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
-from tui_agent.models.endpoint import is_local
-from tui_agent.text import one_line
+from tui_agent.models.endpoint import endpoint, is_local
+from tui_agent.models.local import library
+from tui_agent.models.local.engine import INSTALL, engine_installed
+from tui_agent.models.local.get import GetModel, describe_progress
+from tui_agent.models.local.memory import read_memory
+from tui_agent.models.local.parts import free_space, incomplete_files
+from tui_agent.models.local.progress import DownloadFailed, Progress
+from tui_agent.models.local.sources import OllamaSource, Suggestion, find_suggestion, suggest
+from tui_agent.models.wire import Wire
+from tui_agent.text import file_size, one_line
 from tui_agent.tui.settings_file import SettingsFile
-from widgets.first_run import OLLAMA_COMMANDS, FieldName, FirstRun, ServerValues
+from widgets.first_run import OLLAMA_COMMANDS, DownloadView, FieldName, FirstRun, ModelOption, ServerValues
 
 if TYPE_CHECKING:
     from tui_agent.engine.models.choice import ModelChoice
@@ -32,6 +43,9 @@ class ServerDialog(FirstRun):
         self._choice: ModelChoice | None = getattr(app.session, "models", None)
         loaded = app.preferences.loaded
         self._busy = self._closed = False
+        self.servers: Sequence[ModelOption] = ()
+        """Servers that were found on this machine, to choose from."""
+        self._asked: Suggestion | None = None
         url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
         model = (loaded.settings.model or "") if loaded is not None else ""
         self._configured = url, self._choice.provider if self._choice is not None else "ollama"
@@ -62,16 +76,77 @@ class ServerDialog(FirstRun):
         """Return commands that help with Ollama, if it does not run or has no model."""
         fault, choice = self._fault, self._choice
         is_ollama = choice is None or choice.provider == "ollama"
-        return OLLAMA_COMMANDS if is_ollama and (fault is None or _is_silent(fault)) else ()
+        return OLLAMA_COMMANDS if is_ollama and not self.choices and (fault is None or _is_silent(fault)) else ()
 
     def on_mount(self) -> None:
-        """List the models of a server that answers."""
-        if self._fault is not None and self._field() == "model":
-            self._base.work(self._list_models)
+        """Show the download that is running; otherwise list the models of a server that answers, or ways to one."""
+        if self._base.download is not None:
+            self._base.download.show_in(self)
+        elif self._choice is not None and self._base.preferences.loaded is not None:
+            self._base.work(self._list_ways)
 
     def on_unmount(self) -> None:
         """Report later results as hints."""
         self._closed = True
+        if self._base.download is not None:
+            self._base.download.show_in(None)
+
+    async def _list_ways(self) -> None:
+        if self._fault is not None and self._field() == "model":
+            await self._list_models()
+        if not self.models:
+            found = await asyncio.to_thread(_ways_on_this_machine)
+            self.commands = ()
+            self.show_choices([*self.servers, *found])
+
+    @property
+    def _gets_with_ollama(self) -> bool:
+        """Whether an Ollama server answers that has no model."""
+        fault, choice = self._fault, self._choice
+        return choice is not None and choice.provider == "ollama" and fault is not None and not _is_silent(fault)
+
+    def choose(self, choice: ModelOption) -> None:
+        """Connect to a server, use a file, or ask about a download."""
+        if choice.kind == "server":
+            self.connect(ServerValues(choice.name, self.fields["key"].value.strip(), ""))
+        elif choice.kind == "file" and not engine_installed():
+            self.show_problem(NOT_INSTALLED.format(folder=sys.prefix), "url", (INSTALL,))
+        elif choice.kind == "file":
+            self._base.work(self._use_file, choice.name, expected=(JournalBroken,))
+        elif (suggestion := find_suggestion(choice.name)) is not None:
+            self._asked = suggestion
+            self.ask(_question(suggestion, with_ollama=self._gets_with_ollama))
+
+    async def _use_file(self, name: str) -> None:
+        assert self._choice is not None
+        self.show_message(f"Starting {name} …")
+        problem = await use_model(self._base, self._choice, name, "local", self._base.hints.show)
+        self.show_message("")
+        if problem:
+            self.show_problem(problem, "url", self._commands())
+        elif not self._closed:
+            self.dismiss()
+
+    def start_download(self) -> None:
+        """Download what was asked about, and use it."""
+        if self._asked is not None and self._choice is not None and self._base.download is None:
+            download = ModelDownload(self._base, self._choice, self._asked, with_ollama=self._gets_with_ollama)
+            self._base.download = download
+            download.show_in(self)
+            self._base.work(download.run, group="download", expected=(JournalBroken,))
+
+    def leave_download(self) -> None:
+        """Close the screen; the download continues."""
+        self._base.hints.show("the download continues · F8 shows it")
+        self.dismiss()
+
+    def end_download(self, problem: str) -> None:
+        """Close the screen, or say why there is still no model."""
+        self.show_download(None)
+        if problem:
+            self.show_problem(problem, "url")
+        else:
+            self.dismiss()
 
     async def _list_models(self) -> bool:
         """List the models of the server; return whether it answers."""
@@ -135,19 +210,137 @@ class ServerDialog(FirstRun):
         if not self._closed:
             self.dismiss()
         key = "the key is forgotten when you quit: LLM_AUTH_TOKEN keeps it" if values.key else ""
-        changed = {
-            name: getattr(used, name)
-            for name in ("base_url", "provider", "model")
-            if getattr(used, name) != getattr(before, name) and not (name == "provider" and _is_implied(before, used))
-        }
-        if not changed:
-            self._base.hints.show(key)
-            return
 
         def report(text: str) -> None:
-            self._base.hints.show(" · ".join(filter(None, (f"settings: {text}", key))))
+            self._base.hints.show(" · ".join(filter(None, (text and f"settings: {text}", key))))
 
-        await SettingsFile(self._base, paths.config_file()).change(changed, report, apply=False)
+        await _save(self._base, before, used, report)
+
+
+class ModelDownload:
+    """A download of a suggested model, which outlives the dialog that started it."""
+
+    def __init__(self, app: CommandApp, choice: ModelChoice, suggestion: Suggestion, *, with_ollama: bool) -> None:
+        self._app, self._choice, self._suggestion = app, choice, suggestion
+        self._dialog: ServerDialog | None = None
+        self._wire: Wire | None = None
+        sources = suggestion.sources
+        if with_ollama:
+            token = None if is_local(urlsplit(choice.endpoint).hostname or "") else os.environ.get("LLM_AUTH_TOKEN")
+            self._wire = Wire("ollama", endpoint(choice.endpoint, token, os.environ))
+            sources = (OllamaSource(name=suggestion.ollama),)
+        self._job = GetModel(sources, self._report, typed=suggestion.name, ollama=self._wire)
+        self._tenth, self._note = 0, ""
+
+    def show_in(self, dialog: ServerDialog | None) -> None:
+        """Show the progress in this dialog; None: as hints."""
+        self._dialog = dialog
+        if dialog is not None:
+            dialog.show_download(self._view())
+
+    def _view(self) -> DownloadView:
+        progress = self._job.progress
+        share = progress.done / progress.total if progress.total else None
+        title = f"Downloading {self._suggestion.title}"
+        return DownloadView(title, share, describe_progress(progress) if progress.done else "starting …", self._note)
+
+    def _report(self, progress: Progress) -> None:
+        self._note = progress.note
+        tenth = 10 * progress.done // progress.total if progress.total else 0
+        if self._dialog is not None:
+            self._dialog.show_download(self._view())
+        elif tenth != self._tenth:
+            self._app.hints.show(f"{self._suggestion.title}: {describe_progress(progress)}")
+        self._tenth = tenth
+
+    async def run(self) -> None:
+        """Download the model and use it, unless the user has found another one meanwhile."""
+        problem, result, saved = "", "", list[str]()
+        try:
+            file = await self._job.run()
+            name, provider = (file.name, "local") if file is not None else (self._suggestion.ollama, "ollama")
+            if provider == "local" and not engine_installed():
+                problem = f"{name} is downloaded. {NOT_INSTALLED.format(folder=sys.prefix)} Type: {INSTALL}"
+            elif self._dialog is None and self._choice.fault is None:
+                result = f"{name} is downloaded · `tui-agent --provider {provider} --model {name}` uses it"
+            else:
+                result = f"{name} answers from the next message"
+                problem = await use_model(self._app, self._choice, name, provider, saved.append)
+        except DownloadFailed as error:
+            problem = str(error)
+        finally:
+            self._app.download = None
+            if self._wire is not None:
+                await self._wire.aclose()
+        if self._dialog is not None:
+            self._dialog.end_download(problem)
+        if problem and self._dialog is None:
+            self._app.hints.show(one_line(problem, 400))
+        elif not problem:
+            self._app.hints.show(" · ".join([result, *(f"settings: {text}" for text in saved if text)]))
+
+
+NOT_INSTALLED = (
+    "The local engine, which runs models from files, is not installed in {folder}. Install it and start again."
+)
+
+
+def _ways_on_this_machine() -> list[ModelOption]:
+    """Return the models on this machine, and those that fit it. Blocks for some milliseconds."""
+    local = library.local_files()
+    files = [ModelOption("file", file.name, file.name, f"{file_size(file.size)}, here") for file in local]
+    names = {file.path.name for file in local}
+    parts = {state.source: (state, size) for state, size in incomplete_files()}
+    for one in suggest(read_memory()):
+        if one.file in names:
+            continue
+        label, facts = f"Get {one.title}", f"{file_size(one.size)}, {one.license}"
+        if one.name in parts:
+            state, size = parts[one.name]
+            label = f"Continue with {one.title}"
+            facts = f"{100 * size // state.size}% of {file_size(state.size)}" if state.size else file_size(size)
+        files.append(ModelOption("get", one.name, label, facts, one.expect))
+    return files
+
+
+def _question(one: Suggestion, *, with_ollama: bool) -> list[str]:
+    """Return what the user should know before the download."""
+    free = "" if with_ollama else f" {file_size(free_space())} are free on the disk."
+    lines = [
+        f"Download {one.title}{' with Ollama' if with_ollama else ''}?",
+        f"{file_size(one.size)}, license {one.license}; it takes about {file_size(one.memory)} of memory.{free}",
+        one.expect,
+    ]
+    if not with_ollama and not engine_installed():
+        lines.append(f"{NOT_INSTALLED.format(folder=sys.prefix)} Type: {INSTALL}")
+    return lines
+
+
+async def use_model(
+    app: CommandApp, choice: ModelChoice, name: str, provider: str, report: Callable[[str], object]
+) -> str:
+    """Use a model from the next message on, and write it to the settings; return why that failed, or ""."""
+    loaded = app.preferences.loaded
+    assert loaded is not None
+    before = loaded.settings
+    used = before.model_copy(update={"provider": provider, "model": name})
+    if problem := await choice.use_settings(used):
+        return problem
+    await _save(app, before, used, report)
+    return ""
+
+
+async def _save(app: CommandApp, before: Settings, used: Settings, report: Callable[[str], object]) -> None:
+    """Write what changed to the settings."""
+    changed = {
+        name: getattr(used, name)
+        for name in ("base_url", "provider", "model")
+        if getattr(used, name) != getattr(before, name) and not (name == "provider" and _is_implied(before, used))
+    }
+    if changed:
+        await SettingsFile(app, paths.config_file()).change(changed, report, apply=False)
+    else:
+        report("")
 
 
 def _is_silent(fault: Fault) -> bool:

@@ -1,6 +1,8 @@
 """Stands in for llama.cpp in the process of the local engine: the same names, and a server that answers `pong`.
 
-Instructions are in the environment: GGML_FAKE_HOLD names a file without which loading does not end.
+Instructions are in the environment: GGML_FAKE_HOLD names a file without which loading does not end, GGML_FAKE_REPLY one
+without which a reply does not begin (one with the suffix .asked says that it was requested). GGML_FAKE_PROBLEM is an
+error of loading.
 """
 
 from __future__ import annotations
@@ -35,12 +37,17 @@ class Server:
             if file.read(4) != b"GGUF":
                 print("0.00.010 E llama: invalid magic characters", flush=True)
                 raise RuntimeError("Failed to init server, please check the input params.")
-        hold = os.environ.get("GGML_FAKE_HOLD")
-        while hold and not os.path.exists(hold):
-            time.sleep(0.01)
+        if problem := os.environ.get("GGML_FAKE_PROBLEM"):
+            raise RuntimeError(problem)
+        _wait_for(os.environ.get("GGML_FAKE_HOLD"))
         self._server = _Http(params)
         self.listening_address = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+
+def _wait_for(path: str | None) -> None:
+    while path and not os.path.exists(path):
+        time.sleep(0.01)
 
 
 class _Http(ThreadingHTTPServer):
@@ -67,6 +74,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers["Authorization"] != f"Bearer {self.server.params.api_keys[0]}":
             self.send_error(401)
             return
+        if reply := os.environ.get("GGML_FAKE_REPLY"):
+            open(f"{reply}.asked", "w").close()
+            _wait_for(reply)
         text = "pong" if body["model"] in self.server.params.model_alias else f"no model {body['model']}"
         chunk = {"choices": [{"index": 0, "finish_reason": "stop", "delta": {"content": text}}]}
         self._send("text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")

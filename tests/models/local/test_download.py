@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,27 @@ async def test_cancelling_keeps_the_part(folder: Path) -> None:
         file.hold = None
         assert (await get(source(server))).read_bytes() == CONTENT
     assert file.ranges_asked == ["", f"bytes={size}-"]
+
+
+async def test_nothing_is_written_twice_when_a_write_is_cancelled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, cancelled = asyncio.to_thread, list[int]()
+
+    async def cancelled_after(function: Any, *arguments: Any) -> Any:
+        result = await real(function, *arguments)
+        if getattr(function, "__name__", "") == "write" and not cancelled:
+            cancelled.append(result)
+            raise asyncio.CancelledError
+        return result
+
+    monkeypatch.setattr(asyncio, "to_thread", cancelled_after)
+    file = FakeFile(CONTENT)
+    async with FakeRawServer({"/m.gguf": file}) as server:
+        with pytest.raises(asyncio.CancelledError):
+            await download(source(server), lambda progress: None, env={}, limits=QUICK)
+        assert (await get(source(server))).read_bytes() == CONTENT
+    assert cancelled and file.ranges_asked == ["", f"bytes={cancelled[0]}-"]
 
 
 async def test_a_killed_process_leaves_a_part_that_the_next_continues(folder: Path) -> None:
@@ -225,10 +247,18 @@ async def test_only_one_process_downloads_a_model(folder: Path) -> None:
 
 async def test_a_complete_model_is_not_downloaded_again(folder: Path) -> None:
     async with FakeRawServer({"/m.gguf": FakeFile(CONTENT)}) as server:
+        path = await get(source(server))
+        library.record(path, origin=source(server).origin, sha256=HASH)
         await get(source(server))
-        await get(source(server, size=len(CONTENT)))
+        await get(source(server, size=len(CONTENT), sha256=HASH))
         assert len(server.requests) == 1
-        assert "another m.gguf" in str(await failure(source(server, size=5)))
+        for other in (
+            source(server, size=5),
+            source(server, "/x/m.gguf"),
+            source(server, size=len(CONTENT), sha256="ab" * 32),
+        ):
+            assert "another m.gguf" in str(await failure(other))
+        assert path.read_bytes() == CONTENT
 
 
 async def test_a_silent_server_is_given_up(folder: Path) -> None:
@@ -323,3 +353,11 @@ async def test_reports_are_few_and_never_go_back(folder: Path) -> None:
         await get(source(server), seen=seen)
     downloading = [progress.done for progress in seen if progress.stage == "downloading"]
     assert downloading == sorted(downloading) and len(downloading) < 100
+
+
+async def test_a_public_address_is_reached_by_the_proxy(folder: Path) -> None:
+    url = "http://files.example.org/m.gguf"
+    wanted = WebSource(files=(WebFile(url=url, name="m.gguf"),), origin=url)
+    async with FakeRawServer({url: FakeFile(CONTENT)}) as proxy:
+        await within_timeout(download(wanted, lambda progress: None, env={"http_proxy": proxy.url}, limits=QUICK))
+    assert (folder / "m.gguf").read_bytes() == CONTENT

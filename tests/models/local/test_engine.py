@@ -95,8 +95,11 @@ async def test_the_key_is_in_no_command_line_and_no_environment(weights: Path) -
     use.release()
 
 
-async def test_secrets_of_the_user_do_not_reach_the_engine(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLM_AUTH_TOKEN", "hush-hush")
+@pytest.mark.parametrize("name", ["LLM_AUTH_TOKEN", "VK_ACCESS_TOKEN", "GPU_API_KEY", "CUDA_SECRET"])
+async def test_secrets_of_the_user_do_not_reach_the_engine(
+    weights: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "hush-hush")
     use, _ = await use_engine(plan(weights))
     for pid in processes(weights):
         assert b"hush-hush" not in Path(f"/proc/{pid}/environ").read_bytes()
@@ -154,7 +157,7 @@ async def test_many_sessions_that_start_at_once_share_one_engine(weights: Path) 
 async def test_the_next_session_does_not_get_the_engine_that_is_ending(weights: Path) -> None:
     for _ in range(10):
         use, state = await use_engine(plan(weights))
-        assert use.runs and state.phase == "ready"
+        assert use.status == state and state.phase == "ready"
         use.release()
 
 
@@ -183,6 +186,19 @@ async def test_a_cancelled_start_leaves_no_process(weights: Path, held: Path) ->
     with pytest.raises(asyncio.CancelledError):
         await starting
     await wait_for(lambda: not processes(weights))
+
+
+async def test_an_engine_whose_state_can_not_be_read_is_not_started_twice(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use, _ = await use_engine(plan(weights))
+    running = processes(weights)
+    (use.folder / "state.json").write_text('{"phase": "of another version"}')
+    monkeypatch.setattr(engine, "LEAVE_SECONDS", 0.1)
+    with pytest.raises(EngineError, match="Another version"):
+        await use_engine(plan(weights))
+    assert processes(weights) == running
+    use.release()
 
 
 async def test_the_log_goes_where_the_session_wants_it(weights: Path, tmp_path: Path) -> None:

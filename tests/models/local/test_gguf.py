@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import struct
 import tracemalloc
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.doubles.gguf import QWEN, Raw, Tensor, gguf_bytes, write_gguf
 from tui_agent.common.domain import ModelInfo
-from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf
+from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf, weight_files, weights_identity
 
 BLOCKS = 144 * 4  # bytes of a tensor of 256 × 4 elements in Q4_K
 
@@ -281,6 +282,43 @@ def test_a_missing_or_cut_part_is_reported(tmp_path: Path) -> None:
     parts[1].unlink()
     assert part_names()[1] in error_of(parts[0])
     assert "not a possible part" in error_of(tmp_path / "m-00004-of-00003.gguf")
+
+
+def test_parts_may_be_links_into_a_download_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    for number, part in enumerate(write_parts(tmp_path)):
+        part.rename(blobs / f"hash{number}")
+        (snapshot / part.name).symlink_to(f"../blobs/hash{number}")
+    first = snapshot / part_names()[0]
+    for name in part_names():
+        assert read_gguf(snapshot / name).path == first
+    monkeypatch.chdir(snapshot)
+    assert read_gguf(Path(part_names()[1])).path == first
+    (blobs / "hash2").unlink()
+    assert part_names()[2] in error_of(first)
+
+
+def test_the_identity_covers_every_part(tmp_path: Path) -> None:
+    parts = write_parts(tmp_path)
+    before = weights_identity(parts[0])
+    assert weights_identity(parts[1]) == before
+    assert hash(before) is not None
+    assert tuple(tuple(part) for part in json.loads(json.dumps(before))) == before
+    assert [part[2] for part in before] == [path.stat().st_size for path in weight_files(parts[0])]
+    status = parts[2].stat()
+    other = tmp_path / "other"
+    other.write_bytes(parts[2].read_bytes())
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.replace(other, parts[2])  # same name, size and time
+    assert weights_identity(parts[0])[:2] == before[:2]
+    assert weights_identity(parts[0])[2] != before[2]
+    parts[2].unlink()
+    with pytest.raises(GgufError, match="missing"):
+        weights_identity(parts[0])
+    with pytest.raises(GgufError, match="can't be read"):
+        weights_identity(tmp_path / "none.gguf")
 
 
 # --- any bytes --------------------------------------------------------------------

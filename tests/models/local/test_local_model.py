@@ -18,7 +18,11 @@ from tui_agent.common.domain import Fault, ModelInfo, Usage, UserMessage
 from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait, Stop, TextFragment, UsageReport
 from tui_agent.models.connect import connect
 from tui_agent.models.faults import RetryPolicy
+from tui_agent.models.local import engine, gguf
+from tui_agent.models.local import model as module
+from tui_agent.models.local.memory import Memory
 from tui_agent.models.local.model import LocalModel
+from tui_agent.models.selection import window_for
 
 
 @pytest.fixture
@@ -143,12 +147,149 @@ async def test_while_another_session_uses_the_engine_its_window_stays(
     assert processes(weights) == []
 
 
-async def test_another_model_replaces_the_first_one(engine_double: None, model: LocalModel, weights: Path) -> None:
-    second = write_gguf(weights.with_name("other.gguf"))
+@pytest.fixture
+def other(model: LocalModel) -> LocalModel:
+    """The client of another session."""
+    made = connect("local", "")
+    assert isinstance(made, LocalModel)
+    made.retries = model.retries
+    return made
+
+
+async def test_an_engine_that_another_session_restarted_is_used(
+    engine_double: None, model: LocalModel, other: LocalModel, weights: Path
+) -> None:
+    await ask(model, weights)
+    await ask(other, weights)
+    os.kill(processes(weights)[1], signal.SIGKILL)
+    await wait_for(lambda: not processes(weights))
+    await ask(model, weights)
+    restarted = processes(weights)
+    assert text_of(await ask(other, weights)) == "pong" and processes(weights) == restarted
+    await model.aclose()
+    await other.aclose()
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
+    monkeypatch.setattr(module, "read_memory", lambda: Memory(total=16 << 30, available=available))
+
+
+async def test_joining_a_running_engine_needs_no_memory(
+    engine_double: None, model: LocalModel, other: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(model, weights)
+    limit_memory(monkeypatch, 1 << 20)
+    assert text_of(await ask(other, weights)) == "pong"
+    info = await other.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.loaded_window == 4_096
+    assert window_for(info, 32_768, "local") == 4_096
+    await model.aclose()
+    await other.aclose()
+
+
+async def test_the_largest_window_that_fits_is_loaded_when_there_is_a_little_less_memory(
+    engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_memory(monkeypatch, (16 << 30) // 10 + 2048 * 20_000)
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.fitting_window
+    window = window_for(info, None, "local")
+    assert 15_000 < window < 20_000
+    limit_memory(monkeypatch, (16 << 30) // 10 + 2048 * (window - 2_000))
+    assert text_of(await ask(model, weights, window)) == "pong"
+    assert fault_of(await ask(model, weights, 32_768)).message.startswith("With a window of 32,768 tokens")
+    await model.aclose()
+
+
+async def test_models_stay_side_by_side_while_there_is_memory(
+    engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, third = write_gguf(weights.with_name("second.gguf")), write_gguf(weights.with_name("third.gguf"))
     await ask(model, weights)
     await ask(model, second)
-    assert processes(weights) == [] and len(processes(second)) == 2
+    assert len(processes(weights)) == len(processes(second)) == 2
+    memory = [Memory(total=16 << 30, available=1 << 20), Memory(total=16 << 30, available=8 << 30)]
+    monkeypatch.setattr(module, "read_memory", lambda: memory[not processes(weights)])
+    assert text_of(await ask(model, third)) == "pong"
+    assert processes(weights) == [] and len(processes(third)) == 2
     await model.aclose()
+
+
+async def test_a_reply_ends_before_its_engine_makes_room(
+    engine_double: None, model: LocalModel, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    monkeypatch.setenv("GGML_FAKE_REPLY", str(go))
+    second = write_gguf(weights.with_name("second.gguf"))
+    first = asyncio.create_task(ask(model, weights))
+    await wait_for(lambda: go.with_suffix(".asked").exists())
+    memory = [Memory(total=16 << 30, available=1 << 20), Memory(total=16 << 30, available=8 << 30)]
+    asked: list[bool] = []
+
+    def read() -> Memory:
+        asked.append(True)
+        return memory[not processes(weights)]
+
+    monkeypatch.setattr(module, "read_memory", read)
+    other_model = asyncio.create_task(ask(model, second))
+    await wait_for(lambda: asked)
+    go.touch()
+    assert text_of(await first) == text_of(await other_model) == "pong"
+    assert processes(weights) == []
+    await model.aclose()
+
+
+async def test_a_client_that_is_no_longer_used_ends_its_engine(
+    engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETIREMENT", 0.0)
+    await ask(model, weights)
+    model.retire()
+    await wait_for(lambda: processes(weights) == [])
+    assert text_of(await ask(model, weights)) == "pong"  # a run that still uses it
+    await wait_for(lambda: processes(weights) == [])
+    await model.aclose()
+
+
+async def test_a_file_that_was_replaced_after_the_check_is_not_loaded(
+    engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = gguf.weight_files
+
+    def replace_it(path: Path) -> list[Path]:
+        evil = weights.with_suffix(".new")
+        evil.write_bytes(weights.read_bytes())
+        evil.replace(weights)
+        return real(path)
+
+    monkeypatch.setattr(module, "weight_files", replace_it)
+    fault = fault_of(await ask(model, weights))
+    assert "the file has changed since it was checked" in fault.message and processes(weights) == []
+
+
+async def test_after_a_failed_start_the_model_is_not_in_use(
+    engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGML_FAKE_PROBLEM", "out of memory")
+    assert "out of memory" in fault_of(await ask(model, weights)).message
+    assert engine.running_status(weights) is None
+    info = await model.describe(str(weights))
+    assert isinstance(info, ModelInfo) and info.loaded is False
+    assert await model.unload(str(weights)) is None
+    monkeypatch.delenv("GGML_FAKE_PROBLEM")
+    assert text_of(await ask(model, weights)) == "pong"
+    await model.aclose()
+
+
+async def test_loading_and_unloading_on_request(
+    engine_double: None, model: LocalModel, other: LocalModel, weights: Path
+) -> None:
+    assert await model.load(str(weights), 2_048) is None
+    assert len(processes(weights)) == 2
+    await ask(other, weights, 2_048)
+    assert "Another session uses small" in str(await model.unload(str(weights)))
+    await other.aclose()
+    assert processes(weights) == []
 
 
 async def test_models_in_the_folder_are_listed_by_name(engine_double: None, model: LocalModel) -> None:
@@ -181,10 +322,7 @@ async def test_unknown_and_refused_files_start_nothing(engine_double: None, mode
 async def test_a_model_that_does_not_fit_is_refused_with_numbers(
     engine_double: None, model: LocalModel, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tui_agent.models.local import model as module
-    from tui_agent.models.local.memory import Memory
-
-    monkeypatch.setattr(module, "read_memory", lambda: Memory(total=1 << 31, available=1 << 20))
+    limit_memory(monkeypatch, 1 << 20)
     fault = fault_of(await ask(model, weights))
     assert "memory" in fault.message and "smaller" in fault.message
     assert processes(weights) == []

@@ -3,9 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tui_agent.models.local import sources
+from tui_agent.models.local.library import split_name
 from tui_agent.models.local.memory import GraphicsCard, Memory
 from tui_agent.models.local.sources import (
     HubSource,
@@ -15,6 +18,7 @@ from tui_agent.models.local.sources import (
     SourceError,
     WebSource,
     choose_files,
+    file_name,
     parse_source,
     quantization_of,
     resolve,
@@ -183,6 +187,7 @@ async def test_a_repository_gives_address_size_hash_and_license() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [(401, "not_found", "HF_TOKEN"), (404, "not_found", "Check its name"), (403, "denied", "Accept its terms"),
+     (307, "not_found", "has moved"),
      (500, "unreachable", "HF_ENDPOINT")],
 )  # fmt: skip
 async def test_a_refusal_says_what_to_do(status: int, code: str, words: str) -> None:
@@ -203,3 +208,45 @@ async def test_no_server_is_a_sentence() -> None:
 def test_the_default_address_is_the_public_hub() -> None:
     assert sources.hub_address({}) == "https://huggingface.co"
     assert sources.hub_address({"HF_ENDPOINT": "http://m/ "}) == "http://m"
+
+
+async def test_a_public_address_is_reached_by_the_proxy_and_unencrypted_without_the_token() -> None:
+    address = "http://hub.example.org"
+    async with FakeRawServer({f"{address}/api/models/a/b/tree/main": tree}) as proxy:
+        env = {"HF_ENDPOINT": address, "HF_TOKEN": "secret", "http_proxy": proxy.url}
+        found = await resolve(HubSource(repository="a/b"), env)
+    assert isinstance(found, WebSource) and found.token == ""
+    assert len(proxy.requests) == 2 and all("authorization" not in request.headers for request in proxy.requests)
+
+
+# --- any input ------------------------------------------------------------------------------
+
+WORDS = st.one_of(
+    st.text(max_size=40), st.from_regex(r"(hf:|package:|ollama:|https://)?[\w.%/:@=-]{0,40}(\.gguf)?", fullmatch=True)
+)
+PATHS = st.from_regex(r"[\w./%-]{0,20}(-Q4_K_M|-\d{5}-of-\d{5})?(\.gguf)?", fullmatch=True)
+
+
+@given(WORDS, st.sampled_from(["", "ollama", "openai"]))
+def test_whatever_is_typed_is_a_source_or_explained(text: str, provider: str) -> None:
+    try:
+        found = parse_source(text, provider, {})
+    except SourceError as error:
+        assert str(error).endswith(".")
+        return
+    for source in found:
+        if isinstance(source, WebSource):
+            assert "/" not in source.files[0].name and source.files[0].name.lower().endswith(".gguf")
+        elif isinstance(source, PackageSource):
+            assert not any(name.startswith("-") or " " in name for name in source.requirements)
+
+
+@given(st.lists(PATHS, max_size=8), st.text(max_size=10))
+def test_the_files_that_are_chosen_are_of_one_complete_model(paths: list[str], wanted: str) -> None:
+    try:
+        files = choose_files(entries(*paths), HubSource(repository="a/b", wanted=wanted))
+    except SourceError:
+        return
+    names = [file_name(str(entry["path"])) for entry in files]
+    assert names and all(names) and not any("/" in name or name.startswith((".", "-")) for name in names)
+    assert len(names) == split_name(names[0])[2] and len({split_name(name)[0] for name in names}) == 1

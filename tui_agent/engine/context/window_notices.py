@@ -27,6 +27,11 @@ def enlarge_window(provider: str, limit: int, *, configured: bool = True) -> str
             else f"restart the server with `OLLAMA_CONTEXT_LENGTH={size} ollama serve`; if memory is short, "
             "`OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0` halves its memory."
         )
+    if provider == "local":
+        return (
+            f"close other sessions that use the model, and set `context_window: {size}` in the settings, if the model "
+            "was trained for it and there is memory."
+        )
     return (
         f"start the server with a larger window, such as `llama-server -c {size}`, "
         f"`vllm serve --max-model-len {size}`, or “Context Length” in LM Studio. "

@@ -16,7 +16,7 @@ from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
-from tui_agent.engine.models.server import Server, log_engine
+from tui_agent.engine.models.server import Server, log_engine, retire
 from tui_agent.events import SERVER_MISSING, EffortChanged, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -173,6 +173,7 @@ class ModelRoles:
             if not is_same or settings.model != self._settings.model or self._lacks_model():
                 self.name = settings.model or (self.name if is_same else "")
             self._settings = settings
+            retire(self.model)
             self._adopt(server)
 
     async def switch_server(self, server: Server, name: str) -> Fault | None:
@@ -191,6 +192,7 @@ class ModelRoles:
                 self._kept.remove(before["model"])
                 vars(self).update(before)
                 return Fault(kind="status", message=result.text)
+            retire(before["model"])
             return None
 
     def _adopt(self, server: Server) -> None:

@@ -97,6 +97,15 @@ def log_engine(model: Model, folder: Path | None) -> None:
         model.log_folder = folder
 
 
+def retire(model: Model) -> None:
+    """Let a client that the session replaces free memory, even if a run still uses it."""
+    if model.provider == "local":
+        from tui_agent.models.local.model import LocalModel
+
+        assert isinstance(model, LocalModel)
+        model.retire()
+
+
 def wire_limits(timeouts: Timeouts, local: bool) -> WireLimits:
     """Return the watchdog timeouts from the settings (M7)."""
     return msgspec.structs.replace(

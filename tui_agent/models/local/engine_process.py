@@ -26,15 +26,18 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 Request = dict[str, "Any"]
-"""`model`: path of the GGUF file; `name`: the model's name in the API; `window` of each slot in tokens; `slots`;
-`cache_mib`: memory for prompts of earlier requests; `idle`: seconds without a request after which the model is
-unloaded; `key`: the API key."""
+"""`model`: path of the GGUF file; `files`: all parts of it; `identity`: their `file_identity` when they were checked;
+`name`: the model's name in the API; `window` of each slot in tokens; `slots`; `cache_mib`: memory for prompts of
+earlier requests; `idle`: seconds without a request after which the model is unloaded; `key`: the API key; `log`: path
+of the file that this process prints to."""
 State = dict[str, "Any"]
 """`phase`: `loading`, `ready` or `failed`; `address` of the server when it is ready; `problem` when it failed; `key`,
-`model`, `name`, `window` and `slots` as requested."""
+`model`, `name`, `window`, `slots` and `log` as requested."""
 USERS = "users.lock"
 ENGINE = "engine.lock"
 STATE = "state.json"
+LOCK_SECONDS = 5.0
+"""Seconds in which an engine that is ending must have ended."""
 _DEATHSIG = 1  # PR_SET_PDEATHSIG
 
 
@@ -52,9 +55,11 @@ def watch(folder: str, request: Request) -> int:
     users, own = (
         os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (USERS, ENGINE)
     )
-    fcntl.flock(own, fcntl.LOCK_EX)  # released when this process and the engine have ended
+    if not _lock(own):
+        print("another engine runs this model", flush=True)
+        return 1
     alive, write_end = os.pipe()
-    state = {name: request[name] for name in ("key", "model", "name", "window", "slots")}
+    state = {name: request[name] for name in ("key", "model", "name", "window", "slots", "log")}
     publish_state(folder, {**state, "phase": "loading"})
     watcher = os.getpid()
     engine = os.fork()
@@ -72,6 +77,20 @@ def watch(folder: str, request: Request) -> int:
     code = os.waitstatus_to_exitcode(status)
     print(f"the engine ended with status {code}", flush=True)
     return 0 if code == -signal.SIGKILL else abs(code)
+
+
+def _lock(fd: int) -> bool:
+    """Get the exclusive lock, which is released when this process and the engine have ended; return whether that
+    worked in time."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
 
 
 def _await_last_user(users: int, engine: int) -> None:
@@ -138,9 +157,17 @@ def _end_with(watcher: int, alive: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def file_identity(files: list[str]) -> list[list[int]]:
+    """Return device, inode, size, and times of change in nanoseconds (content, status) of files."""
+    found = map(os.stat, files)
+    return [[one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns] for one in found]
+
+
 def _serve(request: Request) -> Any:
     """Start llama.cpp's server on a free port of the loopback interface; returns it once the model is loaded."""
     xllamacpp = importlib.import_module("xllamacpp")
+    if file_identity(request["files"]) != request["identity"]:
+        raise ValueError("the file has changed since it was checked")
     params = xllamacpp.CommonParams()
     params.model.path = request["model"]
     params.model_alias = {request["name"]}

@@ -67,7 +67,7 @@ class GgufInfo(FrozenValue, frozen=True, kw_only=True):
     """The properties of the model in a GGUF file; the texts are cleaned."""
 
     path: Path
-    """The file, or the first of its parts."""
+    """The file, or the first of its parts: absolute, links not resolved."""
     size: int
     """Bytes of all parts."""
     architecture: str
@@ -108,7 +108,7 @@ def read_gguf(path: Path) -> GgufInfo:
 
     Raises GgufError if the file can't be used: not a language model, damaged, incomplete, or with a harmful template.
     """
-    parts = _parts(path)
+    parts = weight_files(path)
     headers = [_read_header(part) for part in parts]
     facts = _Facts(headers[0].values)
     shown = one_line(path.name, exact=True)
@@ -138,8 +138,10 @@ def read_gguf(path: Path) -> GgufInfo:
     )
 
 
-def _parts(path: Path) -> list[Path]:
-    """Return all parts of a model, the first one first. Raises GgufError if one is missing."""
+def weight_files(path: Path) -> list[Path]:
+    """Return all parts of a model, the first one first, as absolute paths; links are not resolved, since those of a
+    download cache lead to files with other names. Raises GgufError if a part is missing."""
+    path = path.absolute()
     match = _PART.fullmatch(path.name)
     if match is None:
         return [path]
@@ -152,6 +154,21 @@ def _parts(path: Path) -> list[Path]:
             missing = one_line(part.name, exact=True)
             raise GgufError(f"A part of the model is missing: {missing}. Download it to the same folder.")
     return parts
+
+
+def weights_identity(path: Path) -> tuple[tuple[int, ...], ...]:
+    """Return device, inode, size, and times of change in nanoseconds (content, status) of every part of a model.
+
+    It differs if a part has been replaced or changed since. Raises GgufError if a part can't be read.
+    """
+    try:
+        found = [part.stat() for part in weight_files(path)]
+    except (OSError, ValueError) as error:
+        if isinstance(error, GgufError):
+            raise
+        why = getattr(error, "strerror", None) or error
+        raise GgufError(f"The model file can't be read: {one_line(path.name, exact=True)}: {why}.") from error
+    return tuple((one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found)
 
 
 def _check_kind(headers: list[_Header], facts: _Facts, shown: str) -> None:

@@ -1,8 +1,9 @@
-"""The client of the local engine: an OpenAI-compatible server that is started on the first request (L1)."""
+"""The client of the local engine: runs models that are files on this machine, without a server (L1)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ from typing import Any
 import msgspec
 
 from tui_agent.common.domain import Fault, ModelInfo
-from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart
+from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait
 from tui_agent.models.endpoint import endpoint
-from tui_agent.models.faults import RetryPolicy, WireFault
+from tui_agent.models.faults import RetryPolicy
 from tui_agent.models.local import engine, library
-from tui_agent.models.local.engine import EngineError, EnginePlan, EngineStatus, EngineUse
+from tui_agent.models.local.engine import EngineError, EnginePlan, EngineStatus, EngineUse, Identity
 from tui_agent.models.local.fit import Fit, fit_model
-from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf
+from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf, weight_files, weights_identity
 from tui_agent.models.local.memory import read_memory
 from tui_agent.models.openai import OpenAIModel
 from tui_agent.models.wire import Wire, WireLimits
@@ -26,108 +27,171 @@ PROVIDER = "local"
 NAME = "the local engine"
 """What the engine is called in messages."""
 GET_ADVICE = "`tui-agent models get` suggests models for this machine, and fetches them."
+RETIREMENT = 10.0
+"""Seconds without a reply after which a client that is no longer the session's own ends its engines."""
 _MIB = 1 << 20
 _MAX_CACHE_MIB = 4_096
 """Largest memory, in MiB, for prompts of earlier requests."""
+_TOLERANCE = 1.15
+"""How much larger than the window that fits now a window may be: it was computed earlier, and headroom is kept."""
+_SLACK = 0.95
+"""Part of the largest window that is reported as fitting."""
 
 
-class LocalModel(OpenAIModel):
-    """A Model that this program runs itself. Nothing is started before the first request.
+class _EngineClient(OpenAIModel):
+    """The client of one running engine. It does not retry: the engine may have to be started again."""
 
-    One engine runs at a time: a request for another model releases the engine of the previous one.
+    provider = PROVIDER
+
+    def __init__(self, name: str, use: EngineUse, status: EngineStatus, window: int | None, wire: Wire) -> None:
+        super().__init__(wire, RetryPolicy(attempts=1))
+        self.name = name
+        self.use = use
+        self.status = status
+        self.requested = window
+        """The window for which the engine was started or joined, in tokens."""
+        self.replies = 0
+        """Replies that are streamed now."""
+        self._llama_cpp = True
+        self._answered.add(status.name)  # it is loaded
+
+    def serves(self, window: int | None) -> bool:
+        """Return whether this engine still runs, with the window as far as there was a choice. Does file IO."""
+        is_large_enough = not window or window == self.requested or window <= self.status.window
+        return is_large_enough and self.use.status == self.status
+
+
+class LocalModel:
+    """A Model that this program runs itself (see base.py). Nothing is started before the first request.
+
+    Each model has an engine of its own. One that is idle ends if there is no memory for another one beside it.
     """
 
     provider = PROVIDER
 
     def __init__(self, limits: WireLimits | None, retries: RetryPolicy) -> None:
-        super().__init__(_wire("http://127.0.0.1/v1", "", limits), retries)
         self.endpoint = NAME
+        self.retries = retries
         self.log_folder: Path | None = None
         """Folder for the log of an engine that is started; None: its own folder."""
         self._limits = limits
-        self._use: EngineUse | None = None
-        self._state: EngineStatus | None = None
-        self._name = ""
-        """The model that the engine runs."""
-        self._requested: int | None = None
-        """The window that was requested when the engine was started or joined."""
+        self._clients: dict[str, _EngineClient] = {}
+        self._idle = asyncio.Condition()
         self._lock = asyncio.Lock()
-        self._starting: set[asyncio.Task[None]] = set()
-        self._headers: dict[str, tuple[object, GgufInfo]] = {}
-        """Model → identity of its file, and the header that was read from it."""
-        self._llama_cpp = True
+        self._starting: set[asyncio.Task[_EngineClient]] = set()
+        """Named by their models."""
+        self._waiting: Counter[str] = Counter()
+        """How many requests wait for a model to be loaded."""
+        self._headers: dict[str, tuple[Identity, GgufInfo]] = {}
+        """Model → identity of its files, and the header that was read from them."""
+        self._is_retired = False
+        self._retirement: asyncio.TimerHandle | None = None
+
+    # --- requests ---------------------------------------------------------------------
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
-        """See Model. Starts the engine first, if it does not run."""
-        if not await self._is_ready(request.model, request.num_ctx):
-            yield Phase(phase="loading", detail=await asyncio.to_thread(self._size, request.model))
-        try:
-            await self._start(request.model, request.num_ctx)
-        except WireFault as error:
-            yield Failed(fault=error.fault)
-            return
-        async for part in super().stream(request):
-            yield part
+        """See Model. Starts the engine first, if it does not run, and again if it ends before it has answered."""
+        attempt = 1
+        while True:
+            if not await self._is_ready(request.model, request.num_ctx):
+                yield Phase(phase="loading", detail=await asyncio.to_thread(self._size, request.model))
+            try:
+                client = await self._start(request.model, request.num_ctx)
+            except EngineError as error:
+                yield Failed(fault=Fault(kind="unreachable", message=str(error), advice=error.advice))
+                return
+            fault: Fault | None = None
+            client.replies += 1
+            try:
+                async for part in client.stream(msgspec.structs.replace(request, model=client.status.name)):
+                    if isinstance(part, Failed):
+                        fault = await self._explain(part.fault, client)
+                    else:
+                        yield part
+            finally:
+                client.replies -= 1
+                await self._on_idle()
+            if fault is None:
+                return
+            seconds = self.retries.delay(fault, attempt)
+            if seconds is None:
+                yield Failed(fault=self.retries.final_fault(fault, attempt))
+                return
+            attempt += 1
+            yield RetryWait(attempt=attempt, of=self.retries.attempts, seconds=seconds, why=fault.message)
+            await self.retries.sleep(seconds)
 
-    async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        await self._start(request.model, request.num_ctx)  # it may have ended since, or in the middle of a reply
-        assert self._state is not None
-        return {**await super()._body(request), "model": self._state.name}
+    async def _explain(self, fault: Fault, client: _EngineClient) -> Fault:
+        """Return a fault of the connection in terms of the engine."""
+        if fault.kind not in ("unreachable", "broken") or await asyncio.to_thread(client.serves, None):
+            return fault
+        message, advice = "The local engine ended while it was answering.", f"{client.status.log} may have the reason."
+        return msgspec.structs.replace(fault, message=message, advice=advice)
 
-    # --- the engine -------------------------------------------------------------------
+    # --- the engines ------------------------------------------------------------------
 
     async def _is_ready(self, name: str, window: int | None) -> bool:
-        """Return whether the engine runs this model, with this window as far as it had a choice."""
-        use, state = self._use, self._state
-        if use is None or state is None or name != self._name:
-            return False
-        is_large_enough = not window or window <= state.window or window == self._requested
-        return is_large_enough and await asyncio.to_thread(_runs, use)
+        client = self._clients.get(name)
+        return client is not None and await asyncio.to_thread(client.serves, window)
 
-    async def _start(self, name: str, window: int | None) -> None:
-        """Use the engine that runs the model; start it if necessary. Raises WireFault.
+    async def _start(self, name: str, window: int | None) -> _EngineClient:
+        """Return the client of the engine that runs the model; start it if necessary. Raises EngineError.
 
-        If this is cancelled, the model is loaded all the same: the next request will need it.
+        If this is cancelled, the model is loaded all the same: the next request will need it, unless it is for another.
         """
-        starting = asyncio.create_task(self._become_ready(name, window))
+        for task in self._starting:
+            if task.get_name() != name and not self._waiting[task.get_name()]:
+                task.cancel()
+        starting = asyncio.create_task(self._become_ready(name, window), name=name)
         self._starting.add(starting)
         starting.add_done_callback(self._on_started)
-        await asyncio.shield(starting)
+        self._waiting[name] += 1
+        try:
+            return await asyncio.shield(starting)
+        finally:
+            self._waiting[name] -= 1
 
-    def _on_started(self, starting: asyncio.Task[None]) -> None:
+    def _on_started(self, starting: asyncio.Task[_EngineClient]) -> None:
         self._starting.discard(starting)
         if not starting.cancelled():
             starting.exception()  # was raised by `_start`, unless nobody waits for it any more
 
-    async def _become_ready(self, name: str, window: int | None) -> None:
+    async def _become_ready(self, name: str, window: int | None) -> _EngineClient:
         async with self._lock:
-            if await self._is_ready(name, window):
-                return
-            await self._release()
-            try:
-                plan = await asyncio.to_thread(self._plan, name, window)
-                log = self.log_folder / engine.LOG if self.log_folder is not None else None
-                self._use, self._state = await engine.use_engine(plan, log=log)
-                self._name, self._requested = name, window
-            except EngineError as error:
-                fault = Fault(kind="unreachable", message=str(error), advice=error.advice)
-                raise WireFault(fault) from error
-            self._wire = _wire(f"{self._state.address}/v1", self._state.key, self._limits)
-            self._answered.add(name)  # it is loaded
+            client = self._clients.get(name)
+            if client is not None:
+                if await asyncio.to_thread(client.serves, window):
+                    return client
+                await self._release(name)
+            plan = await self._plan(name, window)
+            log = self.log_folder / engine.LOG if self.log_folder is not None else None
+            use, status = await engine.use_engine(plan, log=log)
+            wire = Wire(PROVIDER, endpoint(f"{status.address}/v1", status.key, {}), self._limits)
+            client = self._clients[name] = _EngineClient(name, use, status, window, wire)
+            return client
 
-    def _plan(self, name: str, window: int | None) -> EnginePlan:
-        """Return how to run a model in the memory that is available. Reads its header. Raises EngineError."""
-        info = self._header(name)
-        room = _fit(info, window)
-        if room.problem:
-            raise EngineError(room.problem, "Choose a smaller model. " + GET_ADVICE)
-        free = read_memory().available - room.need
+    async def _plan(self, name: str, window: int | None) -> EnginePlan:
+        """Return how to run a model; makes room for it if necessary. Raises EngineError."""
+        info = await asyncio.to_thread(self._header, name)
+        files, identity = tuple(map(str, weight_files(info.path))), self._headers[name][0]
+        running = await asyncio.to_thread(engine.running_status, info.path)
+        if running is not None:  # nothing will be loaded
+            return EnginePlan(model=info.path, name=running.name, window=running.window, files=files, identity=identity)
+        room = await asyncio.to_thread(_fit, info, window)
+        for other in tuple(self._clients) if room.problem else ():
+            await self._release(other)
+            room = await asyncio.to_thread(_fit, info, window)
+        if room.problem and (window or 0) > (room.largest_window or 0) * _TOLERANCE:
+            raise EngineError(room.problem, f"Set a smaller `context_window`, or choose a smaller model. {GET_ADVICE}")
+        free = (await asyncio.to_thread(read_memory)).available - room.need
         return EnginePlan(
             model=info.path,
             name=_api_name(name),
             window=room.window,
             slots=room.slots,
             cache_mib=max(0, min(_MAX_CACHE_MIB, free // 4 // _MIB)),
+            files=files,
+            identity=identity,
         )
 
     def _header(self, name: str) -> GgufInfo:
@@ -136,9 +200,8 @@ class LocalModel(OpenAIModel):
         if file is None:
             raise EngineError(f"This machine has no model {name}.", GET_ADVICE)
         try:
-            status = file.path.stat()
-            identity = (file.path, status.st_size, status.st_mtime_ns)
-            before, info = self._headers.get(name, (None, None))
+            identity = weights_identity(file.path)
+            before, info = self._headers.get(name, ((), None))
             if info is None or before != identity:
                 info = read_gguf(file.path)
                 self._headers[name] = identity, info
@@ -153,12 +216,41 @@ class LocalModel(OpenAIModel):
         except EngineError:
             return ""
 
-    async def _release(self) -> None:
-        use, self._use, self._state = self._use, None, None
-        if use is not None:
-            await self._wire.aclose()
-            use.release()
-            await engine.ended(use)
+    async def _release(self, name: str) -> None:
+        """Stop using the engine of a model, once it answers no request."""
+        client = self._clients.get(name)
+        if client is None:
+            return
+        async with self._idle:
+            await self._idle.wait_for(lambda: client.replies == 0)
+        await self._end(client)
+
+    async def _end(self, client: _EngineClient) -> None:
+        if self._clients.get(client.name) is client:
+            del self._clients[client.name]
+        await client.aclose()
+        client.use.release()
+        await engine.ended(client.use)
+
+    async def _on_idle(self) -> None:
+        async with self._idle:
+            self._idle.notify_all()
+        if self._is_retired:
+            self.retire()
+
+    def retire(self) -> None:
+        """End the engines soon: the session uses another server now. A run that still uses this one may start them
+        again."""
+        self._is_retired = True
+        if self._retirement is not None:
+            self._retirement.cancel()
+        self._retirement = asyncio.get_running_loop().call_later(RETIREMENT, self._end_idle)
+
+    def _end_idle(self) -> None:
+        for client in tuple(self._clients.values()):
+            if client.replies == 0:
+                ending = asyncio.ensure_future(self._end(client))
+                ending.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     # --- information ------------------------------------------------------------------
 
@@ -171,14 +263,22 @@ class LocalModel(OpenAIModel):
 
     def _describe_file(self, name: str) -> ModelInfo:
         info = self._header(name)
-        state = engine.running_status(info.path)
-        if state is None:
+        status = engine.running_status(info.path)
+        described = info.model_info(name)
+        if status is None:
+            largest = _fit(info, None).largest_window
             return msgspec.structs.replace(
-                info.model_info(name), loaded=False, fitting_window=_fit(info, None).largest_window
+                described, loaded=False, fitting_window=round(largest * _SLACK) if largest else None
             )
-        cache = state.slots * (info.fixed_cache + (info.cache_bytes or 0) * state.window)
+        cache = status.slots * (info.fixed_cache + (info.cache_bytes or 0) * status.window)
+        client = self._clients.get(name)
+        is_own = client is not None and client.use.is_own and client.status == status
         return msgspec.structs.replace(
-            info.model_info(name), loaded=True, loaded_window=state.window, memory=info.size + cache
+            described,
+            loaded=True,
+            loaded_window=status.window,
+            fitting_window=None if is_own else status.window,  # chosen by another session
+            memory=info.size + cache,
         )
 
     async def list_models(self) -> tuple[str, ...] | Fault:
@@ -193,37 +293,29 @@ class LocalModel(OpenAIModel):
         """See LoadsModels. The engine runs as long as this client, or another session, uses it."""
         try:
             await self._start(model, window)
-        except WireFault as error:
-            return error.fault
+        except EngineError as error:
+            return Fault(kind="unreachable", message=str(error), advice=error.advice)
         return None
 
     async def unload(self, model: str) -> Fault | None:
         """See LoadsModels. Fails while another session uses the engine."""
         async with self._lock:
-            if model == self._name:
-                await self._release()
+            await self._release(model)
         info = await self.describe(model)
         if isinstance(info, Fault) or not info.loaded:
             return info if isinstance(info, Fault) else None
         return Fault(kind="status", message=f"Another session uses {_api_name(model)}.", advice="Close it first.")
 
     async def aclose(self) -> None:
-        """See Model. Ends the engine, unless another session uses it."""
-        starting = tuple(self._starting)
+        """See Model. Ends the engines, unless another session uses them."""
+        if self._retirement is not None:
+            self._retirement.cancel()
+        starting: tuple[asyncio.Task[Any], ...] = tuple(self._starting)
         for task in starting:
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
-        async with self._lock:
-            await self._release()
-        await super().aclose()
-
-
-def _wire(address: str, key: str, limits: WireLimits | None) -> Wire:
-    return Wire(PROVIDER, endpoint(address, key or None, {}), limits)
-
-
-def _runs(use: EngineUse) -> bool:
-    return use.runs
+        for client in tuple(self._clients.values()):
+            await self._end(client)
 
 
 def _api_name(name: str) -> str:

@@ -64,11 +64,11 @@ class Part:
         except OSError:
             return 0
 
-    def save(self, state: PartState) -> None:
+    async def save(self, state: PartState) -> None:
         """Store what is known. Raises DownloadFailed."""
         if state != self.state or not self._state_path.exists():
             try:
-                atomic_write(self._state_path, msgspec.json.encode(state))
+                await asyncio.to_thread(atomic_write, self._state_path, msgspec.json.encode(state))
             except FileFault as error:
                 raise DownloadFailed(f"The download can't be saved: {error}.", "failed") from error
         self.state = state
@@ -87,7 +87,7 @@ class Part:
 
     def check_space(self, missing: int) -> None:
         """Raise DownloadFailed if the disk has no room for `missing` more bytes."""
-        free = shutil.disk_usage(self.path.parent).free
+        free = free_space()
         if missing + _RESERVE > free:
             raise DownloadFailed(
                 f"{self.name} needs {file_size(missing)} more, but only {file_size(free)} are free on the disk of "
@@ -108,7 +108,7 @@ class Part:
             self._reject(f"it has {size:,} bytes instead of {state.size:,}")
         if state.sha256 and (actual := await self._hash(meter)) != state.sha256:
             self._reject(f"its SHA-256 is {actual[:12]}… instead of {state.sha256[:12]}…")
-        self.save(msgspec.structs.replace(state, size=size, verified=True))
+        await self.save(msgspec.structs.replace(state, size=size, verified=True))
 
     def _reject(self, why: str) -> None:
         self.delete()
@@ -161,6 +161,14 @@ async def publish(parts: Sequence[Part], folder: Path) -> Path:
     with contextlib.suppress(OSError):
         parts[0].path.parent.rmdir()
     return folder / parts[0].name
+
+
+def free_space() -> int:
+    """Return the bytes that are free on the disk of the models."""
+    folder = paths.models_dir()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def read_part_state(path: Path) -> PartState | None:

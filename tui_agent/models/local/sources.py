@@ -18,6 +18,7 @@ from tui_agent.common.suggestions import did_you_mean
 from tui_agent.models.decoding import as_count, as_object, objects_in
 from tui_agent.models.endpoint import BadAddress, endpoint
 from tui_agent.models.faults import WireFault
+from tui_agent.models.local.fit import fit_model
 from tui_agent.models.local.library import SUFFIX, split_name
 from tui_agent.models.local.memory import Memory
 from tui_agent.models.wire import Wire
@@ -124,6 +125,8 @@ class Suggestion(FrozenValue, frozen=True, kw_only=True):
     """A sentence."""
     ollama: str
     """Its name in Ollama's library."""
+    file: str
+    """Name of its file."""
     sources: tuple[Source, ...]
     """In order of preference."""
 
@@ -139,7 +142,7 @@ def suggestions() -> tuple[Suggestion, ...]:
 
 def _suggestion(entry: dict[str, Any]) -> Suggestion:
     fields = {"active": entry["parameters"], **entry}
-    repository, file, packages = fields.pop("repository"), fields.pop("file"), fields.pop("packages", None)
+    repository, file, packages = fields.pop("repository"), fields["file"], fields.pop("packages", None)
     sources: list[Source] = [HubSource(repository=repository, wanted=file)]
     if packages:
         names = tuple(packages["name"].format(number=number) for number in range(1, packages["count"] + 1))
@@ -161,8 +164,6 @@ def suggest(memory: Memory, count: int = 3) -> list[Suggestion]:
 
 def fits(need: int, memory: Memory) -> bool:
     """Return whether so many bytes can be used for a model; True if the memory is unknown."""
-    from tui_agent.models.local.fit import fit_model
-
     return not fit_model(need, None, None, memory).problem
 
 
@@ -246,6 +247,8 @@ async def resolve(source: Source, env: Mapping[str, str] | None = None) -> Sourc
     token = env.get("HF_TOKEN", "").strip()
     try:
         hub = endpoint(hub_address(env), token, env)
+        if hub.warning:  # the token would be readable on the way
+            hub, token = endpoint(hub_address(env), "", env), ""
     except BadAddress as error:
         raise SourceError(f"HF_ENDPOINT can't be used: {error}", "unreachable") from error
     wire = Wire("hub", hub)
@@ -276,6 +279,8 @@ async def resolve(source: Source, env: Mapping[str, str] | None = None) -> Sourc
 
 def _hub_error(error: WireFault, repository: str, address: str, has_token: bool) -> SourceError:
     status = error.fault.status
+    if status is not None and 300 <= status < 400:
+        return SourceError(f"{repository} has moved. Look up its new name at {address}/{repository}.", "not_found")
     if status == 403:
         advice = f"Accept its terms at {address}/{repository}, then set HF_TOKEN to your token."
         return SourceError(f"{repository} may not be downloaded by everybody. {advice}", "denied")

