@@ -14,6 +14,7 @@ from tests.doubles.file_server import FakeFile
 from tests.doubles.gguf import gguf_bytes, write_gguf
 from tests.doubles.mock import call, scenario, serve, step
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
+from tests.models.recordings import ROUTER, played
 from tests.waiting import wait_for
 from tui_agent.commands.probing import call_tasks
 from tui_agent.common import paths
@@ -263,6 +264,13 @@ async def test_a_model_is_loaded_with_the_window_of_a_session(capsys: CAPSYS) ->
     assert loaded["options"] == {"num_ctx": 32_768} and unloaded["keep_alive"] == 0
 
 
+async def test_a_model_of_the_router_is_loaded(capsys: CAPSYS) -> None:
+    async with played(ROUTER, "load", "models unloaded", "models loaded", "props") as server:
+        argv = ("models", "load", "qwen", "--provider", "openai", "--base-url", f"{server.url}/v1")
+        assert "qwen is loaded" in (await run_command(capsys, *argv)).out
+        assert [request.json for request in server.asked_for("/models/load")] == [{"model": "qwen"}]
+
+
 async def test_what_can_not_be_loaded(capsys: CAPSYS) -> None:
     result = await models(capsys, "load", "m")
     assert result.code == 4 and "No connection" in result.err
@@ -272,7 +280,7 @@ async def test_what_can_not_be_loaded(capsys: CAPSYS) -> None:
     async with serve(scenario("x", "y")) as mock:
         argv = ("models", "load", OLLAMA, "--provider", "openai", "--base-url", f"{mock.url}/v1")
         result = await run_command(capsys, *argv)
-        assert result.code == 1 and "by itself" in result.err
+        assert result.code == 1 and "does not load models on request" in result.err
 
 
 async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:

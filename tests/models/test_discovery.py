@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.gguf import write_gguf
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.models.recordings import LLAMA, OLD_STUDIO, OLLAMA, ROUTER, STUDIO, VLLM, played
+from tui_agent.common import paths
 from tui_agent.models import discovery
 from tui_agent.models.discovery import FoundServer, find_servers, known_servers, same_server
 from tui_agent.settings import Settings
@@ -227,3 +229,12 @@ async def test_a_result_serves_for_a_few_seconds(guesses):
 )
 def test_addresses_of_the_same_server(first, second, same):
     assert same_server(first, second) is same
+
+
+async def test_files_that_the_program_runs_itself_are_a_server_of_their_own():
+    assert await found() == []
+    write_gguf(paths.ensure_private_dir(paths.models_dir()) / "small.gguf")
+    (one,) = await found()
+    assert (one.name, one.provider, one.address, one.configured) == ("local", "local", "local", False)
+    (one,) = await found(chosen(provider="local"))
+    assert one.configured

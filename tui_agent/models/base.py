@@ -132,8 +132,9 @@ class Model(Protocol):
 class LoadsModels(Protocol):
     """A Model whose server may load and unload models on request."""
 
-    async def load(self, model: str, window: int | None = None) -> Fault | None:
-        """Load a model into memory, for a context window of `window` tokens where the server lets that be chosen.
+    async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
+        """Load a model into memory, for a context window of `window` tokens, and keep it for so long without a request,
+        where the server lets that be chosen.
 
         Returns when it is loaded, or why it is not."""
         ...

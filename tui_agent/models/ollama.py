@@ -243,10 +243,10 @@ class OllamaModel(HttpModel):
         self._listed = dict(entries)
         return tuple(self._listed)
 
-    async def load(self, model: str, window: int | None = None) -> Fault | None:
+    async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
         """See LoadsModels."""
         try:
-            await load(self._wire, model, window=window)
+            await load(self._wire, model, keep_alive, window)
         except WireFault as error:
             return error.fault
         return None

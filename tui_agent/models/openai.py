@@ -309,7 +309,7 @@ class OpenAIModel(HttpModel):
 
     # --- loading ---------------------------------------------------------------------
 
-    async def load(self, model: str, window: int | None = None) -> Fault | None:
+    async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
         """See LoadsModels. These servers choose the window themselves."""
         return await self._set_loaded(model, True)
 

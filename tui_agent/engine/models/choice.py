@@ -337,7 +337,9 @@ class ModelChoice:
             return str(error)
         if not isinstance(client, LoadsModels):
             return f"{client.endpoint} does not load models on request."
-        fault = await (client.load(model.name, model.window) if wanted else client.unload(model.name))
+        roles, name = self._roles, model.name
+        keep_alive = roles.catalog.current.entry(name).options.keep_alive or roles.settings.keep_alive
+        fault = await (client.load(name, model.window, keep_alive) if wanted else client.unload(name))
         return "" if fault is None else fault.full_message
 
 

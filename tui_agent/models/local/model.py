@@ -289,7 +289,7 @@ class LocalModel:
             return Fault(kind="status", message=f"The folder of models can't be read: {error.strerror or error}.")
         return tuple(file.name for file in files)
 
-    async def load(self, model: str, window: int | None = None) -> Fault | None:
+    async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
         """See LoadsModels. The engine runs as long as this client, or another session, uses it."""
         try:
             await self._start(model, window)
