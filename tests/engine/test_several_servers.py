@@ -22,6 +22,7 @@ from tui_agent.events import ModelChanged, Notice, RunEnded
 from tui_agent.frontends.session_commands import SESSION_COMMANDS
 from tui_agent.frontends.web.choices import model_choices
 from tui_agent.models import discovery
+from tui_agent.settings import ServerSettings
 
 NOBODY = "http://127.0.0.1:9"
 KEY = "abc-not-a-known-form-0816"
@@ -316,3 +317,21 @@ async def test_line_mode_and_page_list_the_models_of_other_servers_with_their_se
         assert [row["id"] for row in rows] == ["both", "one", "other:both", "other:two"]
         assert (await SESSION_COMMANDS["model"](session, "other:both")).text == ""
         assert session.models.endpoint == f"{second.url}/v1"
+
+
+async def test_a_server_that_is_added_later_has_its_key_masked_and_used(tmp_path: Path, monkeypatch: Any) -> None:
+    async with server("one") as first, server("two", token=KEY) as second:
+        async with run_session(first, tmp_path, flags={"model": "one"}) as session:
+            watch = SessionDriver(session)
+            await hi(watch)
+            settings = session.settings.settings
+            address = f"{second.url}/v1"
+            for token_env in ("WRONG", "RIGHT"):
+                added = ServerSettings(base_url=address, token_env=token_env)
+                assert await session.models.use_settings(settings.model_copy(update={"servers": {"x": added}})) == ""
+                monkeypatch.setenv("RIGHT", KEY)
+                said = await session.models.choose("execution", "two", "x")
+                assert ("token" in said) is (token_env == "WRONG")
+            assert KEY not in session.mask.mask(f"the key is {KEY}.")
+            assert (await hi(watch)).outcome == "done"
+            assert chats(second) == ["two"]

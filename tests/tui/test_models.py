@@ -508,3 +508,14 @@ async def test_other_servers_are_offered_if_the_own_one_is_not_reachable() -> No
         await opened(pilot, app)
         await told(pilot, "No connection to http://localhost:11434.")
         await told(pilot, "qwen3-coder-30b")
+
+
+async def test_a_named_server_that_is_slow_is_listed_once_it_answers() -> None:
+    models = several()
+    slow = msgspec.structs.replace(VLLM, problem="http://10.0.0.5:8000/v1 did not answer in time.")
+    models.others = {slow: models.others[VLLM]}
+    app, _session, _ = on_screen(models)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "128k")
+        assert "in time" not in screen_text(app)

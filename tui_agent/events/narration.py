@@ -294,7 +294,8 @@ def _effort(event: e.EffortChanged) -> str:
 
 
 def _model(event: e.ModelChanged) -> Narration:
-    return Narration(f"Model {event.model} ({event.provider}).", mark="" if event.by == "user" else None)
+    server = f"{event.provider}, {event.server}" if event.server not in ("", event.provider) else event.provider
+    return Narration(f"Model {event.model} ({server}).", mark="" if event.by == "user" else None)
 
 
 # --- a run ------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tui_agent.models.wire import Wire, WireLimits
 from tui_agent.settings import ServerSettings, Settings, read_token
 from tui_agent.text import clean, one_line
 
-OWN, LOCAL = "this program", "local"
+OWN, LOCAL = "This program", "local"
 """Kind and name of the models that the program runs itself."""
 OLLAMA, LLAMA_CPP, VLLM, COMPATIBLE = "Ollama", "llama.cpp", "vLLM", "OpenAI-compatible"
 LOADING_KINDS = (OWN, OLLAMA, ROUTER, LM_STUDIO)

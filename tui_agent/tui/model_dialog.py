@@ -165,8 +165,8 @@ class ModelDialog(ModelPicker):
 
     async def _fill_other(self, models: ServerModels) -> None:
         server = models.server
-        if server is None or server.problem:
-            return
+        if server is None or (server.problem and not (server.setting or server.configured)):
+            return  # one that the user named may just be slow
         candidates = await self._choice.listed(server)
         if isinstance(candidates, Fault):
             models.note, models.candidates = one_line(candidates.message, 300), {}

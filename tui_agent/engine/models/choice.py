@@ -18,7 +18,7 @@ from tui_agent.models.base import LoadsModels, Model
 from tui_agent.models.catalog import can_answer, served_name
 from tui_agent.models.discovery import FoundServer, find_servers, same_server
 from tui_agent.models.selection import Role
-from tui_agent.settings import Settings
+from tui_agent.settings import Settings, read_tokens
 
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
 """Roles with selectable models; `execution` is the session's own."""
@@ -98,6 +98,10 @@ class ModelChoice:
         before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
         if (settings.token_env, settings.token_file) != (before.token_env, before.token_file):
             typed = ""
+        if settings.servers != before.servers:
+            self._clients.clear()
+            tokens = await asyncio.to_thread(read_tokens, settings)
+            self._stream.mask.add({f"server token {number}": token for number, token in enumerate(tokens, 1)})
         if not key and roles.fault is None and connects_alike(before, settings):
             await roles.use_settings(settings)
             is_other = settings.model and settings.model != before.model
@@ -151,9 +155,9 @@ class ModelChoice:
     def is_current(self, server: FoundServer) -> bool:
         """Return whether the session uses this server."""
         listed = self._roles.listed_server
-        if listed is not None or server.provider == "local":
-            return listed is not None and same_server(listed.address, server.address)
-        return server.configured or same_server(self.endpoint, server.address)
+        if listed is not None:
+            return same_server(listed.address, server.address)
+        return server.configured or (server.provider != "local" and same_server(self.endpoint, server.address))
 
     async def _client(self, server: FoundServer | None) -> Model:
         """Return a client of a server, None for the session's own. Raises ServerError."""
