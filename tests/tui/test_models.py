@@ -2,18 +2,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from tests.doubles.mock import scenario, serve
 from tests.doubles.session import FakeSession
+from tests.engine.kit import session_options
 from tests.scenes import build
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
+from tui_agent.common import paths
 from tui_agent.common.domain import Fault
 from tui_agent.engine.models.choice import CHOICES, Candidate
+from tui_agent.engine.opening import open_session
 from tui_agent.models.discovery import FoundServer
 from tui_agent.models.selection import Role
 from tui_agent.tui.app import TuiAgentApp
@@ -519,3 +525,24 @@ async def test_a_named_server_that_is_slow_is_listed_once_it_answers() -> None:
         await opened(pilot, app)
         await told(pilot, "128k")
         assert "in time" not in screen_text(app)
+
+
+async def test_a_real_session_moves_to_a_model_of_another_server(tmp_path: Path) -> None:
+    async with serve(scenario("hi", "from one"), models=("one",)) as first:
+        async with serve(scenario("hi", "from two"), models=("two",)) as second:
+            paths.config_file().parent.mkdir(parents=True, exist_ok=True)
+            paths.config_file().write_text(f"servers: {{other: {{base_url: '{second.url}/v1'}}}}\n")
+            options = session_options(first, tmp_path, flags={"model": "one"}, attended=True)
+            app = TuiAgentApp(partial(open_session, options), quiet_seconds=0.0)
+            async with app.run_test(size=(100, 40)) as pilot:
+                await wait_for(pilot, lambda: app.view.model == "one" and app.view.context_limit is not None)
+                await pilot.press("f8")
+                await told(pilot, f"other · OpenAI-compatible · {second.url.partition('://')[2]}")
+                await told(pilot, "two")
+                await pilot.press(*"two", "enter")
+                await told(pilot, "two answers from the next message")
+                await pilot.press("h", "i", "enter")
+                await told(pilot, "from two")
+                assert app.view.model == "two"
+                app.exit(0)
+    assert not [request for request in first.requests if request.body.get("messages")]
