@@ -110,6 +110,8 @@ def _fixed_environment(
     # Scripted models don't expect the request for a title; tests of titles enable it with a flag.
     monkeypatch.setenv("TUI_AGENT_TITLES", "false")
     monkeypatch.setenv("TUI_AGENT_CALIBRATE", "false")
+    # What listens on this machine is not part of a test.
+    monkeypatch.setenv("TUI_AGENT_FIND_SERVERS", "false")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TZ", "UTC")

@@ -297,6 +297,65 @@ def test_the_token_comes_from_the_variable_or_a_file(tmp_path):
         assert token is None and problem is not None and not problem.ignored
 
 
+SERVERS = """\
+servers:
+  studio: {base_url: "http://localhost:1234/v1"}
+  office:
+    base_url: http://10.0.0.5:11434
+    token_env: OFFICE_KEY
+"""
+
+
+def test_servers_have_their_own_kind_and_token(user, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("secret-2")
+    file.chmod(0o600)
+    user.write_text(f"{SERVERS}  cloud: {{base_url: 'https://example.com/v1', token_file: '{file}'}}\n")
+    loaded = load(user)
+    assert not loaded.problems
+    servers = loaded.settings.servers
+    assert [server.kind for server in servers.values()] == ["openai", "ollama", "openai"]
+    environ = {"OFFICE_KEY": "secret-1", "LLM_AUTH_TOKEN": "secret-0"}
+    tokens = {name: settings.read_token(server, environ)[0] for name, server in servers.items()}
+    assert tokens == {"studio": None, "office": "secret-1", "cloud": "secret-2"}
+    assert settings.read_tokens(loaded.settings, environ) == ("secret-0", "secret-1", "secret-2")
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "said"),
+    [
+        ("x: {base_url: 'http://h', token: abc}", "servers.x.token", "tokens are never stored in this file"),
+        ("x: {base_url: 'http://h', tokenenv: ABC}", "servers.x.tokenenv", "tokens are never stored"),
+        ("x: {base_url: 'http://h', providr: openai}", "servers.x.providr", "did you mean `provider`?"),
+        ("x: {base_url: 'ftp://h'}", "servers.x.base_url", "must be an http:// or https:// address"),
+        ("x: {provider: openai}", "servers.x", "needs `base_url`"),
+        ("'a b': {base_url: 'http://h'}", "servers.a b", "must be letters, digits"),
+        ("x: 3", "servers.x", "must be a group of settings"),
+    ],
+)
+def test_mistakes_in_a_server_are_named_and_the_others_are_used(user, line, field, said):
+    user.write_text(f"{SERVERS}  {line}\n")
+    loaded = load(user)
+    assert {"studio", "office"} <= set(loaded.settings.servers)
+    assert said in loaded.problems[0].message
+    assert loaded.problems[0].field == field and loaded.problems[0].line == 6
+
+
+def test_a_workspace_names_no_servers(workspace):
+    workspace.write_text("servers: {x: {base_url: 'http://evil.example/v1'}}\nfind_servers: true\n")
+    loaded = load(None, workspace)
+    assert loaded.settings.servers == {}
+    assert all("only your own settings" in problem.message for problem in loaded.problems)
+
+
+def test_servers_are_written_as_one_line_of_yaml(user):
+    user.write_text(SERVERS)
+    value = load(user).settings.servers
+    written, problem = document.parse_value(("servers",), document.yaml_literal(value))
+    user.write_text(document.with_setting("", ("servers",), written))
+    assert problem == "" and load(user).settings.servers == value
+
+
 def test_keys_and_colours_that_cannot_be_are_told_and_nothing_else_suffers(user):
     user.write_text(
         "model: a\nkeys:\n  undo: q\n  detials: f5\n  plan: [f4, f5]\n  redo: none\n"

@@ -149,7 +149,7 @@ class PickerDialog(Sheet, Generic[RowT]):
     def show_matching(self, rows: Iterable[RowT], text: Callable[[RowT], str], selected: str) -> None:
         """Show the rows that match the query by their `name` or their text, the best first.
 
-        Another query selects the best row, an unchanged or empty one the row named `selected`.
+        Another query selects the best row, an unchanged or empty one the row with the id `selected`.
         """
         query, is_new = self.query_text, self.query_text != self._shown_query
         self._shown_query = query
@@ -157,8 +157,12 @@ class PickerDialog(Sheet, Generic[RowT]):
         matches = [(order, row) for order, row in ranked if order is not None]
         if query:
             matches.sort(key=lambda match: match[0])
-        names = [] if is_new and query else [getattr(row, "name", "") for _, row in matches]
-        self.list_view.set_rows([row for _, row in matches], names.index(selected) if selected in names else 0)
+        ids = [] if is_new and query else [self.row_id(row) for _, row in matches]
+        self.list_view.set_rows([row for _, row in matches], ids.index(selected) if selected in ids else 0)
+
+    def row_id(self, row: RowT) -> str:
+        """Return what identifies a row: its name, unless several rows may have the same."""
+        return str(getattr(row, "name", ""))
 
     def set_total(self, total: int) -> None:
         """Set the number of rows without a filter, which the list has room for: it does not shrink while filtering."""

@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.engine.kit import SessionDriver, run_session
 from tui_agent.common.domain import Fault
-from tui_agent.engine.models.roles import Candidate, consequences
+from tui_agent.engine.models.choice import Candidate, consequences
 from tui_agent.events import ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.mock_server.replies import ServedModel
 
@@ -134,16 +134,16 @@ async def test_the_list_has_what_the_server_says(provider: str, tmp_path: Path) 
 
 def test_what_a_choice_would_mean() -> None:
     now = Candidate(name="big", described=True, tools=True, window=32_768, loaded=True)
-    new = Candidate(name="small", described=True, tools=False, window=8_192)
-    said = " ".join(consequences(now, new, role="execution", window=32_768, used=7_000, provider="ollama"))
+    new = Candidate(name="small", described=True, tools=False, window=8_192, loaded=False)
+    said = " ".join(consequences(now, new, role="execution", window=32_768, used=7_000))
     assert "loaded first" in said
     assert "8,192 tokens instead of 32,768" in said
     assert "has 7,000" in said
     assert "no native tool calls" in said
-    other = " ".join(consequences(now, new, role="planning", window=32_768, used=7_000, provider="ollama"))
+    other = " ".join(consequences(now, new, role="planning", window=32_768, used=7_000))
     assert "Switching between the two" in other and "window" not in other.lower()
-    assert consequences(now, now, role="execution", window=32_768, used=None, provider="ollama") == ["In use now."]
+    assert consequences(now, now, role="execution", window=32_768, used=None) == ["In use now."]
     unknown = Candidate(name="x")
-    assert consequences(now, unknown, role="execution", window=1, used=1, provider="openai") == []
+    assert consequences(now, unknown, role="execution", window=1, used=1) == []
     silent = Candidate(name="x", described=True, problem="The server is silent.")
-    assert consequences(None, silent, role="title", window=1, used=1, provider="openai") == ["The server is silent."]
+    assert consequences(None, silent, role="title", window=1, used=1) == ["The server is silent."]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.doubles.raw_server import FakeRawServer
-from tests.models.asking import FAST_LIMITS, ask, expect_info, make_request, openai_client
-from tests.models.recordings import FOLDER, LLAMA, OLD_STUDIO, ROUTER, STUDIO, VLLM, played, recording
+from tests.models.asking import FAST_LIMITS, ask, expect_info, make_request, ollama_client, openai_client
+from tests.models.recordings import FOLDER, LLAMA, OLD_STUDIO, OLLAMA, ROUTER, STUDIO, VLLM, played, recording
 from tui_agent.common.domain import ModelInfo
 from tui_agent.models.base import LoadsModels
 
@@ -218,3 +218,26 @@ async def test_an_older_lm_studio_that_can_not_load_on_request_says_so():
         assert isinstance(client, LoadsModels)
         fault = await client.load("coder-7b")
     assert fault is not None and "does not load models on request" in fault.message
+
+
+# --- Ollama ---
+
+
+async def test_ollama_loads_with_a_window_unloads_and_reports_what_it_lacks():
+    async with played(OLLAMA, "unload", "ps", "show") as server:
+        client = ollama_client(server)
+        assert isinstance(client, LoadsModels)
+        assert await client.load("coder:7b", 16_384) is None
+        assert await client.unload("coder:7b") is None
+        load, unload = [request.json for request in server.asked_for("/api/generate")]
+        assert (load["keep_alive"], load["options"]) == ("30m", {"num_ctx": 16_384})
+        assert (unload["keep_alive"], "options" in unload, "prompt" in unload) == (0, False, False)
+        info = expect_info(await client.describe("coder:7b"))
+        assert (info.loaded, info.loaded_window) == (True, 16_384)
+        assert (info.memory, info.graphics_memory) == (6591830464, 5333539264)
+    async with played(OLLAMA, "show unknown") as server:
+        server.routes["/api/generate"] = server.routes["/api/show"]
+        client = ollama_client(server)
+        assert isinstance(client, LoadsModels)
+        fault = await client.load("none")
+        assert fault is not None and "model 'none' not found" in fault.message

@@ -65,8 +65,8 @@ def test_values_to_mask():
         "LONG_PASSWORD": "onlylowercaseletterslong",
     }
     assert set(values_to_mask(environ)) == {"OPENAI_API_KEY", "LONG_PASSWORD"}
-    assert values_to_mask({}, "word") == {"LLM_AUTH_TOKEN": "word"}
-    masked = SecretMask(values_to_mask(environ, "tok-1")).mask("abcDEF123456 tok-1 disabled")
+    assert values_to_mask({}, ["word"]) == {"LLM_AUTH_TOKEN": "word"}
+    masked = SecretMask(values_to_mask(environ, ["tok-1"])).mask("abcDEF123456 tok-1 disabled")
     assert masked == "⟨secret OPENAI_API_KEY, 12 characters⟩ ⟨secret LLM_AUTH_TOKEN, 5 characters⟩ disabled"
 
 

@@ -13,7 +13,8 @@ from tests.scenes import build
 from tests.tui.kit import app_for, run_app, screen_text, wait_for, wait_until_idle, wait_until_rendered
 from tui_agent import events as e
 from tui_agent.common.domain import Fault
-from tui_agent.engine.models.roles import CHOICES, Candidate
+from tui_agent.engine.models.choice import CHOICES, Candidate
+from tui_agent.models.discovery import FoundServer
 from tui_agent.models.selection import Role
 from tui_agent.tui.app import TuiAgentApp
 from widgets.approval_modal import ApprovalModal
@@ -21,9 +22,29 @@ from widgets.first_run import FirstRun
 from widgets.model_picker import ModelPicker
 
 OWN = "qwen2.5-coder:7b"
+OWN_SERVER = FoundServer(
+    name="ollama",
+    kind="Ollama",
+    provider="ollama",
+    base_url="http://localhost:11434",
+    version="0.12.10",
+    configured=True,
+)
+STUDIO = FoundServer(name="lm-studio", kind="LM Studio", provider="openai", base_url="http://localhost:1234/v1")
+VLLM = FoundServer(
+    name="work", kind="vLLM", provider="openai", base_url="http://10.0.0.5:8000/v1", version="0.32.0", setting="work"
+)
+CLOSED = FoundServer(
+    name="llama.cpp",
+    kind="llama.cpp",
+    provider="openai",
+    base_url="http://localhost:8080/v1",
+    problem="requires a token",
+)
 
 
 def model(name: str, able: str, window: int, build: str, **more: Any) -> Candidate:
+    more.setdefault("loaded", False)
     return Candidate(
         name=name,
         described=True,
@@ -56,21 +77,50 @@ class FakeModels:
 
     def __init__(self, models: Sequence[Candidate] | Fault = MODELS) -> None:
         self.models = models
+        self.others: dict[FoundServer, Sequence[Candidate] | Fault] = {}
+        self.loaded: dict[tuple[str, str], bool] = {}
+        self.searches: list[bool] = []
+        self.search = asyncio.Event()
+        self.search.set()
         self.chosen: list[tuple[str, str]] = []
         self.problem = ""
         self.answers = asyncio.Event()
         self.answers.set()
         self.roles: dict[Role, tuple[str, bool]] = dict.fromkeys(CHOICES, (OWN, False))
 
-    async def listed(self) -> list[Candidate] | Fault:
-        if isinstance(self.models, Fault):
-            return self.models
-        return [Candidate(name=one.name, label=one.label) for one in self.models]
+    def of(self, server: FoundServer | None) -> Sequence[Candidate] | Fault:
+        return self.models if server is None else self.others[server]
 
-    async def describe(self, names: Sequence[str], tell: Callable[[Candidate], object]) -> None:
-        assert not isinstance(self.models, Fault)
-        for one in self.models:
-            tell(one)
+    async def servers(self, *, fresh: bool = False) -> list[FoundServer]:
+        self.searches.append(fresh)
+        await self.search.wait()
+        return [OWN_SERVER, *self.others] if self.others else []
+
+    def is_current(self, server: FoundServer) -> bool:
+        return server == OWN_SERVER
+
+    async def listed(self, server: FoundServer | None = None) -> list[Candidate] | Fault:
+        models = self.of(server)
+        if isinstance(models, Fault):
+            return models
+        name = server.name if server is not None else ""
+        return [Candidate(name=one.name, label=one.label, server=name) for one in models]
+
+    async def describe(
+        self, names: Sequence[str], tell: Callable[[Candidate], object], server: FoundServer | None = None
+    ) -> None:
+        models = self.of(server)
+        assert not isinstance(models, Fault)
+        for one in models:
+            if one.name in names:
+                loaded = self.loaded.get((one.server, one.name), one.loaded)
+                tell(msgspec.structs.replace(one, loaded=loaded))
+
+    async def set_loaded(self, model: Candidate, wanted: bool) -> str:
+        await self.answers.wait()
+        if not self.problem:
+            self.loaded[model.server, model.name] = wanted
+        return self.problem
 
     async def current(self) -> dict[Role, tuple[str, bool]]:
         return dict(self.roles)
@@ -78,8 +128,8 @@ class FakeModels:
     async def window(self) -> int:
         return 32_768
 
-    async def choose(self, role: Role, name: str) -> str:
-        self.chosen.append((role, name))
+    async def choose(self, role: Role, name: str, server: str = "") -> str:
+        self.chosen.append((role, f"{server}:{name}" if server else name))
         await self.answers.wait()
         if not self.problem:
             self.roles[role] = (name or OWN, bool(name))

@@ -68,7 +68,7 @@ def _find(prefix: str) -> SessionEntry:
 def _mask() -> SecretMask:
     """Mask the environment's secrets and the model server's token."""
     chosen = settings.load_settings(paths.config_file(), None, None, {}).settings
-    return SecretMask(values_to_mask(os.environ, settings.read_token(chosen)[0]))
+    return SecretMask(values_to_mask(os.environ, settings.read_tokens(chosen)))
 
 
 # --- list and search ------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def _print_report(report: UndoReport) -> int:
 
 
 def _mask() -> SecretMask:
-    return SecretMask(values_to_mask(os.environ, None))
+    return SecretMask(values_to_mask(os.environ))
 
 
 def _one_masked_line(text: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ from tui_agent.common.domain import ApprovalMode, Mode
 from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.context.project import Project, offer_rules
 from tui_agent.engine.core.approvals import Approvals
-from tui_agent.engine.core.state import SessionStream, open_stream
+from tui_agent.engine.core.state import EngineState, SessionStream, open_stream
 from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.host.command_guard import CommandGuard
 from tui_agent.engine.host.environment import GrantStore, SessionBranch, ToolEnvironment
 from tui_agent.engine.host.snapshots import Snapshots
 from tui_agent.engine.loop.raw_replies import RawReplies
 from tui_agent.engine.models.roles import ModelRoles
-from tui_agent.engine.models.server import Server, ServerError, connect_server
+from tui_agent.engine.models.server import Server, ServerError, connect_server, resumed_server
 from tui_agent.engine.options import AS_ROOT, SessionOpenError, SessionOptions
 from tui_agent.engine.plan_doc.memory import PlanMemory
 from tui_agent.engine.session import Session
@@ -79,10 +79,11 @@ async def _open(options: SessionOptions) -> Session:
     folder = await asyncio.to_thread(_open_folder, target, loaded.settings)
     stream: SessionStream | None = None
     try:
-        token = settings.read_token(loaded.settings)[0]
-        mask = SecretMask(secret_values.values_to_mask(os.environ, token))
+        tokens = await asyncio.to_thread(settings.read_tokens, loaded.settings)
+        mask = SecretMask(secret_values.values_to_mask(os.environ, tokens))
         start_debug_log(paths.debug_log_file(), mask, verbose=loaded.settings.debug)
         stream, recovered = await open_stream(folder, mask)
+        server = await asyncio.to_thread(_resume_server, server, loaded.settings, stream.state, options.flags)
         opening = _Opening(options, target, trusted, loaded, server, folder, stream, recovered, notices, sandbox)
         session = await opening.create_session()
         await session.memory.open(stream.state.plan_sha256, stream.state.proposal)
@@ -182,6 +183,21 @@ def _connect(chosen: settings.Settings, scenarios: Path | None) -> Server:
         return connect_server(chosen, scenarios)
     except ServerError as error:
         raise SessionOpenError(str(error)) from error
+
+
+def _resume_server(server: Server, chosen: settings.Settings, state: EngineState, flags: Mapping[str, Any]) -> Server:
+    """Return the server that the user chose from the list in the session before, unless the command line names one."""
+    if not state.server or any(flags.get(name) for name in ("provider", "base_url")):
+        return server
+    try:
+        resumed = resumed_server(chosen, state.server)
+    except ServerError as error:
+        server.caution = f"{error} {server.model.endpoint} is used instead."
+        return server
+    if resumed is None:
+        text = f"{state.server}, which this session used, is not among your servers now: {server.model.endpoint} is."
+        server.caution = " ".join(filter(None, (server.caution, text)))
+    return resumed or server
 
 
 def _open_folder(target: _Target, chosen: settings.Settings) -> SessionFolder:
@@ -306,9 +322,11 @@ class _Opening(msgspec.Struct):
 
     def _roles(self) -> ModelRoles:
         chosen, model, state = self.loaded.settings, self.server.model, self.stream.state
-        name = state.model_for(model.provider, chosen.model, self.options.flags)
-        same_model = model.provider == state.provider and name == state.model
-        return ModelRoles(
+        listed = self.server.listed
+        address = listed.address if listed is not None else ""
+        name = state.model_for(model.provider, chosen.model, self.options.flags, address)
+        same_model = (model.provider, name, address) == (state.provider, state.model, state.server)
+        roles = ModelRoles(
             model,
             name=name,
             context_window=state.context_window if same_model else None,
@@ -317,6 +335,8 @@ class _Opening(msgspec.Struct):
             emit=self.stream.emit,
             log_folder=self.folder.path,
         )
+        roles.listed_server = listed
+        return roles
 
     def _modes(self) -> tuple[Mode, ApprovalMode]:
         """Return the modes: flags first, then the resumed session's, then the settings'.
@@ -391,5 +411,5 @@ def _clean_up() -> list[str]:
 
 def fork(session: Path) -> Path:
     """Copy the session in the folder `session`, which may be open, and return the new folder. Raises SessionError."""
-    mask = SecretMask(values_to_mask(os.environ, None))
+    mask = SecretMask(values_to_mask(os.environ))
     return session.with_name(fork_session(read_entry(session), mask=mask))

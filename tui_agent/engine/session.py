@@ -25,8 +25,9 @@ from tui_agent.engine.deps import SessionDeps
 from tui_agent.engine.folder_trust import FolderTrust
 from tui_agent.engine.host.environment import ToolEnvironment
 from tui_agent.engine.models.calibration import Calibrator
+from tui_agent.engine.models.choice import ModelChoice
 from tui_agent.engine.models.effort import EffortChoice
-from tui_agent.engine.models.roles import ModelChoice, ModelRoles
+from tui_agent.engine.models.roles import ModelRoles
 from tui_agent.engine.runs import RunDispatcher
 from tui_agent.engine.session_copy import Unsaved, copy_journal, save_elsewhere
 from tui_agent.engine.undo import Checkpoints

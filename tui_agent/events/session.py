@@ -109,6 +109,9 @@ class ModelChanged(Event, frozen=True, kw_only=True):
     context_window: int | None = None
     by: str = ""
     """`user` if it was chosen in the session, which takes precedence over the settings."""
+    server: str = ""
+    """Address of the server if the user chose it from the list, without secrets; `local` for models that the program
+    runs itself, empty for the server of the settings."""
     effort: str = ""
     """Its reasoning effort; empty: the default, or it can't reason."""
 

@@ -150,7 +150,7 @@ def report_failure(error: Exception) -> int:
     """Print an unexpected exception as one sentence; return the exit code. The traceback goes to the debug log."""
     if not logging.getLogger("tui_agent").handlers:  # it failed before a session was opened
         with contextlib.suppress(paths.HomeNotFoundError):
-            start_debug_log(paths.debug_log_file(), SecretMask(values_to_mask(os.environ, None)))
+            start_debug_log(paths.debug_log_file(), SecretMask(values_to_mask(os.environ)))
     logging.getLogger(__name__).error("the program failed", exc_info=error)
     with contextlib.suppress(OSError):  # stderr may be on the same disk
         print_error(failure_text(error))

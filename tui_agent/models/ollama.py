@@ -15,10 +15,8 @@ from tui_agent.models.decoding import Decoder, as_count, as_object, build_summar
 from tui_agent.models.exchange import Exchange, HttpModel
 from tui_agent.models.faults import RetryPolicy, WireFault
 from tui_agent.models.framing import Frame, NdjsonLines
+from tui_agent.models.ollama_models import KEEP_ALIVE, load, unload
 from tui_agent.models.wire import Wire, render_tools
-
-KEEP_ALIVE = "30m"
-"""Sent with every request; omitting it would leave the value another client has set (O-12)."""
 
 
 class OllamaDecoder(Decoder):
@@ -244,6 +242,22 @@ class OllamaModel(HttpModel):
             return error.fault
         self._listed = dict(entries)
         return tuple(self._listed)
+
+    async def load(self, model: str, window: int | None = None) -> Fault | None:
+        """See LoadsModels."""
+        try:
+            await load(self._wire, model, window=window)
+        except WireFault as error:
+            return error.fault
+        return None
+
+    async def unload(self, model: str) -> Fault | None:
+        """See LoadsModels."""
+        try:
+            await unload(self._wire, model)
+        except WireFault as error:
+            return error.fault
+        return None
 
     async def version(self) -> str | Fault:
         """Return the server's version, such as `0.12.10`; old versions ignore unknown fields (O-26)."""

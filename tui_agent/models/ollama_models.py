@@ -15,6 +15,8 @@ from tui_agent.text import clean, one_line
 
 PULL_SILENCE = 300.0
 """Seconds without a line of progress after which a pull counts as dead; checking a large file takes a while."""
+KEEP_ALIVE = "30m"
+"""Sent with every request; omitting it would leave the value another client has set (O-12)."""
 LOAD_SECONDS = 600.0
 """Seconds that loading a model may take."""
 
@@ -97,8 +99,6 @@ async def delete(wire: Wire, name: str) -> None:
 
 async def load(wire: Wire, name: str, keep_alive: str | int | None = None, window: int | None = None) -> None:
     """Load a model into memory, with a window of so many tokens or the server's default. Raises WireFault."""
-    from tui_agent.models.ollama import KEEP_ALIVE
-
     payload: dict[str, Any] = {"model": name, "stream": False}
     payload["keep_alive"] = KEEP_ALIVE if keep_alive is None else keep_alive
     if window is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 MIN_LENGTH = 8
 """Shorter values are not masked, as they may be ordinary words."""
@@ -28,16 +28,16 @@ def is_secret_name(name: str) -> bool:
 
 
 def values_to_mask(
-    environ: Mapping[str, str], token: str | None = None, token_name: str = "LLM_AUTH_TOKEN"
+    environ: Mapping[str, str], tokens: Collection[str] = (), token_name: str = "LLM_AUTH_TOKEN"
 ) -> dict[str, str]:
-    """Return name → value of secrets: variables with a secret's name, and the `token` of the model server."""
+    """Return name → value of secrets: variables with a secret's name, and the `tokens` of the model servers."""
     values: dict[str, str] = {}
     for name, text in environ.items():
         value = text.strip()
         if len(value) >= MIN_LENGTH and is_secret_name(name) and not _is_ordinary(value):
             values[name] = value
-    if token:
-        values[token_name] = token
+    for number, token in enumerate(tokens, 1):
+        values[token_name if number == 1 else f"{token_name} {number}"] = token
     return values
 
 

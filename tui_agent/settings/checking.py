@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from tui_agent.common.suggestions import did_you_mean
-from tui_agent.settings.model import Settings, SettingsGroup
+from tui_agent.settings.model import ServerSettings, Settings, SettingsGroup
 from tui_agent.settings.tree import KeyPath, SettingsProblem, SettingsTree, printable
 
 _TYPE_NAMES = {
@@ -26,6 +26,7 @@ _TYPE_NAMES = {
 }
 _PATTERN_MESSAGES = {
     "base_url": "must be an http:// or https:// address",
+    "[key]": "must be letters, digits, dots, hyphens and underscores",
     "token_env": "must be the name of an environment variable",
     "keep_alive": "must be a time such as 30m, or -1 or 0",
 }
@@ -117,12 +118,14 @@ def _describe_error(key_path: KeyPath, error: Any) -> str:
         return _describe_unknown(key_path)
     if key_path[0] == "keys" and len(key_path) > 1 and kind in _TYPE_NAMES:
         return f"must be a key such as ctrl+o, a list of them, or `none`, not {_format_value(given)}"
+    if kind == "missing":
+        return f"needs `{error['loc'][-1]}`"
     if kind in _TYPE_NAMES:
         return f"must be {_TYPE_NAMES[kind]}, not {_format_value(given)}"
     if kind == "literal_error":
         return f"must be {context['expected']}, not {_format_value(given)}"
     if kind == "string_pattern_mismatch":
-        return _PATTERN_MESSAGES.get(key_path[-1], "does not have the right form")
+        return _PATTERN_MESSAGES.get(str(error["loc"][-1]), "does not have the right form")
     for name, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than")):
         if name in context:
             return f"must be {words} {context[name]:g}, not {_format_value(given)}"
@@ -131,6 +134,8 @@ def _describe_error(key_path: KeyPath, error: Any) -> str:
 
 
 def _describe_unknown(key_path: KeyPath) -> str:
+    if key_path[0] == "servers":
+        return _describe_unknown_of_server(key_path[-1])
     if len(key_path) == 1 and ("token" in key_path[0] or "key" in key_path[0].split("_")):
         return (
             "is not a setting: tokens are never stored in this file; put it in the environment variable "
@@ -141,6 +146,12 @@ def _describe_unknown(key_path: KeyPath) -> str:
         return f"is not a setting{suggestion}"
     elsewhere = [".".join(path) for path in setting_paths() if path[-1] == key_path[-1]]
     return f"is not a setting; did you mean `{elsewhere[0]}`?" if elsewhere else "is not a setting"
+
+
+def _describe_unknown_of_server(name: str) -> str:
+    if "token" in name or "key" in name.split("_"):
+        return "is not a setting: tokens are never stored in this file; `token_env` or `token_file` says where it is"
+    return f"is not a setting of a server{did_you_mean(name, tuple(ServerSettings.model_fields), 0.6) or ''}"
 
 
 def _format_value(given: Any) -> str:

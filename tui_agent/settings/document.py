@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from tui_agent.settings.checking import check_settings, group_of, nest_values, setting_fields
-from tui_agent.settings.model import HEADINGS, Settings
+from tui_agent.settings.model import HEADINGS, Settings, SettingsGroup
 from tui_agent.settings.screen import screen_problems
 from tui_agent.settings.source import parse_text
 from tui_agent.settings.tightening import rule_for
@@ -148,7 +148,11 @@ def yaml_literal(value: Any) -> str:
         return value if is_plain else json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple | list):
         return f"[{', '.join(json.dumps(item, ensure_ascii=False) for item in value)}]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=_group_values)
+
+
+def _group_values(group: SettingsGroup) -> dict[str, Any]:
+    return group.model_dump(exclude_none=True)
 
 
 def with_setting(text: str, key_path: KeyPath, value: Any) -> str:

@@ -10,6 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tui_agent.common.domain import EffortLevel
 
+ADDRESS: Final = r"^https?://[^\s]+$"
+"""What the address of a model server looks like."""
 _PLUGIN_LOADER = "pydantic.plugin._loader"
 
 # Disable pydantic's plugins before the first model is created: searching for them costs a megabyte per start, and their
@@ -46,6 +48,7 @@ Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
 Effort: TypeAlias = Annotated[EffortLevel, BeforeValidator(_bool_to_switch)]
 RoleEffort: TypeAlias = Annotated[EffortLevel | None, BeforeValidator(_bool_to_switch)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
+ServerName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=40)]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=1_000)]
 
 
@@ -53,6 +56,24 @@ class SettingsGroup(BaseModel):
     """Base of the settings and their groups: strict types, no unknown keys, immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ServerSettings(SettingsGroup):
+    """A further model server."""
+
+    base_url: str = Field(max_length=2_000, pattern=ADDRESS, description="Address of the server.")
+    provider: Literal["ollama", "openai"] | None = Field(
+        None, description="Kind of server; default: openai if the address ends in /v1, else ollama."
+    )
+    token_env: str | None = Field(
+        None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Environment variable with the token for this server."
+    )
+    token_file: str | None = Field(None, description="File with the token, read instead of the variable.")
+
+    @property
+    def kind(self) -> Literal["ollama", "openai"]:
+        """The provider, from the address if it is not set."""
+        return self.provider or ("openai" if self.base_url.rstrip("/").endswith("/v1") else "ollama")
 
 
 class RoleModels(SettingsGroup):
@@ -162,7 +183,7 @@ class Settings(SettingsGroup):
     base_url: str | None = Field(
         None,
         max_length=2_000,
-        pattern=r"^https?://[^\s]+$",
+        pattern=ADDRESS,
         description="Address of the model server; only the user's own settings, the environment and flags can set it.",
     )
     token_env: str = Field(
@@ -191,6 +212,11 @@ class Settings(SettingsGroup):
     temperature: float | None = Field(
         None, ge=0, le=2, description="Sampling temperature for all requests; default: by task."
     )
+    servers: dict[ServerName, ServerSettings] = Field(
+        default_factory=dict,
+        description="More model servers by name, each with base_url, and provider, token_env or token_file if needed.",
+    )
+    find_servers: bool = Field(True, description="Look for model servers on this machine when models are listed.")
 
     # --- what the agent may do
     mode: Literal["agent", "direct", "chat", "plan", "explore", "review", "deep-explore"] = Field(

@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.common.suggestions import did_you_mean
 from tui_agent.settings.checking import check_settings, iter_set_values, nest_values, setting_paths
-from tui_agent.settings.model import Settings
+from tui_agent.settings.model import ServerSettings, Settings
 from tui_agent.settings.screen import screen_problems, theme_problem
 from tui_agent.settings.tightening import rule_for
 from tui_agent.settings.tree import KeyPath, SettingsProblem, SettingsTree, parse_tree, printable, read_tree
@@ -108,13 +108,19 @@ def tighten(loaded: LoadedSettings, workspace_file: Path) -> LoadedSettings:
     return LoadedSettings(settings=chosen, problems=tuple(merger.problems), sources=merger.sources)
 
 
+def read_tokens(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the tokens of all servers that can be read, to mask them. Blocks briefly."""
+    sources: tuple[Settings | ServerSettings, ...] = (settings, *settings.servers.values())
+    return tuple(token for source in sources if (token := read_token(source, environ)[0]))
+
+
 def read_token(
-    settings: Settings, environ: Mapping[str, str] | None = None
+    settings: Settings | ServerSettings, environ: Mapping[str, str] | None = None
 ) -> tuple[str | None, SettingsProblem | None]:
     """Return the server's token from `token_file` or the variable named by `token_env`, and a problem, if any."""
     environ = os.environ if environ is None else environ
     if settings.token_file is None:
-        return environ.get(settings.token_env, "").strip() or None, None
+        return environ.get(settings.token_env or "", "").strip() or None, None
     path = Path(settings.token_file).expanduser()
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
-from tui_agent.text import one_line
+from tui_agent.models.discovery import LOADING_KINDS, FoundServer
+from tui_agent.text import one_line, pluralize
 from tui_agent.tui.base_app import BaseApp
 from widgets.model_picker import ModelPicker, ModelRow, RoleRow
 from widgets.status_line import format_tokens
 
 if TYPE_CHECKING:
-    from tui_agent.engine.models.roles import Candidate, ModelChoice
+    from tui_agent.engine.models.choice import Candidate, ModelChoice
     from tui_agent.tui.commands import CommandApp
 
 SESSION: Final = "execution"
@@ -72,48 +77,129 @@ def _result_message(role: str, name: str) -> str:
     return f"{ROLE_NAMES[role]}: {label or 'the configured one'}"
 
 
+class ServerModels:
+    """The models of one server, as far as they are known."""
+
+    def __init__(self, server: FoundServer | None = None) -> None:
+        """`server` None: the session's own, until the servers were looked for."""
+        self.server = server
+        self.candidates: dict[str, Candidate] = {}
+        self.note = "…"
+        """Why there are no candidates."""
+
+
 class ModelDialog(ModelPicker):
-    """The model picker, filled with the roles of the session and the models of its server."""
+    """The model picker, filled with the roles of the session and the models of all servers."""
 
     def __init__(self, app: BaseApp, choice: ModelChoice) -> None:
         super().__init__(endpoint=choice.endpoint)
         self._base = app
         self._choice = choice
-        self._candidates: dict[str, Candidate] = {}
+        self._own = ServerModels()
+        self._others: list[ServerModels] = []
         self._session_model = ""
         self._window: int | None = None
         self._described = 0
-        self._busy = False
-        self._closed = False
+        self._busy = self._filling = self._closed = False
 
     async def fill(self) -> None:
-        """Open the picker, list the models, then describe them one by one."""
+        """Open the picker, and list the models."""
         await self._base.push_screen(self)
+        await self._fill()
+
+    async def _fill(self, *, fresh: bool = False) -> None:
+        """List the models of the session's server and, at the same time, those of the others; then describe them one by
+        one. A server that does not answer delays no other."""
+        self._filling = True
+        try:
+            await asyncio.gather(self._fill_own(), self._fill_others(fresh))
+        finally:
+            self._filling = False
+
+    async def _fill_own(self) -> None:
         candidates = await self._choice.listed()
         if isinstance(candidates, Fault):
-            self.show_rows((), one_line(f"{candidates.message} {candidates.advice}", 400))
-            return
-        if not candidates:
-            pull = (
-                " Pull one first, such as `ollama pull qwen2.5-coder:7b`." if self._choice.provider == "ollama" else ""
-            )
-            self.show_rows((), f"{self._choice.endpoint} has no models.{pull}")
-            return
-        self._candidates = {candidate.name: candidate for candidate in candidates}
-        await self._show_roles()
+            self._own.note = one_line(f"{candidates.message} {candidates.advice}", 400)
+            self._own.candidates = {}
+        else:
+            self._own.candidates = {candidate.name: candidate for candidate in candidates}
+            self._own.note = "" if candidates else self._no_models()
+            if candidates or self._others:
+                await self._show_roles()
         self._show_models()
-        await self._choice.describe(list(self._candidates), self._on_described)
-        self._show_models()
+        if self._own.candidates:
+            await self._choice.describe(list(self._own.candidates), partial(self._on_described, self._own))
+            self._show_models()
 
-    def _on_described(self, candidate: Candidate) -> None:
-        self._candidates[candidate.name] = candidate
+    def _no_models(self) -> str:
+        advice = {
+            "ollama": " Pull one first, such as `ollama pull qwen2.5-coder:7b`.",
+            "local": " Get one first: `tui-agent models get` suggests some.",
+        }
+        return f"{self._choice.endpoint} has no models.{advice.get(self._choice.provider, '')}"
+
+    async def _fill_others(self, fresh: bool) -> None:
+        servers = await self._choice.servers(fresh=fresh)
+        before = {others.server.name: others for others in self._others if others.server is not None}
+        self._others = []
+        for server in servers:
+            if self._choice.is_current(server):
+                self._own.server = server
+                continue
+            models = before.get(server.name) or ServerModels()
+            models.server = server
+            if server.problem:
+                models.note, models.candidates = server.problem, {}
+            self._others.append(models)
+        self._show_models()
+        await asyncio.gather(*(self._fill_other(models) for models in self._others))
+
+    async def _fill_other(self, models: ServerModels) -> None:
+        server = models.server
+        if server is None or server.problem:
+            return
+        candidates = await self._choice.listed(server)
+        if isinstance(candidates, Fault):
+            models.note, models.candidates = one_line(candidates.message, 300), {}
+        else:
+            models.note = "" if candidates else "has no models"
+            models.candidates = {candidate.name: candidate for candidate in candidates}
+        self._show_models()
+        if models.candidates:
+            await self._choice.describe(list(models.candidates), partial(self._on_described, models), server)
+            self._show_models()
+
+    def _on_described(self, models: ServerModels, candidate: Candidate) -> None:
+        models.candidates[candidate.name] = candidate
         self._described += 1
         if self._described % UPDATE_EVERY == 1:
             self._show_models()
 
     def _show_models(self) -> None:
-        if not self._closed:
-            self.show_rows([_row(candidate) for candidate in self._candidates.values()])
+        if self._closed:
+            return
+        if not self._others:
+            rows = [_row(candidate, self._own.server) for candidate in self._own.candidates.values()]
+            if rows or self._own.note != "…":
+                self.show_rows(rows, self._own.note)
+            return
+        self.sub_title = pluralize(1 + len(self._others), "server")
+        rows = []
+        for models in (self._own, *self._others):
+            name = models.server.name if models.server is not None and models is not self._own else ""
+            group = [_row(candidate, models.server, name) for candidate in models.candidates.values()]
+            group = group or [ModelRow("", server=name, note=models.note)]
+            rows += [group[0]._replace(heading=self._heading(models)), *group[1:]]
+        self.show_rows(rows)
+
+    def _heading(self, models: ServerModels) -> str:
+        """Name a server: its name in the settings, its kind, version and address."""
+        server = models.server
+        if server is None:
+            return self._choice.endpoint
+        kind = f"{server.kind} {server.version}".strip()
+        address = server.base_url.partition("://")[2].removesuffix("/v1")
+        return " · ".join(filter(None, (server.setting, kind, address)))
 
     async def _show_roles(self) -> None:
         current = await self._choice.current()
@@ -126,29 +212,40 @@ class ModelDialog(ModelPicker):
             rows.append(RoleRow(role, ROLE_NAMES[role], model, source, own))
         self.show_roles(rows)
 
+    def _candidate(self, row: ModelRow) -> tuple[ServerModels, Candidate] | None:
+        for models in (self._own, *self._others):
+            name = models.server.name if models.server is not None and models is not self._own else ""
+            if name == row.server and row.name in models.candidates:
+                return models, models.candidates[row.name]
+        return None
+
     # --- ModelPicker's hooks ---
 
-    def outlook(self, role: str, name: str) -> Sequence[str]:
+    def outlook(self, role: str, row: ModelRow) -> Sequence[str]:
         """Return what would change with this model."""
-        from tui_agent.engine.models.roles import consequences
+        from tui_agent.engine.models.choice import consequences
 
-        current, used = self._candidates.get(self._session_model), self._base.view.context_used
-        return consequences(
-            current, self._candidates[name], role=role, window=self._window, used=used, provider=self._choice.provider
-        )
+        if (found := self._candidate(row)) is None:
+            return ()
+        models, candidate = found
+        current, used = self._own.candidates.get(self._session_model), self._base.view.context_used
+        sentences = consequences(current, candidate, role=role, window=self._window, used=used)
+        if models is not self._own and role == SESSION and not candidate.problem:
+            return [f"The session moves to {row.server}.", *sentences]
+        return sentences
 
-    def choose(self, role: str, name: str) -> None:
+    def choose(self, role: str, name: str, server: str = "") -> None:
         """Check the model and give it the role."""
         if not self._busy:
             self._busy = True
-            self.show_message(f"Asking {self._choice.endpoint} …")
-            self._base.work(self._choose, role, name, expected=(JournalBroken,))
+            self.show_message(f"Asking {server or self._choice.endpoint} …")
+            self._base.work(self._choose, role, name, server, expected=(JournalBroken,))
         else:
             self.show_message("still checking the previously chosen model")
 
-    async def _choose(self, role: str, name: str) -> None:
+    async def _choose(self, role: str, name: str, server: str) -> None:
         try:
-            problem = await self._choice.choose(role, name)
+            problem = await self._choice.choose(role, name, server)
         finally:
             self._busy = False
         if problem or self._closed:
@@ -159,6 +256,50 @@ class ModelDialog(ModelPicker):
         else:
             await self._show_roles()
             self._report(_result_message(role, name))
+
+    def risk(self, row: ModelRow) -> str:
+        """Say that a model in use would be, or might be, removed from memory."""
+        used = {role.model for role in self.role_rows}
+        if row.server:
+            return ""
+        if row.loaded:
+            return f"{row.name} is in use here." if row.name in used else ""
+        others = [name for name in used if (model := self._own.candidates.get(name)) is not None and model.loaded]
+        return f"{others[0]} is in use here and may be removed from memory." if others else ""
+
+    def set_loaded(self, row: ModelRow, wanted: bool) -> None:
+        """Load or unload a model, and show its state then."""
+        if self._busy:
+            self.show_message("still busy with the previous one")
+        elif (found := self._candidate(row)) is not None:
+            self._busy = True
+            self._base.work(self._set_loaded, *found, wanted)
+
+    async def _set_loaded(self, models: ServerModels, candidate: Candidate, wanted: bool) -> None:
+        models.candidates[candidate.name] = msgspec.structs.replace(
+            candidate, state="loading …" if wanted else "unloading …"
+        )
+        self._show_models()
+        try:
+            problem = await self._choice.set_loaded(candidate, wanted)
+        finally:
+            self._busy = False
+            models.candidates[candidate.name] = candidate
+        names = [name for name, other in models.candidates.items() if other.loaded or name == candidate.name]
+        server = None if models is self._own else models.server
+        await self._choice.describe(names, partial(self._on_described, models), server)
+        self._show_models()
+        self._report(problem or f"{candidate.name} is {'loaded' if wanted else 'no longer in memory'}")
+
+    def reload(self) -> None:
+        """Look for servers and models again."""
+        if not self._filling:
+            self._base.work(partial(self._fill, fresh=True), expected=(JournalBroken,))
+        self.show_message("Asking the servers …")
+
+    def get_model(self) -> None:
+        """Say how to get another model."""
+        self.show_message("`tui-agent models get` gets models; the refresh key lists them then")
 
     def _report(self, text: str) -> None:
         if self._closed:
@@ -171,14 +312,24 @@ class ModelDialog(ModelPicker):
         self._closed = True
 
 
-def _row(model: Candidate) -> ModelRow:
+def _row(model: Candidate, server: FoundServer | None, name: str = "") -> ModelRow:
+    """Return the row of a model; `name` is that of its server, empty for the session's own."""
+    row = ModelRow(model.name, model.label, "…", server=name)
     if not model.described:
-        return ModelRow(model.name, model.label, "…")
+        return row
     if model.problem:
-        return ModelRow(model.name, model.label, "not known")
+        return row._replace(abilities="not known")
     if not model.answers:
-        return ModelRow(model.name, model.label, "embeddings only", "", model.build)
+        return row._replace(abilities="embeddings only", build=model.build)
     abilities = {"tools": model.tools, "thinking": model.thinks, "vision": model.sees}
     text = "not reported" if model.tools is None else " ".join(name for name, present in abilities.items() if present)
-    window = "" if model.window is None else format_tokens(model.window)
-    return ModelRow(model.name, model.label, text, window, model.build)
+    state = model.state or (" · ".join(filter(None, ("loaded", model.where))) if model.loaded else "")
+    changes = server is None or server.kind in LOADING_KINDS
+    return row._replace(
+        abilities=text,
+        window="" if model.window is None else format_tokens(model.window),
+        build=model.build,
+        state=state,
+        speed="" if model.speed is None else f"{model.speed:,.0f} tok/s",
+        loaded=model.loaded if changes else None,
+    )

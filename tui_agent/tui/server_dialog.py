@@ -26,7 +26,7 @@ from tui_agent.tui.settings_file import SettingsFile
 from widgets.first_run import OLLAMA_COMMANDS, DownloadView, FieldName, FirstRun, ModelOption, ServerValues
 
 if TYPE_CHECKING:
-    from tui_agent.engine.models.roles import ModelChoice
+    from tui_agent.engine.models.choice import ModelChoice
     from tui_agent.settings import Settings
     from tui_agent.tui.commands import CommandApp
 

@@ -124,7 +124,7 @@ class SessionBrowser(SessionPicker):
         if self._mask is None:
             from tui_agent.safety.secrets import values_to_mask
 
-            self._mask = SecretMask(values_to_mask(os.environ, None))
+            self._mask = SecretMask(values_to_mask(os.environ))
         listing: Listing = []
         due = monotonic() + FIRST_PAGE_SECONDS
         for entry in catalog.iter_sessions(data_dir()):

@@ -17,7 +17,7 @@ from tui_agent.storage.settings_file import write_settings
 from tui_agent.text import one_line
 
 if TYPE_CHECKING:
-    from tui_agent.engine.models.roles import ModelChoice
+    from tui_agent.engine.models.choice import ModelChoice
     from tui_agent.tui.commands import CommandApp
 
 IMMEDIATE: Final = ("theme", "themes", "keys", "vim", "animation", "notifications", "notify_of")

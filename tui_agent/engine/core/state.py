@@ -14,6 +14,7 @@ from tui_agent import events
 from tui_agent.checkpoints.ledger import Ledger
 from tui_agent.common.bounded import put_bounded
 from tui_agent.common.domain import Action, Answer, EditAction, Grant, ReadAction, RunAction, Scope
+from tui_agent.common.speed import generation_rate
 from tui_agent.engine.core.history import History
 from tui_agent.engine.core.saved_copies import fold_saved_copies
 from tui_agent.engine.core.stream import STREAMED, EventStream
@@ -329,6 +330,12 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
     context_window: int | None = None
     chosen_model: str = ""
     """The model chosen by the user in this session; empty if settings chose it."""
+    server: str = ""
+    """Address of the server that the user chose from the list; empty for the one of the settings."""
+    speeds: dict[str, float] = {}
+    """Server and model, joined by a blank → tokens per second of its last reply (E9)."""
+    answering: str = ""
+    """The model that was asked last in the conversation."""
     roles: dict[str, str] = {}
     """Role → model chosen by the user."""
     efforts: dict[str, str] = {}
@@ -396,8 +403,12 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
                 self.pending_mentions = []
             case events.ContextCompacted(entries=entries) if entries:
                 self.log_entries = entries
-            case events.ReplyStarted(role=role):
+            case events.ReplyStarted(role=role, model=model):
                 self.side_requests += bool(role)
+                self.answering = self.answering if role else model
+            case events.ReplyEnded(role="", usage=usage):
+                if self.answering == self.model and (rate := generation_rate(usage)):
+                    self.speeds[f"{self.server} {self.model}"] = rate
             case events.ApprovalAnswered(answer=Answer(verdict="approve", scope=Scope.SESSION), grant=Grant() as grant):
                 self.grants.append(grant)
             case events.GrantRevoked(grant=grant):
@@ -430,10 +441,10 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
                 self.mode, self.approval_mode = mode, approval_mode
             case events.ProtocolChanged(protocol=protocol, fixed=fixed):
                 self.protocol = "" if fixed else protocol
-            case events.ModelChanged(provider=provider, model=model, context_window=window):
-                if (provider, model) != (self.provider, self.model):
+            case events.ModelChanged(provider=provider, model=model, context_window=window, server=server):
+                if (provider, model, server) != (self.provider, self.model, self.server):
                     self.protocol = ""
-                self.provider, self.model, self.context_window = provider, model, window
+                self.provider, self.model, self.context_window, self.server = provider, model, window, server
                 self.chosen_model = model if event.by == "user" or model == self.chosen_model else ""
             case events.RoleChanged(role=role, model=model):
                 self.roles.pop(role, None)
@@ -466,13 +477,15 @@ class EngineState(msgspec.Struct, rename=_SAVED_NAMES):
                 self.summaries[key] = msgspec.to_builtins(summary)
                 self.accepted = (*self.accepted, key)
 
-    def model_for(self, provider: str, configured: str | None, flags: Mapping[str, Any]) -> str:
-        """Return the model to use with `provider`; empty if unknown.
+    def model_for(self, provider: str, configured: str | None, flags: Mapping[str, Any], server: str = "") -> str:
+        """Return the model to use with `provider`; empty if unknown. `server` is the address of a server that the user
+        chose from the list.
 
         In order: the command line, the user's choice in the session, the settings, the session's last model.
         """
-        is_same = provider == self.provider
+        is_same = (provider, server) == (self.provider, self.server)
         chosen = self.chosen_model if is_same else ""
+        configured = None if server else configured
         return flags.get("model") or chosen or configured or (self.model if is_same else "")
 
     def export(self) -> dict[str, Any]:

@@ -74,6 +74,8 @@ class Calibrator:
         roles, environment = self._roles, self._environment
         if not (environment.attended and environment.settings.calibrate and roles.name):
             return False
+        if roles.listed_server is not None:
+            return False  # the command that measures uses the server of the settings
         provider = roles.model.provider
         if provider == "scripted" or (provider != "local" and not endpoint(roles.model.endpoint, None, {}).local):
             return False

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tui_agent.common.domain import EFFORT_LEVELS
 from tui_agent.common.suggestions import unknown_name
 from tui_agent.engine.core.state import SessionStream
-from tui_agent.engine.models.roles import CHOICES, ModelRoles
+from tui_agent.engine.models.choice import CHOICES
+from tui_agent.engine.models.roles import ModelRoles
 from tui_agent.events import EffortChanged
 from tui_agent.text import clean, one_line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,8 @@ from tui_agent.common.domain import Fault, ModelInfo, UserMessage
 from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
-from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
-from tui_agent.engine.models.server import Server, ServerError, connect_server, connects_alike, log_engine
+from tui_agent.engine.models.server import Server, log_engine
 from tui_agent.events import SERVER_MISSING, EffortChanged, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -38,8 +37,11 @@ from tui_agent.settings import Settings
 
 if TYPE_CHECKING:
     from tui_agent.models.catalog import Calibration
+    from tui_agent.models.discovery import FoundServer
     from tui_agent.protocols.parser import Protocol
 
+_OF_SERVER = ("_because", "_served", "_others", "_window", "_info", "_config")
+"""What changes with the server."""
 SESSION_ROLES = ("", "execution")
 """Roles of the session's model: replies, and steps of a plan."""
 
@@ -80,8 +82,10 @@ class ModelRoles:
         self._was_missing = False
         """The user was told that there is no server or model, and not yet that there is one."""
         self._settle_lock = asyncio.Lock()
-        self._replaced: list[Model] = []
-        """Clients of earlier servers: a run may still use one."""
+        self._kept: list[Model] = []
+        """Further clients to close at the end: those of earlier servers, which a run may still use."""
+        self.listed_server: FoundServer | None = None
+        """The server that the user chose from the list; None for the one of the settings (L3)."""
         self.fault: Fault | None = None
         """Why there is no model; None if there is one, or nobody has asked yet."""
         self.chosen: dict[str, str] = {}
@@ -132,8 +136,14 @@ class ModelRoles:
             if self._info is None and not isinstance(info := await self.model.describe(self.name), Fault):
                 self._info = info
             self._config = ModelConfig(model=self.model, name=self.name, num_ctx=window, temperature=0, max_tokens=0)
-            provider, effort = self.model.provider, self.effort
-            changed = ModelChanged(provider=provider, model=self.name, context_window=window, by=by, effort=effort)
+            changed = ModelChanged(
+                provider=self.model.provider,
+                model=self.name,
+                context_window=window,
+                by=by,
+                effort=self.effort,
+                server=self.listed_server.address if self.listed_server is not None else "",
+            )
             self._emit(changed)
             if self._was_missing:
                 self._was_missing = False
@@ -162,11 +172,37 @@ class ModelRoles:
             is_same = server.model.endpoint == self.model.endpoint
             if not is_same or settings.model != self._settings.model or self._lacks_model():
                 self.name = settings.model or (self.name if is_same else "")
-            log_engine(server.model, self._log_folder)
-            self._replaced.append(self.model)
-            self.model, self._because, self._settings = server.model, server.because, settings
-            self._served, self._others = None, {}
-            self._window = self._info = self._config = None
+            self._settings = settings
+            self._adopt(server)
+
+    async def switch_server(self, server: Server, name: str) -> Fault | None:
+        """Use the model `name` of a server that the user chose from the list, from the next request on.
+
+        Returns why that is not possible; then nothing is changed.
+        """
+        async with self._settle_lock:
+            names = ("model", "name", "listed_server", "fault", *_OF_SERVER)
+            before = {name: getattr(self, name) for name in names}
+            self.name = name
+            self._adopt(server)
+            result = await self._settle(by="user")
+            if isinstance(result, RunEnded):
+                self._kept += [self.model]
+                self._kept.remove(before["model"])
+                vars(self).update(before)
+                return Fault(kind="status", message=result.text)
+            return None
+
+    def _adopt(self, server: Server) -> None:
+        log_engine(server.model, self._log_folder)
+        self._kept.append(self.model)
+        self.model, self._because, self.listed_server = server.model, server.because, server.listed
+        self._served, self._others = None, {}
+        self._window = self._info = self._config = None
+
+    def keep(self, model: Model) -> None:
+        """Close a client with the session."""
+        self._kept.append(model)
 
     def _lacks_model(self) -> bool:
         """Return whether the server answered that it can't work with the model."""
@@ -268,9 +304,9 @@ class ModelRoles:
         """The reasoning effort of the session's model, to be shown; see `effort_in_effect`."""
         return effort_in_effect(self.sampling("execution", None), self.capabilities())
 
-    def expected_window(self, info: ModelInfo) -> int:
-        """Return the context window that requests to a model would have."""
-        return window_for(info, self._chosen_window(info.name), self.model.provider)
+    def expected_window(self, info: ModelInfo, provider: str = "") -> int:
+        """Return the context window that requests to a model would have; `provider` is that of another server."""
+        return window_for(info, self._chosen_window(info.name), provider or self.model.provider)
 
     def _chosen_window(self, name: str) -> int | None:
         """Return the context window of a model from settings or models.json."""
@@ -368,7 +404,7 @@ class ModelRoles:
     async def aclose(self) -> None:
         """Close the model's connections and stop watching models.json."""
         await self.catalog.aclose()
-        for model in (*self._replaced, self.model):
+        for model in (*self._kept, self.model):
             await model.aclose()
 
 
@@ -410,193 +446,3 @@ def unknown_model(model: Model, name: str, served: Collection[str]) -> str:
 def _listed(names: Collection[str]) -> str:
     more = len(names) - MAX_NAMED
     return ", ".join(list(names)[:MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-
-
-CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
-"""Roles with selectable models; `execution` is the session's own."""
-CONCURRENT_DESCRIPTIONS = 4
-"""Models described by the server at the same time."""
-MAX_DESCRIBED = 300
-"""Maximum models described by the server."""
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of the server, as far as it is described."""
-
-    name: str
-    label: str = ""
-    """Name in models.json, if different."""
-    described: bool = False
-    """True once the server was asked; None then means unspecified."""
-    tools: bool | None = None
-    thinks: bool | None = None
-    sees: bool | None = None
-    answers: bool = True
-    """False for an embedding model."""
-    window: int | None = None
-    """Context window of requests, in tokens."""
-    trained: int | None = None
-    """Maximum context window, in tokens."""
-    loaded: bool = False
-    build: str = ""
-    problem: str = ""
-    """Why it could not be described."""
-
-
-class ModelChoice:
-    """Lists and chooses the models of a session. Every choice is an event, so a resume keeps it."""
-
-    def __init__(self, roles: ModelRoles, stream: SessionStream) -> None:
-        self._roles = roles
-        self._stream = stream
-        self._key = "", ""
-        """Address of a server, and the key that the user typed for it."""
-        roles.chosen = dict(stream.state.roles)
-
-    @property
-    def endpoint(self) -> str:
-        """The server's address for display."""
-        return self._roles.model.endpoint
-
-    @property
-    def provider(self) -> str:
-        """`ollama`, `openai` or `scripted`."""
-        return self._roles.model.provider
-
-    @property
-    def fault(self) -> Fault | None:
-        """Why the session has no model, as far as known."""
-        return self._roles.fault
-
-    async def use_settings(self, settings: Settings, key: str = "") -> str:
-        """Use the server and the models of other settings from the next request on; a run keeps its own.
-
-        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory.
-        Returns why there is no model now, or an empty string.
-        """
-        before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
-        if (settings.token_env, settings.token_file) != (before.token_env, before.token_file):
-            typed = ""
-        if not key and roles.fault is None and connects_alike(before, settings):
-            await roles.use_settings(settings)
-            is_other = settings.model and settings.model != before.model
-            return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
-        try:
-            server = await asyncio.to_thread(connect_server, settings, None, key)
-            if typed and not key and typed_for == server.model.endpoint:
-                server = await asyncio.to_thread(connect_server, settings, None, typed)
-        except ServerError as error:
-            return str(error)
-        if key:
-            self._stream.mask.add({"API key": key})
-        await roles.use_server(server, settings)
-        config = await roles.config()
-        if key and not (roles.fault is not None and roles.fault.is_unauthorized):
-            self._key = server.model.endpoint, key
-        elif not typed:
-            self._key = "", ""
-        if isinstance(config, RunEnded):
-            return config.text
-        if server.caution:
-            self._stream.emit(Notice(level="warning", text=server.caution, code="session.opening"))
-        return ""
-
-    async def listed(self) -> list[Candidate] | Fault:
-        """List the server's models by name, not yet described."""
-        names = await self._roles.model.list_models()
-        return names if isinstance(names, Fault) else [self._candidate(name) for name in sorted(set(names))]
-
-    async def describe(self, names: Sequence[str], on_model: Callable[[Candidate], object]) -> None:
-        """Describe these models, and call `on_model` with each one."""
-        slots = asyncio.Semaphore(CONCURRENT_DESCRIPTIONS)
-
-        async def ask(name: str) -> None:
-            async with slots:
-                info = await self._roles.model.describe(name)
-            on_model(self._candidate(name, info))
-
-        await asyncio.gather(*(ask(name) for name in names[:MAX_DESCRIBED]))
-
-    def _candidate(self, name: str, info: ModelInfo | Fault | None = None) -> Candidate:
-        label = self._roles.catalog.current.label(name)
-        candidate = Candidate(name=name, label="" if label == name else label)
-        if info is None:
-            return candidate
-        if isinstance(info, Fault):
-            return msgspec.structs.replace(candidate, described=True, problem=info.message)
-        capabilities = info.capabilities
-        return msgspec.structs.replace(
-            candidate,
-            described=True,
-            tools=None if capabilities is None else "tools" in capabilities,
-            thinks=None if capabilities is None else "thinking" in capabilities,
-            sees=None if capabilities is None else "vision" in capabilities,
-            answers=can_answer(info),
-            window=self._roles.expected_window(info),
-            trained=info.context_window,
-            loaded=bool(info.loaded_window),
-            build=info.build,
-        )
-
-    async def current(self) -> dict[Role, tuple[str, bool]]:
-        """Return the model of each role, and whether the user chose it in this session."""
-        models: dict[Role, tuple[str, bool]] = {}
-        state = self._stream.state
-        for role in CHOICES:
-            if role in SESSION_ROLES:
-                models[role] = (self._roles.name, bool(state.chosen_model))
-            else:
-                selected = await self._roles.select(role, report=False)
-                models[role] = (selected.name, self._roles.chosen.get(role) == selected.name)
-        return models
-
-    async def window(self) -> int | None:
-        """Return the context window of the session's model in tokens; None without a model."""
-        config = await self._roles.config()
-        return config.num_ctx if isinstance(config, ModelConfig) else None
-
-    async def choose(self, role: str, name: str) -> str:
-        """Choose a model for a role; an empty name revokes the choice. Returns why it failed, or an empty string.
-
-        A run keeps its model: the session's model changes with the next message.
-        """
-        if name:
-            info = await self._roles.model.describe(name)
-            if not isinstance(info, Fault) and not self._candidate(name, info).answers:
-                return f"{name} only makes embeddings and can't chat."
-        fault = await self._roles.choose(role, name)
-        return "" if fault is None else fault.full_message
-
-
-def consequences(
-    current: Candidate | None, new: Candidate, *, role: str, window: int | None, used: int | None, provider: str
-) -> list[str]:
-    """Return the consequences of choosing `new`, in sentences.
-
-    `current` is the session's model, `window` its context window, `used` the conversation's tokens.
-    """
-    if new.problem:
-        return [new.problem]
-    if not new.described:
-        return []
-    if not new.answers:
-        return ["It only makes embeddings and can't chat."]
-    is_own, sentences = role in SESSION_ROLES, []
-    if current is not None and new.name == current.name:
-        sentences.append("It is the session's model." if not is_own else "In use now.")
-    elif provider == "ollama" and not new.loaded:
-        sentences.append(
-            "It has to be loaded first."
-            if is_own
-            else "Switching between the two reloads a model, unless both fit in memory."
-        )
-    if is_own and new.window and window and new.window != window:
-        sentences.append(f"A window of {new.window:,} tokens instead of {window:,}.")
-        if used and used > 0.7 * new.window:
-            sentences.append(f"The conversation has {used:,}: older parts will be summarized.")
-    if is_own and new.tools is False:
-        sentences.append("It has no native tool calls: they are requested as text.")
-    return sentences
-
-
-__all__ = ["CHOICES", "Candidate", "ModelChoice", "consequences"]

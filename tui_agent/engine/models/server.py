@@ -10,6 +10,7 @@ import msgspec
 from tui_agent import settings
 from tui_agent.models.base import Model
 from tui_agent.models.connect import WEIGHTS, BadAddress, connect, resolve_provider
+from tui_agent.models.discovery import FoundServer, known_servers, same_server
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
 from tui_agent.models.wire import WireLimits, default_limits
@@ -26,6 +27,8 @@ class Server(msgspec.Struct):
     model: Model
     because: str
     caution: str = ""
+    listed: FoundServer | None = None
+    """Its entry in the list of servers, if it was chosen there."""
 
 
 def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key: str = "") -> Server:
@@ -48,6 +51,41 @@ def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key
         return Server(model, choice.because, target.warning)
     except (BadAddress, ScenarioError) as error:
         raise ServerError(str(error)) from error
+
+
+def connect_listed(chosen: settings.Settings, listed: FoundServer, key: str = "") -> Server:
+    """Make the client of a server in the list, which gets its own token only. May read `token_file`. Raises
+    ServerError. `key` replaces the token."""
+    if listed.configured and not listed.setting:
+        server = connect_server(chosen, key=key)
+    elif listed.provider == "local":
+        server = Server(connect("local", "", limits=wire_limits(chosen.timeouts, True)), "chosen in the session")
+    else:
+        own = chosen.servers.get(listed.setting)
+        token, problem = settings.read_token(own) if own is not None else (None, None)
+        if problem is not None and not problem.ignored and not key:
+            raise ServerError(str(problem))
+        if not token and listed.configured:
+            token = settings.read_token(chosen)[0] or os.environ.get("LLM_AUTH_TOKEN")
+        address = own.base_url if own is not None else listed.base_url
+        try:
+            target = endpoint(address, key or token or "", os.environ)
+            limits = wire_limits(chosen.timeouts, target.local)
+            model = connect(listed.provider, address, key or token or "", limits=limits)
+        except BadAddress as error:
+            raise ServerError(str(error)) from error
+        server = Server(model, "chosen in the session", target.warning)
+    server.listed = None if listed.configured else listed
+    return server
+
+
+def resumed_server(chosen: settings.Settings, address: str) -> Server | None:
+    """Return the server that the user chose in the session before, if it is still in the settings or one that is
+    looked for on this machine; sends nothing. May read `token_file`. Raises ServerError."""
+    for listed in known_servers(chosen, os.environ):
+        if same_server(listed.address, address):
+            return connect_listed(chosen, listed)
+    return None
 
 
 def log_engine(model: Model, folder: Path | None) -> None:

@@ -159,7 +159,7 @@ def _start_debug_log() -> None:
     from tui_agent.safety.secrets import values_to_mask
 
     with contextlib.suppress(paths.HomeNotFoundError):
-        start_debug_log(paths.debug_log_file(), SecretMask(values_to_mask(os.environ, None)))
+        start_debug_log(paths.debug_log_file(), SecretMask(values_to_mask(os.environ)))
 
 
 def repeated_arguments(actions: Iterable[argparse.Action], args: argparse.Namespace) -> list[str]:

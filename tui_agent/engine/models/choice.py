@@ -1,0 +1,387 @@
+"""Lists the models of all servers, and changes those of a session (M5, L3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tui_agent.common.domain import Fault, ModelInfo
+from tui_agent.engine.core.model_config import ModelConfig
+from tui_agent.engine.core.state import SessionStream
+from tui_agent.engine.models.roles import SESSION_ROLES, ModelRoles
+from tui_agent.engine.models.server import Server, ServerError, connect_listed, connect_server, connects_alike
+from tui_agent.events import Notice, RunEnded
+from tui_agent.models.base import LoadsModels, Model
+from tui_agent.models.catalog import can_answer, served_name
+from tui_agent.models.discovery import FoundServer, find_servers, same_server
+from tui_agent.models.selection import Role
+from tui_agent.settings import Settings
+
+CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
+"""Roles with selectable models; `execution` is the session's own."""
+CONCURRENT_DESCRIPTIONS = 4
+"""Models described by a server at the same time."""
+MAX_DESCRIBED = 300
+"""Maximum models described by a server."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of a server, as far as it is described."""
+
+    name: str
+    server: str = ""
+    """Name of its server; two servers may have models of the same name."""
+    label: str = ""
+    """Name in models.json, if different."""
+    described: bool = False
+    """True once the server was asked; None then means unspecified."""
+    tools: bool | None = None
+    thinks: bool | None = None
+    sees: bool | None = None
+    answers: bool = True
+    """False for an embedding model."""
+    window: int | None = None
+    """Context window of requests, in tokens."""
+    trained: int | None = None
+    """Maximum context window, in tokens."""
+    loaded: bool | None = None
+    state: str = ""
+    """Another state, such as `loading` or `failed`."""
+    where: str = ""
+    """Where the loaded model is: `graphics`, `memory`, or a share such as `60% graphics`."""
+    speed: float | None = None
+    """Tokens per second when it was last used or measured."""
+    size: int | None = None
+    """Bytes of the weights."""
+    build: str = ""
+    problem: str = ""
+    """Why it could not be described."""
+
+
+class ModelChoice:
+    """Lists and chooses the models of a session. Every choice is an event, so a resume keeps it."""
+
+    def __init__(self, roles: ModelRoles, stream: SessionStream) -> None:
+        self._roles = roles
+        self._stream = stream
+        self._key = "", ""
+        """Address of a server, and the key that the user typed for it."""
+        self._servers: list[FoundServer] = []
+        self._clients: dict[str, Model] = {}
+        """Address of another server → the client that lists its models."""
+        roles.chosen = dict(stream.state.roles)
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address for display."""
+        return self._roles.model.endpoint
+
+    @property
+    def provider(self) -> str:
+        """`ollama`, `openai`, `local` or `scripted`."""
+        return self._roles.model.provider
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why the session has no model, as far as known."""
+        return self._roles.fault
+
+    async def use_settings(self, settings: Settings, key: str = "") -> str:
+        """Use the server and the models of other settings from the next request on; a run keeps its own.
+
+        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory.
+        Returns why there is no model now, or an empty string.
+        """
+        before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
+        if (settings.token_env, settings.token_file) != (before.token_env, before.token_file):
+            typed = ""
+        if not key and roles.fault is None and connects_alike(before, settings):
+            await roles.use_settings(settings)
+            is_other = settings.model and settings.model != before.model
+            return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
+        try:
+            server = await asyncio.to_thread(self._connect, before, settings, key)
+            if typed and not key and typed_for == server.model.endpoint:
+                server = await asyncio.to_thread(self._connect, before, settings, typed)
+        except ServerError as error:
+            return str(error)
+        if key:
+            self._stream.mask.add({"API key": key})
+        await roles.use_server(server, settings)
+        config = await roles.config()
+        if key and not (roles.fault is not None and roles.fault.is_unauthorized):
+            self._key = server.model.endpoint, key
+        elif not typed:
+            self._key = "", ""
+        if isinstance(config, RunEnded):
+            return config.text
+        self._warn(server)
+        return ""
+
+    def _connect(self, before: Settings, settings: Settings, key: str) -> Server:
+        """Make the client for changed settings: a server that the user chose from the list stays, unless the settings
+        name another one now. Raises ServerError."""
+        names = ("provider", "base_url", "token_env", "token_file")
+        listed = self._roles.listed_server
+        if listed is not None and all(getattr(before, name) == getattr(settings, name) for name in names):
+            return connect_listed(settings, listed, key)
+        return connect_server(settings, None, key)
+
+    def _warn(self, server: Server) -> None:
+        if server.caution:
+            self._stream.emit(Notice(level="warning", text=server.caution, code="session.opening"))
+
+    # --- servers ---
+
+    async def servers(self, *, fresh: bool = False) -> list[FoundServer]:
+        """Return the servers that can be chosen, the session's own first (L3). `fresh`: look for them again."""
+        if self.provider == "scripted":
+            return []
+        settings = self._roles.settings
+        found = await find_servers(settings, os.environ, fresh=fresh)
+        listed = self._roles.listed_server
+        if listed is not None and not any(same_server(server.address, listed.address) for server in found):
+            found = [listed, *found]  # it does not answer now
+        self._servers = sorted(found, key=lambda server: not self.is_current(server))
+        return self._servers
+
+    def is_current(self, server: FoundServer) -> bool:
+        """Return whether the session uses this server."""
+        listed = self._roles.listed_server
+        if listed is not None or server.provider == "local":
+            return listed is not None and same_server(listed.address, server.address)
+        return server.configured or same_server(self.endpoint, server.address)
+
+    async def _client(self, server: FoundServer | None) -> Model:
+        """Return a client of a server, None for the session's own. Raises ServerError."""
+        if server is None or self.is_current(server):
+            return self._roles.model
+        if server.address not in self._clients:
+            made = await asyncio.to_thread(connect_listed, self._roles.settings, server, self._typed_key(server))
+            self._roles.keep(made.model)
+            self._clients[server.address] = made.model
+        return self._clients[server.address]
+
+    def _typed_key(self, server: FoundServer) -> str:
+        address, key = self._key
+        return key if address and address == server.base_url else ""
+
+    # --- models ---
+
+    async def listed(self, server: FoundServer | None = None) -> list[Candidate] | Fault:
+        """List the models of a server, by default the session's own, by name and not yet described."""
+        try:
+            client = await self._client(server)
+        except ServerError as error:
+            return Fault(kind="unreachable", message=str(error))
+        names = await client.list_models()
+        if isinstance(names, Fault):
+            return names
+        return [self._candidate(name, None, server) for name in sorted(set(names))]
+
+    async def describe(
+        self, names: Sequence[str], on_model: Callable[[Candidate], object], server: FoundServer | None = None
+    ) -> None:
+        """Describe these models of a server, and call `on_model` with each one."""
+        slots = asyncio.Semaphore(CONCURRENT_DESCRIPTIONS)
+        client = await self._client(server)
+
+        async def ask(name: str) -> None:
+            async with slots:
+                info = await client.describe(name)
+            on_model(self._candidate(name, info, server))
+
+        await asyncio.gather(*(ask(name) for name in names[:MAX_DESCRIBED]))
+
+    def _candidate(self, name: str, info: ModelInfo | Fault | None, server: FoundServer | None = None) -> Candidate:
+        catalog = self._roles.catalog.current
+        label = catalog.label(name)
+        is_own = server is None or self.is_current(server)
+        listed = self._roles.listed_server if server is None else None if server.configured else server
+        used = f"{listed.address if listed is not None else ''} {name}"
+        candidate = Candidate(
+            name=name,
+            server="" if server is None else server.name,
+            label="" if label == name else label,
+            speed=self._stream.state.speeds.get(used) or catalog.entry(name).calibration.tokens_per_second,
+        )
+        if info is None:
+            return candidate
+        if isinstance(info, Fault):
+            return msgspec.structs.replace(candidate, described=True, problem=info.message)
+        capabilities = info.capabilities
+        provider = "" if is_own or server is None else server.provider
+        return msgspec.structs.replace(
+            candidate,
+            described=True,
+            tools=None if capabilities is None else "tools" in capabilities,
+            thinks=None if capabilities is None else "thinking" in capabilities,
+            sees=None if capabilities is None else "vision" in capabilities,
+            answers=can_answer(info),
+            window=self._roles.expected_window(info, provider),
+            trained=info.context_window,
+            loaded=info.loaded,
+            state=info.state,
+            where=_where(info),
+            size=info.size,
+            build=info.build,
+        )
+
+    async def current(self) -> dict[Role, tuple[str, bool]]:
+        """Return the model of each role, and whether the user chose it in this session."""
+        models: dict[Role, tuple[str, bool]] = {}
+        state = self._stream.state
+        for role in CHOICES:
+            if role in SESSION_ROLES:
+                models[role] = (self._roles.name, bool(state.chosen_model))
+            else:
+                selected = await self._roles.select(role, report=False)
+                models[role] = (selected.name, self._roles.chosen.get(role) == selected.name)
+        return models
+
+    async def window(self) -> int | None:
+        """Return the context window of the session's model in tokens; None without a model."""
+        config = await self._roles.config()
+        return config.num_ctx if isinstance(config, ModelConfig) else None
+
+    # --- choosing ---
+
+    async def choose(self, role: str, name: str, server: str = "") -> str:
+        """Choose a model for a role; an empty name revokes the choice. Returns why it failed, or an empty string.
+
+        `server` is the name of its server. Without one, `name` is looked for on the session's server, then on the
+        others; `server:model` names both. A run keeps its model: the session's changes with the next message.
+        """
+        found: FoundServer | None = None
+        if name:
+            target = await self._find(name, server)
+            if isinstance(target, str):
+                return target
+            found, name = target
+        if found is not None and not self.is_current(found):
+            if role in SESSION_ROLES:
+                return await self._switch(found, name)
+            return f"A role uses the session's server, {self.endpoint}; {name} is on {found.name}."
+        if name:
+            info = await self._roles.model.describe(name)
+            if not isinstance(info, Fault) and not can_answer(info):
+                return _embedding_only(name)
+        fault = await self._roles.choose(role, name)
+        return "" if fault is None else fault.full_message
+
+    async def _find(self, name: str, server: str) -> tuple[FoundServer | None, str] | str:
+        """Return the server and the name of a model, None for the session's server, or why there is none."""
+        if server:
+            servers = self._servers or await self.servers()
+            found = next((other for other in servers if other.name == server), None)
+            return (found, name) if found is not None else f"There is no server {server}."
+        own = await self._roles.model.list_models()
+        if not isinstance(own, Fault) and served_name(name, own):
+            return None, name
+        others = [other for other in await self.servers() if not self.is_current(other)]
+        prefix, _, rest = name.partition(":")
+        for other in self._servers:
+            if rest and other.name == prefix:
+                return other, rest
+        having = [other for other, served in await self._listings(others) if served_name(name, served)]
+        if len(having) > 1:
+            choices = " or ".join(f"`{other.name}:{name}`" for other in having)
+            return f"Several servers have {name}: choose {choices}."
+        return (having[0] if having else None), name
+
+    async def _listings(self, servers: Sequence[FoundServer]) -> list[tuple[FoundServer, tuple[str, ...]]]:
+        """Return the models of the servers that answer."""
+
+        async def names(server: FoundServer) -> tuple[str, ...]:
+            listed = await self.listed(server)
+            return () if isinstance(listed, Fault) else tuple(candidate.name for candidate in listed)
+
+        usable = [server for server in servers if server.reachable and not server.problem]
+        return list(zip(usable, await asyncio.gather(*map(names, usable)), strict=True))
+
+    async def _switch(self, found: FoundServer, name: str) -> str:
+        """Use a model of another server. Returns why it failed, or an empty string; then nothing is changed."""
+        try:
+            client = await self._client(found)
+            names = await client.list_models()
+            if isinstance(names, Fault):
+                return names.full_message
+            if not (served := served_name(name, names)):
+                return f"{found.name} has no model {name}."
+            info = await client.describe(served)
+            if not isinstance(info, Fault) and not can_answer(info):
+                return _embedding_only(served)
+            server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
+        except ServerError as error:
+            return str(error)
+        fault = await self._roles.switch_server(server, served)
+        if fault is not None:
+            return fault.full_message
+        self._warn(server)
+        return ""
+
+    async def set_loaded(self, model: Candidate, wanted: bool) -> str:
+        """Load a model into the memory of its server, or remove it. Returns why it failed, or an empty string."""
+        server = next((server for server in self._servers if server.name == model.server), None)
+        try:
+            client = await self._client(server)
+        except ServerError as error:
+            return str(error)
+        if not isinstance(client, LoadsModels):
+            return f"{client.endpoint} does not load models on request."
+        fault = await (client.load(model.name, model.window) if wanted else client.unload(model.name))
+        return "" if fault is None else fault.full_message
+
+
+def _embedding_only(name: str) -> str:
+    return f"{name} only makes embeddings and can't chat."
+
+
+def _where(info: ModelInfo) -> str:
+    """Return where a loaded model is, as far as the server reports it."""
+    if not info.loaded or not info.memory or info.graphics_memory is None:
+        return ""
+    share = round(100 * info.graphics_memory / info.memory)
+    return "graphics" if share >= 99 else f"{share}% graphics" if share else "memory"
+
+
+def consequences(
+    current: Candidate | None, new: Candidate, *, role: str, window: int | None, used: int | None
+) -> list[str]:
+    """Return the consequences of choosing `new`, in sentences.
+
+    `current` is the session's model, `window` its context window, `used` the conversation's tokens.
+    """
+    if new.problem:
+        return [new.problem]
+    if not new.described:
+        return []
+    if not new.answers:
+        return ["It only makes embeddings and can't chat."]
+    is_own, sentences = role in SESSION_ROLES, []
+    is_other_server = current is not None and new.server != current.server
+    if is_other_server and not is_own:
+        return ["Roles use models of the session's server."]
+    if current is not None and (new.server, new.name) == (current.server, current.name):
+        sentences.append("It is the session's model." if not is_own else "In use now.")
+    elif new.state == "failed":
+        sentences.append("Its server could not load it.")
+    elif new.loaded is False:
+        sentences.append(
+            "It has to be loaded first."
+            if is_own
+            else "Switching between the two reloads a model, unless both fit in memory."
+        )
+    if is_own and new.window and window and new.window != window:
+        sentences.append(f"A window of {new.window:,} tokens instead of {window:,}.")
+        if used and used > 0.7 * new.window:
+            sentences.append(f"The conversation has {used:,}: older parts will be summarized.")
+    if is_own and new.tools is False:
+        sentences.append("It has no native tool calls: they are requested as text.")
+    return sentences
+
+
+__all__ = ["CHOICES", "Candidate", "ModelChoice", "consequences"]
