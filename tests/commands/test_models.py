@@ -272,7 +272,13 @@ async def test_what_can_not_be_loaded(capsys: CAPSYS) -> None:
     async with serve(scenario("x", "y")) as mock:
         argv = ("models", "load", OLLAMA, "--provider", "openai", "--base-url", f"{mock.url}/v1")
         result = await run_command(capsys, *argv)
-        assert result.code == 1 and "by itself" in result.err
+        assert result.code == 1 and "does not load models on request" in result.err
+
+
+async def test_the_local_engine_loads_by_itself(capsys: CAPSYS, folder: Path) -> None:
+    write_gguf(folder / "small.gguf")
+    result = await run_command(capsys, "models", "load", "small", "--provider", "local")
+    assert result.code == 1 and "by itself" in result.err
 
 
 async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:

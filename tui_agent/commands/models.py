@@ -21,6 +21,7 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import initial_strategy
 from tui_agent.models import ollama_models
+from tui_agent.models.base import LoadsModels
 from tui_agent.models.catalog import served_name
 from tui_agent.models.connect import resolve_provider
 from tui_agent.models.endpoint import endpoint
@@ -385,28 +386,28 @@ async def _change_loaded(args: argparse.Namespace, *, load: bool) -> int:
         if not known:
             available = f"It has: {', '.join(served[:5])}." if served else "It has none."
             raise CommandRefused(f"{access.model.endpoint} has no model {one_line(args.name)}. {available}")
-        if access.wire is None or access.model.provider != "ollama":
-            raise CommandRefused(f"{access.model.endpoint} loads and unloads its models by itself.")
-        if load:
-            await _load(access, config, known)
-        else:
-            await ollama_models.unload(access.wire, known)
-    except WireFault as error:
-        raise CommandRefused(error.fault.full_message) from error
+        fault = await _set_loaded(access, config, known, load)
+        if fault is not None:
+            raise CommandRefused(fault.full_message)
     finally:
         await access.aclose()
     print_line(f"{known} is {'loaded' if load else 'no longer in memory'}.")
     return 0
 
 
-async def _load(access: ServerAccess, config: CommandConfig, name: str) -> None:
-    assert access.wire is not None
+async def _set_loaded(access: ServerAccess, config: CommandConfig, name: str, load: bool) -> Fault | None:
+    """Load a model with the window of a session, or unload it; return why that failed."""
+    client = access.model
+    if client.provider == "local" or not isinstance(client, LoadsModels):
+        raise CommandRefused(f"{client.endpoint} loads and unloads its models by itself.")
+    if not load:
+        return await client.unload(name)
     info = await server_access.describe_model(access, name)
     setup = server_access.probe_setup(info, access, config, _REPLY_SECONDS)
     page = TextPage(sys.stderr)
     page.progress(f"loading {name} …")
     try:
-        await ollama_models.load(access.wire, name, setup.sampling.keep_alive, setup.window)
+        return await client.load(name, setup.window)
     finally:
         page.progress("")
 
