@@ -283,6 +283,12 @@ async def test_what_can_not_be_loaded(capsys: CAPSYS) -> None:
         assert result.code == 1 and "does not load models on request" in result.err
 
 
+async def test_the_local_engine_loads_by_itself(capsys: CAPSYS, folder: Path) -> None:
+    write_gguf(folder / "small.gguf")
+    result = await run_command(capsys, "models", "load", "small", "--provider", "local")
+    assert result.code == 1 and "first request" in result.err
+
+
 async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:
     task = call_tasks()[0]
     good = scenario(task.text[:40], step(None, call(task.tool, **task.values)))

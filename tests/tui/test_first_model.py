@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from tests.doubles.file_server import FakeFile
 from tests.doubles.gguf import gguf_bytes, write_gguf
+from tests.doubles.mock import scenario, serve
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
 from tests.tui.kit import app_for, screen_text, wait_for, wait_until_idle
 from tui_agent.common import paths
@@ -149,14 +150,14 @@ async def test_a_model_on_this_machine_is_used_at_once_and_saved(tmp_path: Path)
 
 
 async def test_a_server_that_was_found_is_connected(tmp_path: Path) -> None:
-    from tests.doubles.mock import scenario, serve
-
-    async with serve(scenario("hi", "hello"), models=("here",)) as server, without_model(tmp_path) as pilot:
-        dialog(pilot).show_choices([ModelOption("server", server.url, "Ollama", "1 model")])
-        await pilot.press("down")
-        await reads(pilot, "▸ Ollama", "enter connect")
-        await pilot.press("enter")
-        await wait_for(pilot, lambda: current(pilot).view.model == "here")
+    async with serve(scenario("hi", "hello"), models=("here",)) as server:
+        paths.config_file().write_text(f"servers:\n  desk: {{base_url: '{server.url}', provider: ollama}}\n")
+        async with without_model(tmp_path) as pilot:
+            await reads(pilot, f"desk at {server.url}", "Get Qwen2.5-Coder 7B")
+            await pilot.press("down")
+            await reads(pilot, "▸ desk", "enter connect")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: current(pilot).view.model == "here")
 
 
 async def test_a_download_is_asked_about_shown_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,7 +386,12 @@ async def _change_loaded(args: argparse.Namespace, *, load: bool) -> int:
         if not known:
             available = f"It has: {', '.join(served[:5])}." if served else "It has none."
             raise CommandRefused(f"{access.model.endpoint} has no model {one_line(args.name)}. {available}")
-        if access.model.provider == "local" or not isinstance(access.model, LoadsModels):
+        if access.model.provider == "local":
+            raise CommandRefused(
+                f"The local engine loads {known} with the first request of a session, and frees its memory when the "
+                "last session that uses it ends."
+            )
+        if not isinstance(access.model, LoadsModels):
             raise CommandRefused(f"{access.model.endpoint} loads and unloads its models by itself.")
         fault = await (_load(access, access.model, config, known) if load else access.model.unload(known))
         if fault is not None:

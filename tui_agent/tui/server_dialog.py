@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from widgets.first_run import OLLAMA_COMMANDS, DownloadView, FieldName, FirstRun
 
 if TYPE_CHECKING:
     from tui_agent.engine.models.choice import ModelChoice
+    from tui_agent.models.discovery import FoundServer
     from tui_agent.settings import Settings
     from tui_agent.tui.commands import CommandApp
 
@@ -43,8 +44,6 @@ class ServerDialog(FirstRun):
         self._choice: ModelChoice | None = getattr(app.session, "models", None)
         loaded = app.preferences.loaded
         self._busy = self._closed = False
-        self.servers: Sequence[ModelOption] = ()
-        """Servers that were found on this machine, to choose from."""
         self._asked: Suggestion | None = None
         url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
         model = (loaded.settings.model or "") if loaded is not None else ""
@@ -95,9 +94,16 @@ class ServerDialog(FirstRun):
         if self._fault is not None and self._field() == "model":
             await self._list_models()
         if not self.models:
-            found = await asyncio.to_thread(_ways_on_this_machine)
+            assert self._choice is not None
             self.commands = ()
-            self.show_choices([*self.servers, *found])
+            found = await asyncio.to_thread(_ways_on_this_machine)
+            self.show_choices(found)
+            servers = await self._choice.servers()
+            if not self._closed:
+                self.show_choices([*map(_server_option, filter(self._is_usable, servers)), *found])
+
+    def _is_usable(self, server: FoundServer) -> bool:
+        return bool(self._choice and server.reachable and server.base_url and not self._choice.is_current(server))
 
     @property
     def _gets_with_ollama(self) -> bool:
@@ -283,6 +289,10 @@ class ModelDownload:
 NOT_INSTALLED = (
     "The local engine, which runs models from files, is not installed in {folder}. Install it and start again."
 )
+
+
+def _server_option(server: FoundServer) -> ModelOption:
+    return ModelOption("server", server.base_url, f"{server.name} at {server.base_url}", server.problem)
 
 
 def _ways_on_this_machine() -> list[ModelOption]:
