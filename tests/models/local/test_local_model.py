@@ -264,7 +264,8 @@ async def test_a_file_that_was_replaced_after_the_check_is_not_loaded(
 
     monkeypatch.setattr(module, "weight_files", replace_it)
     fault = fault_of(await ask(model, weights))
-    assert "the file has changed since it was checked" in fault.message and processes(weights) == []
+    assert "the file has changed since it was checked" in fault.message
+    await wait_for(lambda: processes(weights) == [])
 
 
 async def test_after_a_failed_start_the_model_is_not_in_use(
@@ -356,4 +357,4 @@ async def test_what_llama_cpp_says_about_a_model_that_it_does_not_know(
     fault = fault_of(await ask(model, weights))
     assert "could not load unknown" in fault.message and "nobody" in fault.message
     assert "engine.log" in fault.advice
-    assert processes(weights) == []
+    await wait_for(lambda: processes(weights) == [])
