@@ -148,6 +148,8 @@ class OllamaModel(HttpModel):
         self._model_infos: dict[str, ModelInfo] = {}
         self._listed: dict[str, dict[str, Any]] = {}
         """Entries of /api/tags."""
+        self.keep_alive: str | int | None = None
+        """How long `load` keeps a model loaded; None: KEEP_ALIVE."""
         self._rejects_think: set[str] = set()
         """Models whose requests failed because of `think` (O-19)."""
 
@@ -199,6 +201,26 @@ class OllamaModel(HttpModel):
             return False
         self._rejects_think.add(model)
         return True
+
+    # --- loading ---------------------------------------------------------------------
+
+    async def load(self, model: str, window: int | None = None) -> Fault | None:
+        """See LoadsModels."""
+        options: dict[str, Any] = {} if window is None else {"options": {"num_ctx": window}}
+        return await self._generate_nothing(model, _keep_alive(self.keep_alive), options)
+
+    async def unload(self, model: str) -> Fault | None:
+        """See LoadsModels."""
+        return await self._generate_nothing(model, 0, {})
+
+    async def _generate_nothing(self, model: str, keep_alive: str | int, options: dict[str, Any]) -> Fault | None:
+        """Send a request without a prompt, which only loads a model, or unloads it."""
+        payload = {"model": model, "stream": False, "keep_alive": keep_alive, **options}
+        try:
+            await self._wire.fetch_json("POST", "/api/generate", payload, timeout=self._wire.limits.first_byte)
+        except WireFault as error:
+            return error.fault
+        return None
 
     # --- server information ----------------------------------------------------------
 
