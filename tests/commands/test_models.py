@@ -19,6 +19,7 @@ from tests.waiting import wait_for
 from tui_agent.commands.probing import call_tasks
 from tui_agent.common import paths
 from tui_agent.models.local import library
+from tui_agent.models.local.get import GetModel
 from tui_agent.models.local.memory import Memory
 
 CAPSYS = pytest.CaptureFixture[str]
@@ -229,6 +230,31 @@ async def test_a_file_on_this_machine(capsys: CAPSYS, folder: Path, tmp_path: Pa
     assert result.code == 0 and (folder / "mine.gguf").exists()
 
 
+async def test_a_stopped_copy_does_not_continue(
+    capsys: CAPSYS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_gguf(tmp_path / "mine.gguf")
+
+    async def run(job: GetModel) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GetModel, "run", run)
+    result = await models(capsys, "get", str(path), "--copy")
+    assert result.code == 130 and "Nothing was added" in result.out and "continues" not in result.out
+    assert "continues" in (await models(capsys, "get", f"{NOWHERE}/m.gguf")).out
+
+
+async def test_a_first_model_becomes_the_default_unless_a_server_is_named(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeRawServer({"/m.gguf": FakeFile(CONTENT)}) as server:
+        monkeypatch.setenv("LLM_BASE_URL", f"{NOWHERE}/v1")
+        assert "--provider local" in (await run_command(capsys, "models", "get", f"{server.url}/m.gguf")).out
+        monkeypatch.delenv("LLM_BASE_URL")  # OLLAMA_HOST is set, which only says where Ollama is
+        assert "default model now" in (await run_command(capsys, "models", "get", f"{server.url}/m.gguf")).out
+    assert "provider: local" in paths.config_file().read_text()
+
+
 # --- remove ---------------------------------------------------------------------------------
 
 
@@ -251,6 +277,20 @@ async def test_a_model_of_ollama_is_removed_there(capsys: CAPSYS, folder: Path) 
         result = await models(capsys, "remove", "other", "--yes", server=server.url)
     assert result.code == 1 and "no model other" in result.err
     assert (folder / f"{OLLAMA}.gguf").exists()
+
+
+async def test_an_incomplete_download_is_removed_by_the_name_of_its_model(
+    capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncio.sleep", _at_once)
+    async with FakeRawServer({"/m.gguf": FakeFile(CONTENT, breaks=[1_000_000, *[0] * 6])}) as server:
+        assert (await models(capsys, "get", f"{server.url}/m.gguf")).code == 4
+    result = await models(capsys, "remove", "m")
+    assert result.code == 3 and "--yes" in result.err
+    result = await models(capsys, "remove", "m", "--yes")
+    assert result.code == 0 and "Deleted the incomplete download of m.gguf" in result.out
+    assert "continues" not in (await models(capsys, "list")).out
+    assert (await models(capsys, "remove", "m", "--yes")).code == 1
 
 
 # --- load, unload, test ---------------------------------------------------------------------
@@ -283,10 +323,34 @@ async def test_what_can_not_be_loaded(capsys: CAPSYS) -> None:
         assert result.code == 1 and "does not load models on request" in result.err
 
 
-async def test_the_local_engine_loads_by_itself(capsys: CAPSYS, folder: Path) -> None:
+async def test_servers_that_load_on_request_do(capsys: CAPSYS) -> None:
+    entries = {"loaded": False}
+
+    async def listed(connection: FakeConnection) -> None:
+        status = {"value": "loaded" if entries["loaded"] else "unloaded", "args": ["llama-server"]}
+        await connection.answer(200, {"data": [{"id": "qwen", "owned_by": "llamacpp", "status": status}]})
+
+    def change(loaded: bool) -> Script:
+        async def script(connection: FakeConnection) -> None:
+            entries["loaded"] = loaded
+            await connection.answer(200, {"success": True})
+
+        return script
+
+    routes: dict[str, Script] = {"/v1/models": listed, "/models/load": change(True), "/models/unload": change(False)}
+    async with FakeRawServer(routes) as server:
+        for command, words in (("load", "qwen is loaded"), ("unload", "no longer in memory")):
+            argv = ("models", command, "qwen", "--provider", "openai", "--base-url", f"{server.url}/v1")
+            result = await run_command(capsys, *argv)
+            assert result.code == 0 and words in result.out, result.err
+            assert [request.json for request in server.asked_for(f"/models/{command}")] == [{"model": "qwen"}]
+
+
+async def test_the_local_engine_loads_with_a_session(capsys: CAPSYS, folder: Path) -> None:
     write_gguf(folder / "small.gguf")
-    result = await run_command(capsys, "models", "load", "small", "--provider", "local")
-    assert result.code == 1 and "first request" in result.err
+    for command in ("load", "unload"):
+        result = await run_command(capsys, "models", command, "small", "--provider", "local")
+        assert result.code == 1 and "with the first request of a session" in result.err
 
 
 async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:

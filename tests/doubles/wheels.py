@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], version: str = "1.0") -> Path:
+def write_wheel(
+    folder: Path, name: str, files: Mapping[str, bytes], version: str = "1.0", method: int = zipfile.ZIP_DEFLATED
+) -> Path:
     """Write a wheel of the package `name` with `files` and return its path."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
@@ -18,7 +20,7 @@ def write_wheel(folder: Path, name: str, files: Mapping[str, bytes], version: st
     }
     contents[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*contents, f"{info}/RECORD"]).encode()
     path = folder / f"{module}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", method) as archive:
         for file, content in contents.items():
             archive.writestr(file, content)
     return path

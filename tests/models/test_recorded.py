@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.doubles.raw_server import FakeRawServer
 from tests.models.asking import FAST_LIMITS, ask, expect_info, make_request, ollama_client, openai_client
 from tests.models.recordings import FOLDER, LLAMA, OLD_STUDIO, OLLAMA, ROUTER, STUDIO, VLLM, played, recording
+from tests.waiting import within_timeout
 from tui_agent.common.domain import ModelInfo
 from tui_agent.models.base import LoadsModels
 
@@ -67,6 +69,16 @@ async def test_the_router_unloads_a_model_and_one_that_is_not_loaded_is_no_error
             assert isinstance(client, LoadsModels)
             assert await client.unload("qwen") is None
             assert expect_info(await client.describe("qwen")).loaded is False
+
+
+async def test_a_model_that_does_not_get_loaded_is_not_waited_for_without_end():
+    limits = msgspec.structs.replace(FAST_LIMITS, first_byte=0.05)
+    for action, answer in (("load", "models loading"), ("unload", "models loaded")):
+        async with played(ROUTER, action, answer) as server:
+            client = openai_client(server, limits=limits)
+            assert isinstance(client, LoadsModels)
+            fault = await within_timeout(client.load("qwen") if action == "load" else client.unload("qwen"))
+        assert fault is not None and fault.kind == "timeout" and f"did not {action} qwen within" in fault.message
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tui_agent.engine.models.protocol_fallback import initial_strategy
 from tui_agent.models import ollama_models
 from tui_agent.models.base import LoadsModels
 from tui_agent.models.catalog import served_name
-from tui_agent.models.connect import resolve_provider
+from tui_agent.models.connect import WEIGHTS, BadAddress, resolve_provider
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local import library
@@ -33,7 +33,7 @@ from tui_agent.models.local.get import GetModel, describe_progress
 from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf
 from tui_agent.models.local.library import LibraryError, LocalFile
 from tui_agent.models.local.memory import read_memory
-from tui_agent.models.local.parts import incomplete_files
+from tui_agent.models.local.parts import discard_incomplete, find_incomplete, incomplete_files
 from tui_agent.models.local.progress import DownloadFailed, Progress
 from tui_agent.models.local.sources import (
     OllamaSource,
@@ -58,6 +58,12 @@ from tui_agent.text import clean, file_size, one_line
 USAGE, UNREACHABLE = 2, 4
 _REPLY_SECONDS = 120.0
 """Limit of a reply, except for `test --timeout`."""
+_LOAD_SECONDS = 600.0
+"""How long a server may take to load a model."""
+_LOCAL_ENGINE = (
+    "The local engine loads a model with the first request of a session, and frees it after the last session that uses "
+    "it: there is nothing to do."
+)
 
 
 def run_models(args: argparse.Namespace, _parser: argparse.ArgumentParser) -> int:
@@ -177,9 +183,20 @@ def _get(args: argparse.Namespace) -> int:
         return asyncio.run(_get_model(args, out))
     except KeyboardInterrupt:
         out.clear()
+        if _is_file(args.what):
+            print_line("Stopped. Nothing was added.")
+            return INTERRUPTED
         word = _quoted(args.what)
         print_line(f"Stopped. What was downloaded is kept; `tui-agent models get {word}` continues.")
         return INTERRUPTED
+
+
+def _is_file(what: str) -> bool:
+    """Return whether the user has named a file on this machine."""
+    try:
+        return isinstance(parse_source(what)[0], PathSource)
+    except SourceError:
+        return False
 
 
 def _quoted(what: str) -> str:
@@ -238,9 +255,12 @@ async def _get_model(args: argparse.Namespace, out: _ProgressOutput) -> int:
     return 0
 
 
-def _provider(config: CommandConfig) -> str:
+def _provider(config: CommandConfig, model: str | None = None) -> str:
     chosen = config.loaded.settings
-    return resolve_provider(configured=chosen.provider, base_url=chosen.base_url).provider
+    try:
+        return resolve_provider(configured=chosen.provider, base_url=chosen.base_url, model=model).provider
+    except BadAddress:
+        return chosen.provider or ""
 
 
 def _ollama_wire(config: CommandConfig) -> Wire:
@@ -295,8 +315,8 @@ def _print_use(config: CommandConfig, file: LocalFile) -> None:
     if not engine_installed():
         print_line(f"To run it, install the local engine: {INSTALL}")
     chosen = config.loaded.settings
-    has_server = chosen.provider not in (None, "local") or chosen.base_url or os.environ.get("OLLAMA_HOST")
-    if has_server or chosen.model:
+    # as for a session: OLLAMA_HOST only says where Ollama is, if that is used
+    if _provider(config, WEIGHTS) != "local" or chosen.model:
         print_line(f"Use it: tui-agent --provider local --model {_quoted(file.name)}")
         return
     try:
@@ -338,17 +358,27 @@ class _ProgressOutput:
 
 def _remove(args: argparse.Namespace) -> int:
     name = args.name
-    if name.startswith("ollama:") or ((file := library.find(name)) is None):
+    file = None if name.startswith("ollama:") else library.find(name)
+    incomplete = None if name.startswith("ollama:") else find_incomplete(name)
+    if file is None and incomplete is None:
         return asyncio.run(_remove_served(args, name.removeprefix("ollama:")))
-    question = f"Delete {file.name}, {file_size(file.size)}?" if file.managed else f"Forget {file.path}?"
-    if not args.yes and not confirm(question, "Deleting"):
+    questions = []
+    if file is not None:
+        questions.append(f"Delete {file.name}, {file_size(file.size)}?" if file.managed else f"Forget {file.path}?")
+    if incomplete is not None:
+        questions.append(f"Delete the incomplete download of {incomplete[0].name}, {file_size(incomplete[1])}?")
+    if not args.yes and not confirm(" ".join(questions), "Deleting"):
         print_line("Nothing deleted.")
         return FAILED
     try:
-        library.remove(name, in_use=lambda path: running_status(path) is not None)
-    except LibraryError as error:
+        if incomplete is not None:
+            discard_incomplete(incomplete[0])
+            print_line(f"Deleted the incomplete download of {incomplete[0].name}.")
+        if file is not None:
+            library.remove(name, in_use=lambda path: running_status(path) is not None)
+            print_line(f"Deleted {file.name}." if file.managed else f"Forgotten: {file.name}. The file is still there.")
+    except (LibraryError, DownloadFailed) as error:
         raise CommandRefused(str(error)) from error
-    print_line(f"Deleted {file.name}." if file.managed else f"Forgotten: {file.name}. The file is still there.")
     return 0
 
 
@@ -377,34 +407,32 @@ async def _remove_served(args: argparse.Namespace, name: str) -> int:
 async def _change_loaded(args: argparse.Namespace, *, load: bool) -> int:
     """Load a model of the server into memory with the window of a session, or remove it from there."""
     config = await asyncio.to_thread(_load_config, args)
-    access = _access(config)
+    access = _access(config, _LOAD_SECONDS)
+    model = access.model
     try:
-        served = await access.model.list_models()
+        if model.provider == "local":
+            raise CommandRefused(_LOCAL_ENGINE)
+        if not isinstance(model, LoadsModels):
+            raise CommandRefused(f"{model.endpoint} loads and unloads its models by itself.")
+        served = await model.list_models()
         if isinstance(served, Fault):
             raise server_access.unavailable(served, access)
         known = served_name(args.name, served)
         if not known:
             available = f"It has: {', '.join(served[:5])}." if served else "It has none."
-            raise CommandRefused(f"{access.model.endpoint} has no model {one_line(args.name)}. {available}")
-        if access.model.provider == "local":
-            raise CommandRefused(
-                f"The local engine loads {known} with the first request of a session, and frees its memory when the "
-                "last session that uses it ends."
-            )
-        if not isinstance(access.model, LoadsModels):
-            raise CommandRefused(f"{access.model.endpoint} loads and unloads its models by itself.")
-        fault = await (_load(access, access.model, config, known) if load else access.model.unload(known))
-        if fault is not None:
-            raise CommandRefused(fault.full_message)
+            raise CommandRefused(f"{model.endpoint} has no model {one_line(args.name)}. {available}")
+        fault = await _load(model, access, config, known) if load else await model.unload(known)
     finally:
         await access.aclose()
+    if fault is not None:
+        raise CommandRefused(fault.full_message)
     print_line(f"{known} is {'loaded' if load else 'no longer in memory'}.")
     return 0
 
 
-async def _load(access: ServerAccess, model: LoadsModels, config: CommandConfig, name: str) -> Fault | None:
+async def _load(model: LoadsModels, access: ServerAccess, config: CommandConfig, name: str) -> Fault | None:
     info = await server_access.describe_model(access, name)
-    setup = server_access.probe_setup(info, access, config, _REPLY_SECONDS)
+    setup = server_access.probe_setup(info, access, config, _LOAD_SECONDS)
     page = TextPage(sys.stderr)
     page.progress(f"loading {name} …")
     try:

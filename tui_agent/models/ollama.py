@@ -15,8 +15,10 @@ from tui_agent.models.decoding import Decoder, as_count, as_object, build_summar
 from tui_agent.models.exchange import Exchange, HttpModel
 from tui_agent.models.faults import RetryPolicy, WireFault
 from tui_agent.models.framing import Frame, NdjsonLines
-from tui_agent.models.ollama_models import KEEP_ALIVE, load, unload
 from tui_agent.models.wire import Wire, render_tools
+
+KEEP_ALIVE = "30m"
+"""Sent with every request; omitting it would leave the value another client has set (O-12)."""
 
 
 class OllamaDecoder(Decoder):
@@ -198,6 +200,26 @@ class OllamaModel(HttpModel):
         self._rejects_think.add(model)
         return True
 
+    # --- loading ---------------------------------------------------------------------
+
+    async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
+        """See LoadsModels."""
+        options: dict[str, Any] = {} if window is None else {"options": {"num_ctx": window}}
+        return await self._generate_nothing(model, _keep_alive(keep_alive), options)
+
+    async def unload(self, model: str) -> Fault | None:
+        """See LoadsModels."""
+        return await self._generate_nothing(model, 0, {})
+
+    async def _generate_nothing(self, model: str, keep_alive: str | int, options: dict[str, Any]) -> Fault | None:
+        """Send a request without a prompt, which only loads a model, or unloads it."""
+        payload = {"model": model, "stream": False, "keep_alive": keep_alive, **options}
+        try:
+            await self._wire.fetch_json("POST", "/api/generate", payload, timeout=self._wire.limits.first_byte)
+        except WireFault as error:
+            return error.fault
+        return None
+
     # --- server information ----------------------------------------------------------
 
     async def _model_info(self, model: str) -> ModelInfo:
@@ -242,22 +264,6 @@ class OllamaModel(HttpModel):
             return error.fault
         self._listed = dict(entries)
         return tuple(self._listed)
-
-    async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
-        """See LoadsModels."""
-        try:
-            await load(self._wire, model, keep_alive, window)
-        except WireFault as error:
-            return error.fault
-        return None
-
-    async def unload(self, model: str) -> Fault | None:
-        """See LoadsModels."""
-        try:
-            await unload(self._wire, model)
-        except WireFault as error:
-            return error.fault
-        return None
 
     async def version(self) -> str | Fault:
         """Return the server's version, such as `0.12.10`; old versions ignore unknown fields (O-26)."""

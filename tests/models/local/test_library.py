@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.doubles.gguf import gguf_bytes, write_gguf
 from tui_agent.common import paths
-from tui_agent.models.local import library
+from tui_agent.models.local import library, parts
 from tui_agent.models.local.library import LibraryError
+from tui_agent.platform.locks import FileLock
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +112,58 @@ def test_a_copy_is_independent_of_the_original(folder: Path, tmp_path: Path) -> 
     assert file.managed and file.sha256 == hashlib.sha256(content).hexdigest()
     assert (folder / "mine.gguf").read_bytes() == content
     assert str(path) in library.local_files()[0].origin
+
+
+def test_names_with_braces_and_impossible_numbers_are_names(folder: Path, tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_gguf(tmp_path / f"a{{x}}{{0}}-0000{number}-of-00002.gguf")
+    file = library.add(tmp_path / "a{x}{0}-00001-of-00002.gguf")
+    assert file.name == "a{x}{0}" and file.size == 2 * file.path.stat().st_size
+    for stem in ("x-00000-of-00000", "x-00000-of-00002", "x-00003-of-00002"):
+        assert library.split_name(f"{stem}.gguf") == (stem, 1, 1)
+        with pytest.raises(LibraryError, match="not a possible part"):
+            library.add(write_gguf(tmp_path / f"{stem}.gguf"))
+        library.remove(write_gguf(folder / f"{stem}.gguf").stem)
+
+
+def test_a_copy_needs_space(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=200 << 20))
+    with pytest.raises(LibraryError, match="more, but only") as failed:
+        library.add(write_gguf(tmp_path / "mine.gguf"), copy=True)
+    assert failed.value.code == "no_space" and not list(library.parts_dir().glob("*.copy"))
+
+
+def test_a_stopped_copy_leaves_nothing_and_an_abandoned_one_is_removed(folder: Path, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "mine.gguf")
+    with pytest.raises(LibraryError, match="stopped"):
+        library.add(path, copy=True, stopped=lambda: True)
+    abandoned = paths.ensure_private_dir(library.parts_dir() / "mine.gguf.copy")
+    (abandoned / "mine.gguf").write_bytes(b"half")
+    with FileLock(library.parts_dir() / "mine.gguf.lock"):
+        assert parts.incomplete_files() == [] and abandoned.exists()
+        with pytest.raises(LibraryError, match="Another process"):
+            library.add(path, copy=True)
+    assert parts.incomplete_files() == [] and not abandoned.exists()
+    assert names() == [] and library.add(path, copy=True).managed
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_moving_never_replaces_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    source, target = folder / "one", folder / "two"
+    if not links:
+
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EPERM, "no links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+    source.write_text("new")
+    target.write_text("old")
+    with pytest.raises(FileExistsError):
+        library.move_new(source, target)
+    assert target.read_text() == "old"
+    target.unlink()
+    library.move_new(source, target)
+    assert target.read_text() == "new" and not source.exists()
 
 
 def test_what_is_not_a_model_is_not_added(folder: Path, tmp_path: Path) -> None:

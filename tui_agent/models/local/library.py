@@ -6,10 +6,12 @@ What is in the folder counts; the index only adds where a file is from and what 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,17 +22,24 @@ from tui_agent.common.errors import CodedError
 from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import CHUNK, atomic_write, read_file
 from tui_agent.platform.locks import FileLock, InUse
-from tui_agent.text import one_line
+from tui_agent.text import file_size, one_line
 
 SUFFIX = ".gguf"
 INDEX_LIMIT = 1 << 20
 """Maximum size of the index in bytes."""
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 """End of the name, without suffix, of one file of several."""
+_COPY = ".copy"
+"""End of the names of folders of incomplete copies."""
+_RESERVE = 200 << 20
+"""Bytes that stay free on the disk."""
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
+"""Errors of file systems without hard links."""
 
 
 class LibraryError(CodedError):
-    """A model that can't be found, added or removed. `code`: `not_found`, `not_ours`, `in_use`, `exists`, `failed`."""
+    """A model that can't be found, added or removed. `code`: `not_found`, `not_ours`, `in_use`, `exists`,
+    `no_space` or `failed`."""
 
 
 class LocalFile(FrozenValue, frozen=True, kw_only=True):
@@ -66,11 +75,16 @@ def parts_dir() -> Path:
 
 
 def split_name(path: Path | str) -> tuple[str, int, int]:
-    """Return the model's name of a file, its number and how many files the model has."""
+    """Return the model's name of a file, its number and how many files the model has.
+
+    A number outside of the count says nothing: such a file is a model of its own.
+    """
     stem = os.path.basename(path)
     stem = stem[: -len(SUFFIX)] if stem.lower().endswith(SUFFIX) else stem
     match = _SPLIT.search(stem)
-    return (stem[: match.start()], int(match[1]), int(match[2])) if match else (stem, 1, 1)
+    if match and 1 <= int(match[1]) <= int(match[2]):
+        return stem[: match.start()], int(match[1]), int(match[2])
+    return stem, 1, 1
 
 
 # --- listing --------------------------------------------------------------------------------
@@ -128,8 +142,8 @@ def _siblings(path: Path) -> list[Path]:
     _, number, count = split_name(path)
     if count == 1:
         return [path]
-    name = path.name.replace(f"-{number:05}-of-", "-{:05}-of-")
-    return [path.with_name(name.format(index)) for index in range(1, count + 1)]
+    head, _, tail = path.name.rpartition(f"-{number:05}-of-")
+    return [path.with_name(f"{head}-{index:05}-of-{tail}") for index in range(1, count + 1)]
 
 
 def _describe(name: str, files: list[Path], known: dict[str, _Record], *, managed: bool) -> LocalFile:
@@ -163,8 +177,8 @@ def _package_files() -> Iterator[LocalFile]:
 # --- changing -------------------------------------------------------------------------------
 
 
-def add(path: Path, *, copy: bool = False) -> LocalFile:
-    """Register a file elsewhere, or copy it into the folder. Blocks. Raises LibraryError."""
+def add(path: Path, *, copy: bool = False, stopped: Callable[[], bool] = lambda: False) -> LocalFile:
+    """Register a file elsewhere, or copy it into the folder, until `stopped` is true. Blocks. Raises LibraryError."""
     path = Path(os.path.abspath(os.path.expanduser(path)))
     name, number, count = split_name(path)
     files = _siblings(path)
@@ -185,10 +199,12 @@ def add(path: Path, *, copy: bool = False) -> LocalFile:
     try:
         read_gguf(path)
         if copy:
-            hashes = [_copy(file) for file in files]
+            hashes = _copy_files(files, stopped)
             files, sha256 = [paths.models_dir() / file.name for file in files], hashes[0] if count == 1 else ""
     except GgufError as error:
         raise LibraryError(str(error), "failed") from error
+    except InUse:
+        raise LibraryError(f"Another process is getting {path.name}. Wait for it, or stop it.", "in_use") from None
     except OSError as error:
         raise LibraryError(f"{path.name} can't be copied: {error.strerror or error}.", "failed") from error
     record(files[0], origin=f"copy of {path}" if copy else "", sha256=sha256)
@@ -202,18 +218,73 @@ def _listed(path: Path) -> LocalFile:
     return file
 
 
-def _copy(source: Path) -> str:
-    """Copy a file into the folder, in which it appears when it is complete; return its hash. Raises OSError."""
-    parts = paths.ensure_private_dir(parts_dir())
-    digest, part = hashlib.sha256(), parts / f"{source.name}.copy"
-    with source.open("rb") as original, part.open("wb") as out:
+def _copy_files(files: Sequence[Path], stopped: Callable[[], bool]) -> list[str]:
+    """Copy files into the folder, in which they appear when all are complete; return their hashes.
+
+    Raises LibraryError, InUse or OSError.
+    """
+    parts, name = paths.ensure_private_dir(parts_dir()), files[0].name
+    remove_abandoned_copies()
+    with FileLock(parts / f"{name}.lock"):
+        if problem := space_problem(name, sum(file.stat().st_size for file in files)):
+            raise LibraryError(problem, "no_space")
+        folder = paths.ensure_private_dir(parts / f"{name}{_COPY}")
+        try:
+            hashes = [_copy(file, folder / file.name, stopped) for file in files]
+            for file in files:
+                move_new(folder / file.name, paths.models_dir() / file.name)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return hashes
+
+
+def _copy(source: Path, target: Path, stopped: Callable[[], bool]) -> str:
+    """Copy a file; return its hash. Raises LibraryError if it is stopped, or OSError."""
+    digest = hashlib.sha256()
+    with source.open("rb") as original, target.open("wb") as out:
         while chunk := original.read(CHUNK):
+            if stopped():
+                raise LibraryError(f"{source.name} was not copied: stopped.", "failed")
             digest.update(chunk)
             out.write(chunk)
         out.flush()
         os.fsync(out.fileno())
-    os.replace(part, paths.models_dir() / source.name)
     return digest.hexdigest()
+
+
+def remove_abandoned_copies() -> None:
+    """Delete what killed processes left of copies. Blocks briefly."""
+    for folder in parts_dir().glob(f"*{_COPY}"):
+        with contextlib.suppress(InUse, OSError), FileLock(folder.with_name(f"{folder.name.removesuffix(_COPY)}.lock")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def space_problem(name: str, missing: int) -> str:
+    """Return why the disk has no room for `missing` more bytes of a model; empty if it has."""
+    free = shutil.disk_usage(paths.models_dir()).free
+    if missing + _RESERVE <= free:
+        return ""
+    return (
+        f"{name} needs {file_size(missing)} more, but only {file_size(free)} are free on the disk of "
+        f"{paths.models_dir()}. Free some space there, or choose a smaller model."
+    )
+
+
+def move_new(source: Path, target: Path) -> None:
+    """Move a file on one file system, without replacing another one. Raises FileExistsError or OSError."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        if not (target.exists() and target.samefile(source)):  # else a killed process did the first half
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        os.replace(source, target)
+        return
+    source.unlink()
 
 
 def remove(name: str, in_use: Callable[[Path], bool] = lambda path: False) -> LocalFile:

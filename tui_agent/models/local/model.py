@@ -267,9 +267,9 @@ class LocalModel:
         described = info.model_info(name)
         if status is None:
             largest = _fit(info, None).largest_window
-            return msgspec.structs.replace(
-                described, loaded=False, fitting_window=round(largest * _SLACK) if largest else None
-            )
+            if largest is not None and largest != info.context_window:
+                largest = round(largest * _SLACK)
+            return msgspec.structs.replace(described, loaded=False, fitting_window=largest)
         cache = status.slots * (info.fixed_cache + (info.cache_bytes or 0) * status.window)
         client = self._clients.get(name)
         is_own = client is not None and client.use.is_own and client.status == status

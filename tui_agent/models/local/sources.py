@@ -194,7 +194,7 @@ def parse_source(text: str, provider: str = "", env: Mapping[str, str] | None = 
     if kind in ("http", "https"):
         return (_from_url(text, os.environ if env is None else env),)
     path = Path(os.path.expanduser(text))
-    if text.lower().endswith(SUFFIX) and (text[:1] in "/~." or path.is_file()):
+    if text.lower().endswith(SUFFIX) and (text[:1] in "/~." or os.path.isfile(path)):
         return (PathSource(path=path),)
     if match := _REPOSITORY.fullmatch(text):
         return (HubSource(repository=match[1], wanted=match[2] or ""),)
@@ -210,8 +210,11 @@ def parse_source(text: str, provider: str = "", env: Mapping[str, str] | None = 
 
 def _from_url(url: str, env: Mapping[str, str]) -> Source:
     """Return the source of a URL, which may be the page of a repository or of a file in it."""
-    parts = urlsplit(url)
-    hosts = {urlsplit(hub_address(env)).netloc, urlsplit(HUB).netloc, "hf.co"}
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise SourceError(f"{one_line(url, 200)} is not a possible URL.", "unknown") from None
+    hosts = {hub_address(env).partition("://")[2].partition("/")[0], urlsplit(HUB).netloc, "hf.co"}
     if parts.netloc in hosts:
         match = re.fullmatch(r"/([\w.-]+/[\w.-]+)(?:/(?:blob|resolve|tree)/main(?:/(.+))?)?/?", unquote(parts.path))
         if match:

