@@ -179,8 +179,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         assert files_open() < item.stash.setdefault(FILES_OPEN, 0) + MAX_LEFT_OPEN, "the test left files open"
 
 
-ENGINE = "TUI_AGENT_TEST_ENGINE"
-"""Variable with the folder in which xllamacpp is installed, for tests of the local engine."""
 FILES_OPEN = pytest.StashKey[int]()
 MAX_LEFT_OPEN = 100
 """More files than shared servers and browsers open."""
@@ -199,9 +197,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def is_available(program: str) -> bool:
-    """Whether a program that a test needs is installed; `xllamacpp` is a package, or in the folder of ENGINE."""
+    """Whether a program that a test needs is installed; `xllamacpp` is a package, or in the folder of TUI_AGENT_TEST_ENGINE."""
     if program == "xllamacpp":
-        return bool(os.environ.get(ENGINE)) or importlib.util.find_spec(program) is not None
+        return bool(os.environ.get("TUI_AGENT_TEST_ENGINE")) or importlib.util.find_spec(program) is not None
     return shutil.which(program) is not None
 
 

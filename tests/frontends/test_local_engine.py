@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.gguf import QWEN, write_gguf
+from tests.doubles.local_engine import DOUBLES, processes
 from tests.frontends.test_exec import ExecRunner
-from tests.models.local.conftest import DOUBLES, processes
 from tests.waiting import wait_for
 
 TASK = ("--trust", "--mode", "chat", "ping")

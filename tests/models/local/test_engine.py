@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.models.local.conftest import processes
+from tests.doubles.local_engine import processes
 from tests.waiting import wait_for, wait_until
 from tui_agent.models.local import engine
 from tui_agent.models.local.engine import EngineError, EnginePlan, use_engine
@@ -199,6 +199,16 @@ async def test_an_engine_whose_state_can_not_be_read_is_not_started_twice(
         await use_engine(plan(weights))
     assert processes(weights) == running
     use.release()
+
+
+async def test_folders_of_engines_that_were_not_used_for_a_month_are_removed(weights: Path) -> None:
+    old, recent = (engine.engine_folder(weights).with_name(name) for name in ("old", "recent"))
+    for folder in (old, recent):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    use, _ = await use_engine(plan(weights))
+    use.release()
+    assert not old.exists() and recent.exists()
 
 
 async def test_the_log_goes_where_the_session_wants_it(weights: Path, tmp_path: Path) -> None:

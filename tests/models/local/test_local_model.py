@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.gguf import QWEN, write_gguf
+from tests.doubles.local_engine import processes
 from tests.doubles.tiny_model import WINDOW, write_tiny_model
-from tests.models.local.conftest import processes
 from tests.waiting import wait_for
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault, ModelInfo, Usage, UserMessage

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
@@ -46,6 +47,7 @@ LEAVE_SECONDS = 10.0
 """Seconds in which an engine whose last user has gone must have ended."""
 LOG = "engine.log"
 _STATE_LIMIT = 64 * 1024
+_KEPT_SECONDS = 30 * 86_400
 _MAX_LOG = 1 << 20
 """Size in bytes from which a log is emptied when the engine is started again."""
 _START = b"starting the engine"
@@ -310,6 +312,7 @@ def _spawn(plan: EnginePlan, folder: Path, log: Path) -> None:
     request["log"] = str(log)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(folder / engine_process.STATE)
+    _remove_old(folder.parent)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         if os.fstat(output).st_size > _MAX_LOG:
@@ -330,6 +333,16 @@ def _spawn(plan: EnginePlan, folder: Path, log: Path) -> None:
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
     _await_state(folder, process)
+
+
+def _remove_old(engines: Path) -> None:
+    """Remove the folders of engines that have not run for a month."""
+    for folder in engines.iterdir():
+        with contextlib.suppress(OSError, InUse):
+            if time.time() - folder.stat().st_mtime > _KEPT_SECONDS:
+                with FileLock(folder / "start.lock"):
+                    if not _is_alive(folder):
+                        shutil.rmtree(folder)
 
 
 def _await_state(folder: Path, process: subprocess.Popen[bytes]) -> None:
