@@ -347,3 +347,20 @@ async def test_a_server_that_was_found_is_offered_and_used_without_a_key(
             await wait_for(pilot, lambda: current(pilot).view.model == "tiny")
             await wait_for(pilot, lambda: f"base_url: {server.url}/v1" in config())
         assert all("authorization" not in request.headers for request in server.requests)
+
+
+async def test_the_list_of_models_leads_to_the_ways_to_another_one(tmp_path: Path) -> None:
+    async with serve(scenario("hi", "hello"), models=("here",)) as server:
+        flags = {"mode": "direct", "base_url": server.url, "provider": "ollama"}
+        options = SessionOptions(workspace=tmp_path / "work", flags=flags, trust=True, attended=True)
+        app = TuiAgentApp(partial(open_session, options), quiet_seconds=0)
+        async with app.run_test(size=(100, 40)) as pilot:
+            await wait_for(pilot, lambda: app.view.model == "here")
+            await pilot.press("f8")
+            await reads(pilot, "here", "F2 get a model")
+            await pilot.press("f2")
+            await reads(pilot, "Get a model", "Download a model, use a file", "Get Qwen2.5-Coder 7B")
+            await pilot.press("escape")
+            await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+            assert app.view.model == "here"
+            app.exit(0)
