@@ -112,6 +112,7 @@ class FirstRun(GuardedModal):
     ) -> None:
         """`url` and `model` are the initial values, `field` gets the focus; `guard` are the options of `KeyGuard`."""
         super().__init__(**guard)
+        self.heading = "No model yet"
         self.explanation = explanation
         self.commands: Sequence[str] = ()
         """Commands that help, if there are any."""
@@ -172,9 +173,8 @@ class FirstRun(GuardedModal):
 
     # --- painting ---
 
-    @staticmethod
-    def _head(width: int, styles: TextStyles) -> list[Line]:
-        return [line(("No model yet", styles.heading))]
+    def _head(self, width: int, styles: TextStyles) -> list[Line]:
+        return [line((self.heading, styles.heading))]
 
     def _body(self, width: int, styles: TextStyles) -> list[Line]:
         lines: list[Line] = []

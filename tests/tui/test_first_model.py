@@ -17,6 +17,7 @@ from tests.doubles.file_server import FakeFile
 from tests.doubles.gguf import gguf_bytes, write_gguf
 from tests.doubles.mock import scenario, serve
 from tests.doubles.raw_server import FakeConnection, FakeRawServer, Script
+from tests.models.recordings import VLLM, played
 from tests.tui.kit import app_for, screen_text, wait_for, wait_until_idle
 from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
@@ -328,3 +329,38 @@ def test_ways_to_a_model(part: str, size: tuple[int, int], snap_compare) -> None
         await wait_until_idle(pilot)
 
     assert snap_compare(app, terminal_size=size, run_before=arrange)
+
+
+async def test_a_server_that_was_found_is_offered_and_used_without_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUI_AGENT_FIND_SERVERS", "true")
+    monkeypatch.setenv("LLM_AUTH_TOKEN", "for-another-server")
+    async with played(VLLM, "models", "version", "chat") as server:
+        monkeypatch.setattr("tui_agent.models.discovery.LOCAL_SERVERS", [("openai", f"{server.url}/v1")])
+        async with without_model(tmp_path) as pilot:
+            await reads(pilot, f"vllm at {server.url}/v1")
+            await pilot.press("down")
+            await reads(pilot, "▸ vllm")
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: not isinstance(current(pilot).screen, FirstRun))
+            await wait_for(pilot, lambda: current(pilot).view.model == "tiny")
+            await wait_for(pilot, lambda: f"base_url: {server.url}/v1" in config())
+        assert all("authorization" not in request.headers for request in server.requests)
+
+
+async def test_the_list_of_models_leads_to_the_ways_to_another_one(tmp_path: Path) -> None:
+    async with serve(scenario("hi", "hello"), models=("here",)) as server:
+        flags = {"mode": "direct", "base_url": server.url, "provider": "ollama"}
+        options = SessionOptions(workspace=tmp_path / "work", flags=flags, trust=True, attended=True)
+        app = TuiAgentApp(partial(open_session, options), quiet_seconds=0)
+        async with app.run_test(size=(100, 40)) as pilot:
+            await wait_for(pilot, lambda: app.view.model == "here")
+            await pilot.press("f8")
+            await reads(pilot, "here", "F2 get a model")
+            await pilot.press("f2")
+            await reads(pilot, "Get a model", "Download a model, use a file", "Get Qwen2.5-Coder 7B")
+            await pilot.press("escape")
+            await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
+            assert app.view.model == "here"
+            app.exit(0)

@@ -177,8 +177,7 @@ class Settings(SettingsGroup):
     # --- model server
     provider: Literal["ollama", "openai", "local", "scripted"] | None = Field(
         None,
-        description="Kind of model server; local: none, the program runs the model. Default: openai if LLM_BASE_URL is "
-        "set, local if the model is a .gguf file, else ollama.",
+        description="Kind of model server; default: openai if LLM_BASE_URL is set, local for .gguf files, else ollama.",
     )
     base_url: str | None = Field(
         None,

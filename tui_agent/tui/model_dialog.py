@@ -100,7 +100,7 @@ class ServerModels:
 class ModelDialog(ModelPicker):
     """The model picker, filled with the roles of the session and the models of all servers."""
 
-    def __init__(self, app: BaseApp, choice: ModelChoice) -> None:
+    def __init__(self, app: CommandApp, choice: ModelChoice) -> None:
         super().__init__(endpoint=choice.endpoint)
         self._base = app
         self._choice = choice
@@ -307,8 +307,13 @@ class ModelDialog(ModelPicker):
         self.show_message("Asking the servers …")
 
     def get_model(self) -> None:
-        """Say how to get another model."""
-        self.show_message("`tui-agent models get` gets models; the refresh key lists them then")
+        """Open the screen that downloads models and connects to servers."""
+        from tui_agent.tui.server_dialog import ServerDialog
+
+        dialog = ServerDialog(self._base, "Download a model, use a file, or connect to another server.")
+        dialog.heading = "Get a model"
+        self.dismiss()
+        self._base.push_screen(dialog)
 
     def _report(self, text: str) -> None:
         if self._closed:

@@ -114,7 +114,10 @@ class ServerDialog(FirstRun):
     def choose(self, choice: ModelOption) -> None:
         """Connect to a server, use a file, or ask about a download."""
         if choice.kind == "server":
-            self.connect(ServerValues(choice.name, self.fields["key"].value.strip(), ""))
+            if key := self.fields["key"].value.strip():
+                self.connect(ServerValues(choice.name, key, ""))
+            else:
+                self._base.work(self._use_server, choice.name, expected=(JournalBroken,))
         elif choice.kind == "file" and not engine_installed():
             self.show_problem(NOT_INSTALLED.format(folder=sys.prefix), "url", (INSTALL,))
         elif choice.kind == "file":
@@ -122,6 +125,31 @@ class ServerDialog(FirstRun):
         elif (suggestion := find_suggestion(choice.name)) is not None:
             self._asked = suggestion
             self.ask(_question(suggestion, with_ollama=self._gets_with_ollama))
+
+    async def _use_server(self, address: str) -> None:
+        """Use a listed server with its own token, and write its address to the settings."""
+        choice, loaded = self._choice, self._base.preferences.loaded
+        if choice is None or loaded is None or self._busy:
+            return
+        server = next((server for server in await choice.servers() if server.base_url == address), None)
+        if server is None:
+            return
+        self._busy = True
+        self.show_message(f"Asking {address} …")
+        try:
+            problem = await choice.use_server(server)
+        finally:
+            self._busy = False
+            self.show_message("")
+        if problem:
+            self.show_problem(problem, "url")
+            return
+        before = loaded.settings
+        update: dict[str, Any] = {"base_url": address, "provider": server.provider, "model": None}
+        if (own := before.servers.get(server.setting)) is not None:
+            update |= {"base_url": own.base_url, "token_file": own.token_file}
+            update |= {"token_env": own.token_env} if own.token_env else {}
+        await self._use(choice, before, before.model_copy(update=update), ServerValues(address, "", ""))
 
     async def _use_file(self, name: str) -> None:
         assert self._choice is not None
@@ -344,7 +372,7 @@ async def _save(app: CommandApp, before: Settings, used: Settings, report: Calla
     """Write what changed to the settings."""
     changed = {
         name: getattr(used, name)
-        for name in ("base_url", "provider", "model")
+        for name in ("base_url", "provider", "model", "token_env", "token_file")
         if getattr(used, name) != getattr(before, name) and not (name == "provider" and _is_implied(before, used))
     }
     if changed:

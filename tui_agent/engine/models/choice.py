@@ -311,6 +311,24 @@ class ModelChoice:
         usable = [server for server in servers if server.reachable and not server.problem]
         return list(zip(usable, await asyncio.gather(*map(names, usable)), strict=True))
 
+    async def use_server(self, found: FoundServer) -> str:
+        """Use a server of the list with the model that models.json or the server's own list suggests.
+
+        Returns why that failed, or an empty string; then nothing is changed.
+        """
+        try:
+            server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
+        except ServerError as error:
+            return str(error)
+        return await self._adopt(server, "")
+
+    async def _adopt(self, server: Server, name: str) -> str:
+        fault = await self._roles.switch_server(server, name)
+        if fault is not None:
+            return fault.full_message
+        self._warn(server)
+        return ""
+
     async def _switch(self, found: FoundServer, name: str) -> str:
         """Use a model of another server. Returns why it failed, or an empty string; then nothing is changed."""
         try:
@@ -326,11 +344,7 @@ class ModelChoice:
             server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
         except ServerError as error:
             return str(error)
-        fault = await self._roles.switch_server(server, served)
-        if fault is not None:
-            return fault.full_message
-        self._warn(server)
-        return ""
+        return await self._adopt(server, served)
 
     async def set_loaded(self, model: Candidate, wanted: bool) -> str:
         """Load a model into the memory of its server, or remove it. Returns why it failed, or an empty string."""
