@@ -11,7 +11,8 @@ import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
-from tui_agent.models.discovery import LOADING_KINDS, FoundServer
+from tui_agent.models.connect import LOCAL_ENGINE
+from tui_agent.models.discovery import LOADING_KINDS, LOCAL, FoundServer
 from tui_agent.text import one_line, pluralize
 from tui_agent.tui.base_app import BaseApp
 from widgets.model_picker import ModelPicker, ModelRow, RoleRow
@@ -240,14 +241,14 @@ class ModelDialog(ModelPicker):
         current, used = self._own.candidates.get(self._session_model), self._base.view.context_used
         sentences = consequences(current, candidate, role=role, window=self._window, used=used)
         if models is not self._own and role == SESSION and not candidate.problem:
-            return [f"The session moves to {row.server}.", *sentences]
+            return [f"The session moves to {_in_words(row.server)}.", *sentences]
         return sentences
 
     def choose(self, role: str, name: str, server: str = "") -> None:
         """Check the model and give it the role."""
         if not self._busy:
             self._busy = True
-            self.show_message(f"Asking {server or self._choice.endpoint} …")
+            self.show_message(f"Asking {_in_words(server) or self._choice.endpoint} …")
             self._base.work(self._choose, role, name, server, expected=(JournalBroken,))
         else:
             self.show_message("still checking the previously chosen model")
@@ -324,6 +325,11 @@ class ModelDialog(ModelPicker):
     def on_unmount(self) -> None:
         """Report later results as hints."""
         self._closed = True
+
+
+def _in_words(server: str) -> str:
+    """Return the name of a server for a sentence."""
+    return LOCAL_ENGINE if server == LOCAL else server
 
 
 def _row(model: Candidate, server: FoundServer | None, name: str = "") -> ModelRow:

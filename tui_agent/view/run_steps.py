@@ -150,6 +150,10 @@ def _reasoning_delta(view: SessionView, event: e.ReasoningDelta, record: e.Recor
     _enter_phase(view, reply, "thinking", "", record.at)
 
 
+SHORT_REPLIES = ("dispatcher", "title")
+"""Roles whose replies have too few tokens to tell the model's speed."""
+
+
 def stop_reply(view: SessionView, reply: ReplyItem, at: str) -> None:
     """End what counts in a reply: thinking, writing and the wait for a retry."""
     _stop_thinking(view, reply, at)
@@ -170,7 +174,7 @@ def _reply_ended(view: SessionView, event: e.ReplyEnded, record: e.Record) -> No
     reply.purpose = reply.purpose or reply_purpose(reply.role)
     if view.subagent_replies.pop(reply.id, None) is None:
         view.reply = None
-        if event.usage != Usage():
+        if event.usage != Usage() and reply.role not in SHORT_REPLIES:
             view.usage = event.usage
             view.reading_rate = speed.prompt_rate(event.usage, view.reading_rate) or view.reading_rate
     item_changed(view, reply.id)

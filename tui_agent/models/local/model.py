@@ -12,6 +12,7 @@ import msgspec
 
 from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait
+from tui_agent.models.connect import LOCAL_ENGINE
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import RetryPolicy
 from tui_agent.models.local import engine, library
@@ -24,8 +25,6 @@ from tui_agent.models.wire import Wire, WireLimits
 from tui_agent.text import file_size
 
 PROVIDER = "local"
-NAME = "the local engine"
-"""What the engine is called in messages."""
 GET_ADVICE = "`tui-agent models get` suggests models for this machine, and fetches them."
 RETIREMENT = 10.0
 """Seconds without a reply after which a client that is no longer the session's own ends its engines."""
@@ -70,7 +69,7 @@ class LocalModel:
     provider = PROVIDER
 
     def __init__(self, limits: WireLimits | None, retries: RetryPolicy) -> None:
-        self.endpoint = NAME
+        self.endpoint = LOCAL_ENGINE
         self.retries = retries
         self.log_folder: Path | None = None
         """Folder for the log of an engine that is started; None: its own folder."""
