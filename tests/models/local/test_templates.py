@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.models.local.templates import MAX_TEMPLATE, check_template, template_capabilities
+from tui_agent.models.local.templates import MAX_TEMPLATE, check_template, template_capabilities, template_switches
 
 QWEN = """{%- if tools %}{{- '<|im_start|>system\\n' }}{%- if messages[0]['role'] == 'system' %}
 {{- messages[0]['content'] + '\\n\\n' }}{%- endif %}{%- for tool in tools %}{{- "\\n" }}{{- tool | tojson }}{%- endfor %}
@@ -324,6 +324,21 @@ def test_capabilities() -> None:
     assert template_capabilities(GPT_OSS) == ("tools", "thinking")
     assert template_capabilities(LLAMA) == ("tools",)
     assert template_capabilities(GEMMA) == ()
+
+
+@pytest.mark.parametrize(
+    ("template", "switches"),
+    [
+        (QWEN, ("enable_thinking",)),
+        (GPT_OSS, ("reasoning_effort",)),
+        (LLAMA, ()),
+        ("", ()),
+        ("{% if thinking is undefined %}{% set thinking = true %}{% endif %}{{ thinking }}", ("thinking",)),
+        ("{{ message.thinking }}{{ message['reasoning_effort'] }}{% set enable_thinking = 1 %}", ()),
+    ],
+)
+def test_switches_of_reasoning(template: str, switches: tuple[str, ...]) -> None:
+    assert template_switches(template) == switches
 
 
 @given(st.one_of(st.text(), st.text(alphabet="{}%-_'\"()[]|. abrange12*~forinset\\")))

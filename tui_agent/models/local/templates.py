@@ -19,6 +19,8 @@ from tui_agent.text import one_line
 MAX_TEMPLATE = 256 << 10
 """Characters; templates of known models have a few thousand."""
 
+SWITCHES = ("enable_thinking", "thinking", "reasoning_effort")
+"""Variables by which templates know whether, or how much, the model reasons."""
 _MANY = 10**15
 _INTERNAL = re.compile(r"__\w+__|^_|\._")
 """Names in a constant text that only Python's internals have."""
@@ -44,10 +46,14 @@ def template_capabilities(text: str) -> tuple[str, ...]:
         return ()
     names = {node.name for node in _walk(_parse(text)) if isinstance(node, nodes.Name)}
     has_tools = "tools" in names
-    thinks = not names.isdisjoint(("enable_thinking", "thinking", "reasoning_effort")) or any(
-        mark in text for mark in ("<think>", "reasoning_content")
-    )
+    thinks = not names.isdisjoint(SWITCHES) or any(mark in text for mark in ("<think>", "reasoning_content"))
     return (*(["tools"] if has_tools else []), *(["thinking"] if thinks else []))
+
+
+def template_switches(text: str) -> tuple[str, ...]:
+    """Return the variables of an accepted template that choose whether, or how much, the model reasons."""
+    read = {node.name for node in _walk(_parse(text)) if isinstance(node, nodes.Name) and node.ctx == "load"}
+    return tuple(name for name in SWITCHES if name in read)
 
 
 class _Generation(Extension):
