@@ -153,6 +153,7 @@ def test_known_architectures_slide_without_saying_so(tmp_path: Path) -> None:
         ({"general.type": "adapter"}, "an adapter"),
         ({"general.architecture": ""}, "no weights of a language model"),
         ({"general.alignment": 24}, "alignment 24"),
+        ({"general.alignment": "\x1b[31m"}, "(its alignment)"),
         ({"tokenizer.chat_template": "{{ ''.__class__ }}"}, "Python internals (`__class__`)"),
         ({"tokenizer.chat_template.tool_use": "{{ ''.__class__ }}"}, "Get the model from another source."),
         ({"tokenizer.chat_template": "x" * (2 << 20)}, "characters"),

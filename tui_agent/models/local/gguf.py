@@ -455,7 +455,7 @@ class _HeaderReader:
     def _alignment(self, values: dict[str, Value]) -> int:
         alignment = values.get("general.alignment", _DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-            raise self._damaged(f"alignment {alignment}")
+            raise self._damaged(f"alignment {alignment}" if isinstance(alignment, int) else "its alignment")
         return alignment
 
     def _read_tensors(self, count: int, alignment: int) -> int:
