@@ -460,7 +460,7 @@ class ModelChoice:
 
     @property
     def provider(self) -> str:
-        """`ollama`, `openai` or `scripted`."""
+        """`ollama`, `openai`, `local` or `scripted`."""
         return self._roles.model.provider
 
     @property
