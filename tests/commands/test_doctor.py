@@ -23,6 +23,8 @@ from tui_agent.commands.probing import probe_project
 from tui_agent.common import paths
 from tui_agent.lsp.languages import languages
 from tui_agent.mock_server.replies import ServedModel
+from tui_agent.models.local import library
+from tui_agent.models.local.engine import EngineStatus
 from tui_agent.models.local.memory import GraphicsCard, Memory
 
 CAPSYS = pytest.CaptureFixture[str]
@@ -201,6 +203,53 @@ async def test_the_model_file_of_llama_cpp_tells_what_the_cache_takes(
     async with FakeRawServer(routes) as server:
         result = await doctor(capsys, server, "--no-probe", v1=True)
     assert ("1,000 tokens of the window take 2.0 MB" in result.text_of("memory")) == knows
+
+
+async def local_doctor(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, model: Path) -> CommandResult:
+    machine = Memory(total=64 << 30, available=32 << 30)
+    monkeypatch.setattr("tui_agent.commands.doctor.read_memory", lambda: machine)
+    return await run_command(capsys, "doctor", "--json", "--provider", "local", "--model", str(model), "--no-probe")
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_a_local_model_is_told_with_file_state_and_memory(
+    running: bool, capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = write_gguf(tmp_path / "m.gguf")
+    state = EngineStatus(phase="ready", key="", model=str(path), name="m", window=8_192, slots=1, log="")
+    for name in ("tui_agent.commands.doctor.running_status", "tui_agent.models.local.engine.running_status"):
+        monkeypatch.setattr(name, lambda _: state if running else None)
+    monkeypatch.setattr("tui_agent.commands.doctor.engine_installed", lambda: True)
+    result = await local_doctor(capsys, monkeypatch, path)
+    assert result.code == 0
+    assert result.text_of("engine").startswith("installed")
+    assert str(path) in result.text_of("file")
+    assert ("ready, with a window of 8,192 tokens" in result.text_of("file")) == running
+    assert ("not loaded" in result.text_of("memory")) != running
+    assert "1,000 tokens of the window take 2.0 MB" in result.text_of("memory")
+    assert "tokens fit in memory" in result.text_of("memory")
+
+
+async def test_a_local_model_needs_the_engine(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tui_agent.commands.doctor.engine_installed", lambda: False)
+    result = await local_doctor(capsys, monkeypatch, write_gguf(tmp_path / "m.gguf"))
+    assert (result.code, result.states()["engine"]) == (1, "bad")
+    assert "pip install 'tui-agent[local]'" in result.text_of("engine")
+
+
+async def test_a_local_file_need_not_be_in_the_library(
+    capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    library.add(write_gguf(tmp_path / "other.gguf"), copy=True)
+    result = await local_doctor(capsys, monkeypatch, write_gguf(tmp_path / "m.gguf"))
+    assert result.states()["name"] == "ok"
+    result = await local_doctor(capsys, monkeypatch, tmp_path / "gone.gguf")
+    assert "is not on this machine" in result.text_of("name")
+
+
+async def test_without_local_models_it_says_how_to_get_one(capsys: CAPSYS) -> None:
+    result = await run_command(capsys, "doctor", "--json", "--provider", "local", "--no-probe")
+    assert "this machine has no models" in result.text_of("name") and "models get" in result.text_of("name")
 
 
 def _answer_with(value: object) -> Script:

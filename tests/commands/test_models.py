@@ -115,6 +115,21 @@ async def test_a_file_is_downloaded_and_what_to_type_next_is_said(capsys: CAPSYS
     assert "3.0 MB of 3.0 MB" in result.err and "\r" not in result.err and "\x1b" not in result.err
 
 
+@pytest.mark.parametrize(("available", "fits"), [(20 << 30, True), (1 << 30, False)])
+async def test_what_the_window_takes_is_said_after_a_download(
+    available: int, fits: bool, capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Memory(total=32 << 30, available=available)
+    monkeypatch.setattr("tui_agent.commands.models.read_memory", lambda: machine)
+    async with FakeRawServer({"/m.gguf": FakeFile(CONTENT)}) as server:
+        result = await models(capsys, "get", "--yes", f"{server.url}/m.gguf")
+    assert result.code == 0, result.err
+    text = " ".join(result.out.split())
+    assert "1,000 tokens of the window take 2.0 MB, all 32,768 take 67 MB." in text
+    assert ("Up to 32,768 tokens fit in memory." in text) == fits
+    assert ("A smaller model" in text) != fits
+
+
 async def test_a_repository_shows_size_and_license_before(
     capsys: CAPSYS, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

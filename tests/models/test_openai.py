@@ -24,6 +24,7 @@ from tests.models.asking import (
 )
 from tui_agent.common.domain import (
     AssistantMessage,
+    ModelInfo,
     ProgramMessage,
     SystemMessage,
     ToolCall,
@@ -656,6 +657,10 @@ async def test_c9_a_refused_field_is_left_out_once_and_for_all(refused, more, in
     assert [instead in sent.json for sent in server.requests[1:]] == [instead is not None] * 2
 
 
+def known(*switches: str) -> ModelInfo:
+    return ModelInfo(name="m", capabilities=("completion", "thinking"), reasoning_switches=switches)
+
+
 @pytest.mark.parametrize(
     ("think", "local", "fields"),
     [
@@ -670,6 +675,55 @@ async def test_c9_a_refused_field_is_left_out_once_and_for_all(refused, more, in
 def test_reasoning_effort_in_requests(think, local, fields):
     body = openai_payload(make_request(think=think), ServerQuirks(), local=local)
     assert {name: body[name] for name in ("chat_template_kwargs", "reasoning_effort") if name in body} == fields
+
+
+@pytest.mark.parametrize(
+    ("info", "think", "fields"),
+    [
+        (ModelInfo(name="m", capabilities=("completion", "tools")), "high", {}),
+        (ModelInfo(name="m", capabilities=("completion",)), False, {}),
+        (ModelInfo(name="m", capabilities=("completion",), reasoning_switches=("enable_thinking",)), False, {}),
+        (known("enable_thinking"), False, {"enable_thinking": False}),
+        (known("enable_thinking"), "high", {"enable_thinking": True}),
+        (known("enable_thinking"), True, {"enable_thinking": True}),
+        (known("enable_thinking"), None, {}),
+        (known("thinking"), False, {"thinking": False}),
+        (known("thinking"), "low", {"thinking": True}),
+        (known("reasoning_effort"), False, {"reasoning_effort": "low"}),
+        (known("reasoning_effort"), "high", {"reasoning_effort": "high"}),
+        (known("reasoning_effort"), True, {}),
+        (known("enable_thinking", "reasoning_effort"), False, {"enable_thinking": False}),
+        (known("enable_thinking", "reasoning_effort"), "high", {"enable_thinking": True, "reasoning_effort": "high"}),
+        (known(), False, {}),
+        (known(), "high", {}),
+        (ModelInfo(name="gpt-oss-20b"), False, {"reasoning_effort": "low"}),
+        (ModelInfo(name="m"), "high", {"reasoning_effort": "high"}),
+    ],
+)
+def test_what_is_known_of_a_model_decides_how_reasoning_is_switched(info, think, fields):
+    body = openai_payload(make_request(think=think), ServerQuirks(), local=True, llama_cpp=True, info=info)
+    assert body.get("chat_template_kwargs", {}) == fields
+    level = fields.get("reasoning_effort") if info.reasoning_switches is None else None
+    assert body.get("reasoning_effort") == level
+
+
+async def test_a_model_that_is_known_not_to_reason_gets_no_effort():
+    async def models(connection: FakeConnection) -> None:
+        await connection.answer(200, {"data": [{"id": "m", "supported_parameters": ["tools"]}]})
+
+    async with openai_server(sse(stream_chunk(content="x"), stream_chunk("stop"))) as server:
+        server.routes["/v1/models"] = models
+        model = openai_client(server)
+        for think in (False, "high"):
+            await ask(model, make_request(model="m", think=think))
+        await model.describe("m")
+        for think in (False, "high"):
+            await ask(model, make_request(model="m", think=think))
+    fields = [
+        set(sent.json) & {"reasoning_effort", "chat_template_kwargs"}
+        for sent in server.asked_for("/v1/chat/completions")
+    ]
+    assert fields == [{"chat_template_kwargs"}, {"reasoning_effort"}, set(), set()]
 
 
 def test_a_server_that_always_reasons_still_gets_levels():

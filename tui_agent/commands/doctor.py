@@ -28,10 +28,12 @@ from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_s
 from tui_agent.engine.models.roles import MODEL_SIMILARITY
 from tui_agent.models.catalog import ModelEntry, served_name
 from tui_agent.models.faults import WireFault
+from tui_agent.models.local.engine import INSTALL, engine_installed, running_status
+from tui_agent.models.local.library import find
 from tui_agent.models.local.memory import Memory, read_memory
 from tui_agent.models.selection import SMALL_WINDOW, select_session_model
 from tui_agent.protocols.parser import Protocol
-from tui_agent.text import pluralize
+from tui_agent.text import file_size, pluralize
 
 _METADATA_SECONDS = 30.0
 """Time limit for everything but model replies."""
@@ -114,6 +116,8 @@ def _summary_line(findings: Sequence[Finding]) -> str:
 
 # --- the model server -----------------------------------------------------------------------
 
+GET_MODEL = "`tui-agent models get` suggests models for this machine, and fetches them."
+"""What to do if there are no local models."""
 OLDEST_OLLAMA = (0, 9)
 """Older versions have no reasoning and send tool calls only at the end of a reply."""
 _STRATEGY_NAMES: dict[Protocol, str] = {
@@ -175,7 +179,11 @@ class ServerInspection:
                 self._server.add("warn", "privacy", text)
         if provider == "ollama":
             await self._check_version()
+        if provider == "local":
+            self._check_engine()
         name = self._select_model(served, await describe_models(self._model, served))
+        if name and provider == "local":
+            await asyncio.to_thread(self._check_model_file, name)
         if name:
             await self._check_model(name)
 
@@ -207,28 +215,45 @@ class ServerInspection:
         else:
             self._server.add("ok", "version", f"Ollama {version}")
 
+    def _check_engine(self) -> None:
+        """Report whether the local engine is installed."""
+        if engine_installed():
+            self._server.add("ok", "engine", "installed; it starts with the first message")
+        else:
+            self._server.add("bad", "engine", "not installed", f"Install it: {INSTALL}")
+            self._probe = False
+
+    def _check_model_file(self, name: str) -> None:
+        """Report the file of a local model, and whether it is loaded now. Blocks."""
+        if (file := find(name)) is None:
+            return
+        state = running_status(file.path)
+        loaded = "not loaded now" if state is None else f"{state.phase}, with a window of {state.window:,} tokens"
+        self._about.add("ok", "file", f"{file.path}, {file_size(file.size)}; {loaded}")
+
     def _select_model(self, served: tuple[str, ...], infos: Sequence[ModelInfo]) -> str:
         """The model that a session would use, or "" if it can't be used."""
-        catalog, named = self._config.catalog, self._settings.model or ""
-        ollama = self._model.provider == "ollama"
+        catalog, named, provider = self._config.catalog, self._settings.model or "", self._model.provider
+        where = "this machine" if provider == "local" else "the server"
         chosen = select_session_model(
             catalog, infos, named=named, configured=self._config.catalog_read.catalog is not None
         )
         if chosen is None:
-            pull = f"`ollama pull {catalog.rules.default or 'qwen2.5-coder:7b'}` gets one." if ollama else ""
-            problem = "the server has only embedding models" if served else "the server has no models"
-            self._about.add("bad", "name", problem, pull or "Load a model there.")
+            pull = f"`ollama pull {catalog.rules.default or 'qwen2.5-coder:7b'}` gets one."
+            advice = {"ollama": pull, "local": GET_MODEL}.get(provider, "Load a model there.")
+            self._about.add("bad", "name", f"{where} has {'only embedding' if served else 'no'} models", advice)
             return ""
         if chosen.missing:
             self._about.add("warn", "default", chosen.missing, "Fix selectionRules.default, or pull the model.")
-        if served and not served_name(chosen.name, served) and self._model.provider != "scripted":
+        is_there = served_name(chosen.name, served) or provider == "scripted"
+        if served and not is_there and not (provider == "local" and find(chosen.name)):
             available = ", ".join(served[:5]) + (" …" if len(served) > 5 else "")
-            pull = f"`ollama pull {chosen.name}` gets it; " if ollama else ""
-            problem = f"{chosen.name} is not on the server{did_you_mean(chosen.name, served, MODEL_SIMILARITY)}"
+            pull = f"`ollama pull {chosen.name}` gets it; " if provider == "ollama" else ""
+            problem = f"{chosen.name} is not on {where}{did_you_mean(chosen.name, served, MODEL_SIMILARITY)}"
             self._about.add("bad", "name", problem, f"{pull}available: {available}")
             return ""
         count = f"one of {len(served)}" if len(served) > 1 else "the only one"
-        text = f"{chosen.name}, {count} there" if served else chosen.name
+        text = f"{chosen.name}, {count} there" if served and is_there else chosen.name
         because = self._config.loaded.sources.get("model", chosen.because) if named else chosen.because
         self._about.add("ok", "name", f"{text} ({because})")
         return chosen.name
@@ -363,10 +388,11 @@ class ServerInspection:
         from tui_agent.models.local.fit import memory_advice
 
         wire, provider = self._access.wire, self._model.provider
-        if wire is None:
+        if wire is None and provider != "local":
             return
-        memory = await asyncio.to_thread(read_memory) if wire.endpoint.local else Memory()
-        if wire.endpoint.local and info.size and info.cache_bytes is None and provider == "openai":
+        is_here = wire is None or wire.endpoint.local
+        memory = await asyncio.to_thread(read_memory) if is_here else Memory()
+        if is_here and info.size and info.cache_bytes is None and provider == "openai":
             info = await self._with_cache_size(info, info.size)
         advised = memory_advice(info, memory, provider, window)
         if not advised.facts:

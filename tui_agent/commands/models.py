@@ -251,6 +251,7 @@ async def _get_model(args: argparse.Namespace, out: _ProgressOutput) -> int:
             await wire.aclose()
     _print_result(file, source)
     if file is not None:
+        _print_memory(config, file)
         _print_use(config, file)
     return 0
 
@@ -308,6 +309,19 @@ def _print_result(file: LocalFile | None, source: Source) -> None:
         facts.append(f"license {info.license}")
     where = "copied to" if isinstance(source, PathSource) and file.managed else "in"
     print_line(f"{file.name}: {', '.join(filter(None, [file_size(file.size), *facts]))}, {where} {file.path.parent}")
+
+
+def _print_memory(config: CommandConfig, file: LocalFile) -> None:
+    """Say what the window of a model takes, and what to do if the model does not fit."""
+    from tui_agent.models.local.fit import advice
+    from tui_agent.models.selection import window_for
+
+    if (header := _header(file)) is None:
+        return
+    info = header.model_info(file.name)
+    window = window_for(info, config.loaded.settings.context_window, "local")
+    if lines := advice(info, read_memory(), "local", window):
+        TextPage().hanging("", 0, " ".join(lines))
 
 
 def _print_use(config: CommandConfig, file: LocalFile) -> None:

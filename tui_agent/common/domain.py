@@ -416,6 +416,8 @@ class ModelInfo(FrozenValue, frozen=True, kw_only=True):
     """Bytes of `memory` that are on graphics cards."""
     cache_bytes: int | None = None
     """Bytes of memory that the cache needs for each token of the window."""
+    reasoning_switches: tuple[str, ...] | None = None
+    """Variables of its chat template that choose whether, or how much, it reasons; None if the template is unknown."""
 
 
 EffortLevel: TypeAlias = Literal["default", "off", "low", "medium", "high"]

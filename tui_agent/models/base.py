@@ -107,7 +107,7 @@ class Model(Protocol):
     """
 
     provider: str
-    """`ollama`, `openai` or `scripted`."""
+    """`ollama`, `openai`, `local` or `scripted`."""
     endpoint: str
     """Display name: the base URL without secrets, or a description."""
 

@@ -45,8 +45,8 @@ def resolve_provider(
     model: str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> ServerChoice:
-    """Choose the provider: flag, else setting, else OpenAI-compatible if LLM_BASE_URL is set, else local if `model` is
-    a file of weights and no address is named, else Ollama (G2).
+    """Choose the provider: flag, else setting, else OpenAI-compatible if LLM_BASE_URL is set, else Ollama if there is a
+    `base_url`, else local if `model` is a file of weights, even if OLLAMA_HOST is set, else Ollama (G2).
 
     `base_url` is the one of flag or setting; it precedes LLM_BASE_URL and OLLAMA_HOST. Raises BadAddress.
     """

@@ -15,6 +15,7 @@ from tui_agent.models.decoding import Decoder, as_count, as_object, build_summar
 from tui_agent.models.exchange import Exchange, HttpModel
 from tui_agent.models.faults import RetryPolicy, WireFault
 from tui_agent.models.framing import Frame, NdjsonLines
+from tui_agent.models.reasoning import knows_levels_only
 from tui_agent.models.wire import Wire, render_tools
 
 KEEP_ALIVE = "30m"
@@ -190,8 +191,8 @@ class OllamaModel(HttpModel):
             return request.think
         if "thinking" not in capabilities:
             return None
-        if request.think is False and "gpt-oss" in request.model.lower():
-            return "low"  # it always reasons, and ignores everything but levels
+        if request.think is False and knows_levels_only(request.model):
+            return "low"  # everything but levels is ignored
         return True if request.think is None else request.think
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
@@ -299,17 +300,15 @@ def _model_info(model: str, value: dict[str, Any]) -> ModelInfo:
         capabilities=tuple(str(item) for item in capabilities) if isinstance(capabilities, list) else None,
         context_window=next((window for window in windows if window), None),
         parameters=_parameters(value),
-        cache_bytes=cache_size({key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()})[
-            0
-        ],
+        cache_bytes=cache_size({key: _as_tuple(fact) for key, fact in facts.items()})[0],
     )
 
 
 def _as_tuple(fact: Any) -> Any:
-    """Return an array of counts as in a GGUF file; any other value as it is."""
+    """Return an array of counts as in a GGUF file, with None for other items; any other value as it is."""
     if not isinstance(fact, list):
         return fact
-    return tuple(item if isinstance(item, bool) else as_count(item) or 0 for item in fact)
+    return tuple(item if isinstance(item, bool) else as_count(item) for item in fact)
 
 
 def _parameters(value: dict[str, Any]) -> float | None:

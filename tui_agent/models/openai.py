@@ -25,6 +25,7 @@ from tui_agent.models.openai_info import (
     studio_info,
     with_defaults,
 )
+from tui_agent.models.reasoning import reasoning_fields
 from tui_agent.models.wire import Wire, render_tools
 
 EMPTY_RESULT = "(no output)"
@@ -99,12 +100,16 @@ def _mentions(body: str, names: str) -> bool:
 
 
 def openai_payload(
-    request: ModelRequest, quirks: ServerQuirks, *, progress: bool = False, local: bool = False
+    request: ModelRequest,
+    quirks: ServerQuirks,
+    *,
+    llama_cpp: bool = False,
+    local: bool = False,
+    info: ModelInfo | None = None,
 ) -> dict[str, Any]:
-    """Build the body of /chat/completions. `progress` asks llama.cpp to report its progress in reading the prompt.
+    """Build the body of /chat/completions. llama.cpp is asked to report its progress in reading the prompt.
 
-    On a `local` server, such as llama.cpp or vLLM, the chat template switches reasoning off; a remote one has an effort
-    for that.
+    `info` is what is known of the model; it and the kind of server decide how reasoning is switched.
     """
     body: dict[str, Any] = {
         "model": request.model,
@@ -112,18 +117,19 @@ def openai_payload(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    if progress:
+    if llama_cpp:
         body["return_progress"] = True
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.max_tokens is not None and "max_tokens" not in quirks.rejected:
         body["max_completion_tokens" if quirks.uses_completion_tokens else "max_tokens"] = request.max_tokens
-    if isinstance(request.think, str):
-        body["reasoning_effort"] = request.think
-    elif request.think is False and local:
-        body["chat_template_kwargs"] = {"enable_thinking": False}
-    elif request.think is False and not quirks.always_reasons:
-        body["reasoning_effort"] = "none"
+    body |= reasoning_fields(
+        request.think,
+        info or ModelInfo(name=request.model),
+        local=local,
+        llama_cpp=llama_cpp,
+        always_reasons=quirks.always_reasons,
+    )
     if request.tools:
         body["tools"] = render_tools(request.tools)
     elif request.format == "json":
@@ -205,13 +211,16 @@ class OpenAIModel(HttpModel):
         super().__init__(wire, retries)
         self._quirks = ServerQuirks()
         self._described: dict[str, tuple[float, ModelInfo]] = {}
+        self._infos: dict[str, ModelInfo] = {}
+        """Model → what is known of it, perhaps without its current window."""
         self._answers: dict[str, tuple[float, Any]] = {}
         """Path → time and content of the last answer about all models."""
         self._llama_cpp = False
         """The server is llama.cpp's own, which reports its progress on request. Others might reject that field."""
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        return openai_payload(request, self._quirks, progress=self._llama_cpp, local=self._wire.endpoint.local)
+        local, info = self._wire.endpoint.local, self._infos.get(request.model)
+        return openai_payload(request, self._quirks, llama_cpp=self._llama_cpp, local=local, info=info)
 
     def _adapt(self, model: str, error: WireFault, body: dict[str, Any]) -> bool:
         return self._quirks.adapt(error.fault.status, error.body, body)
@@ -247,6 +256,7 @@ class OpenAIModel(HttpModel):
         except WireFault as error:
             return error.fault
         self._described[model] = (now, info)
+        self._infos[model] = info
         return info
 
     async def _describe(self, model: str) -> ModelInfo:

@@ -7,13 +7,14 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.doubles.gguf import QWEN, Raw, Tensor, gguf_bytes, write_gguf
 from tui_agent.common.domain import ModelInfo
-from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf, weight_files, weights_identity
+from tui_agent.models.local.gguf import GgufError, GgufInfo, cache_size, read_gguf, weight_files, weights_identity
 
 BLOCKS = 144 * 4  # bytes of a tensor of 256 × 4 elements in Q4_K
 
@@ -60,6 +61,7 @@ def test_it_becomes_a_model_info(tmp_path: Path) -> None:
         parameters=(1 << 31) / 1e9,
         size=info.size,
         cache_bytes=2048,
+        reasoning_switches=(),
     )
 
 
@@ -104,6 +106,13 @@ def test_embedding_models_are_recognized(tmp_path: Path) -> None:
         ({"qwen2.ssm.state_size": 16}, None, 0),
         ({"qwen2.attention.head_count_kv": [2]}, None, 0),
         ({"qwen2.block_count": 0}, None, 0),
+        ({"qwen2.block_count": True}, None, 0),
+        ({"qwen2.attention.head_count": [8.0, 8.0, 8.0, 8.0]}, None, 0),
+        ({"qwen2.attention.head_count": ["8"]}, None, 0),
+        ({"qwen2.attention.head_count_kv": [True, True, True, True]}, None, 0),
+        ({"qwen2.attention.head_count_kv": [Raw(5, struct.pack("<i", -2))] * 4}, None, 0),
+        ({"qwen2.attention.key_length": Raw(12, struct.pack("<d", 1e300))}, 2048, 0),
+        ({"qwen2.attention.key_length": (1 << 31) - 1, "qwen2.attention.value_length": (1 << 31) - 1}, None, 0),
         ({"qwen2.attention.head_count": 1 << 31}, None, 0),
         ({"qwen2.attention.shared_kv_layers": 3}, 1 * 2 * 128 * 2, 0),
         ({"qwen2.attention.sliding_window": 1024}, 2048, 0),
@@ -144,10 +153,13 @@ def test_known_architectures_slide_without_saying_so(tmp_path: Path) -> None:
         ({"general.type": "adapter"}, "an adapter"),
         ({"general.architecture": ""}, "no weights of a language model"),
         ({"general.alignment": 24}, "alignment 24"),
+        ({"general.alignment": "\x1b[31m"}, "(its alignment)"),
         ({"tokenizer.chat_template": "{{ ''.__class__ }}"}, "Python internals (`__class__`)"),
         ({"tokenizer.chat_template.tool_use": "{{ ''.__class__ }}"}, "Get the model from another source."),
         ({"tokenizer.chat_template": "x" * (2 << 20)}, "characters"),
         ({"split.count": 3}, "one of 3 parts"),
+        ({"split.count": 1.5}, "is damaged (its number of parts)"),
+        ({"split.no": True}, "is damaged (its number of parts)"),
     ],
 )
 def test_other_files_are_refused(values: dict[str, Any], part: str, tmp_path: Path) -> None:
@@ -319,6 +331,69 @@ def test_the_identity_covers_every_part(tmp_path: Path) -> None:
         weights_identity(parts[0])
     with pytest.raises(GgufError, match="can't be read"):
         weights_identity(tmp_path / "none.gguf")
+
+
+# --- any values ---
+
+READ_KEYS = [
+    *(f"general.{name}" for name in ("name", "type", "license", "file_type", "alignment", "architecture")),
+    *("split.count", "split.no", "tokenizer.chat_template", "tokenizer.chat_template.tool_use"),
+    *(f"qwen2.{name}" for name in ("context_length", "block_count", "embedding_length", "pooling_type")),
+    *("qwen2.full_attention_interval", "qwen2.ssm.state_size"),
+    *(f"qwen2.attention.{name}" for name in ("head_count", "head_count_kv", "key_length", "value_length")),
+    *(f"qwen2.attention.{name}" for name in ("key_length_swa", "value_length_swa", "shared_kv_layers")),
+    *(f"qwen2.attention.{name}" for name in ("sliding_window", "sliding_window_pattern")),
+]
+FORMS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+
+@st.composite
+def values(draw: st.DrawFn) -> Raw | str | list[str]:
+    """Return a value of any type: a number, a text, or an array of them."""
+    kind = draw(st.sampled_from([*FORMS, 8]))
+    if kind == 8:
+        return draw(st.one_of(st.text(max_size=9), st.lists(st.text(max_size=3), max_size=5)))
+    form = FORMS[kind]
+    size = struct.calcsize(f"<{form}")
+    small = st.integers(0, 9).map(lambda number: struct.pack(f"<{form}", number))
+    item = st.one_of(st.binary(min_size=size, max_size=size), small)
+    if form == "?":
+        item = st.booleans().map(lambda flag: bytes([flag]))
+    if draw(st.booleans()):
+        return Raw(kind, draw(item))
+    items = draw(st.lists(item, max_size=6))
+    return Raw(9, struct.pack("<IQ", kind, len(items)) + b"".join(items))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(READ_KEYS), values(), min_size=1, max_size=5))
+def test_any_values_are_a_model_or_a_sentence(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = write_gguf(tmp_path / "model.gguf", QWEN | changed)
+    try:
+        info = read_gguf(path)
+    except GgufError as error:
+        assert "model.gguf" in str(error)
+        assert str(error).isprintable()
+    else:
+        assert isinstance(msgspec.json.encode(info.model_info("m")), bytes)
+        assert info.cache_bytes is None or info.cache_bytes >= 0
+        assert info.fixed_cache >= 0
+        assert info.context_window is None or info.context_window > 0
+
+
+ANY = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
+    lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=2), inner, max_size=2)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(READ_KEYS), ANY.map(lambda one: tuple(one) if isinstance(one, list) else one)))
+def test_the_cache_is_computed_from_any_values(changed: dict[str, Any]) -> None:
+    per_token, fixed = cache_size(QWEN | changed)
+    assert per_token is None or per_token >= 0
+    assert fixed >= 0
 
 
 # --- any bytes --------------------------------------------------------------------

@@ -347,7 +347,8 @@ async def _summarize_chunks(chunks: list[str], config: ModelConfig, answer: int)
 
 async def _request_summary(config: ModelConfig, transcript: str, answer: int) -> tuple[str, Fault | None]:
     think = config.think if config.current_think is None else config.current_think()
-    # OpenAI-compatible servers don't say whether a model can reason: only if the user has set an effort.
+    # OpenAI-compatible servers don't say whether a model can reason: only if the user has set an effort. The clients
+    # send nothing to a model that can't.
     is_switched_off = config.model.provider != "openai" or think is not None
     request = ModelRequest(
         model=config.name,

@@ -53,6 +53,7 @@ _MAX_PARTS = 1_000
 _MAX_LAYERS = 4_096
 _LARGEST = 1 << 31
 """Larger numbers of tokens, heads or lengths are not believed."""
+_LARGEST_CACHE = 1 << 50
 _BATCH = 512
 """Tokens that llama.cpp adds to the cache of a layer with a sliding window: one batch."""
 _CACHE_ELEMENT = 2
@@ -89,6 +90,9 @@ class GgufInfo(FrozenValue, frozen=True, kw_only=True):
     capabilities: tuple[str, ...]
     """`completion` with `tools` and `thinking` if the template has them, or `embedding`."""
 
+    switches: tuple[str, ...] = ()
+    """Variables of the template that choose whether, or how much, the model reasons."""
+
     def model_info(self, name: str) -> ModelInfo:
         """Return these properties as those of a served model called `name`."""
         facts = [_parameter_size(self.parameters), self.quantization, file_size(self.size)]
@@ -100,6 +104,7 @@ class GgufInfo(FrozenValue, frozen=True, kw_only=True):
             parameters=self.parameters,
             size=self.size,
             cache_bytes=self.cache_bytes,
+            reasoning_switches=self.switches,
         )
 
 
@@ -113,7 +118,7 @@ def read_gguf(path: Path) -> GgufInfo:
     facts = _Facts(headers[0].values)
     shown = one_line(path.name, exact=True)
     _check_kind(headers, facts, shown)
-    from tui_agent.models.local.templates import template_capabilities
+    from tui_agent.models.local.templates import template_capabilities, template_switches
 
     template = _checked_template(headers[0].values, shown)
     per_token, fixed = facts.cache()
@@ -135,6 +140,7 @@ def read_gguf(path: Path) -> GgufInfo:
         fixed_cache=fixed,
         template=template,
         capabilities=("embedding",) if embeds else ("completion", *template_capabilities(template)),
+        switches=template_switches(template),
     )
 
 
@@ -174,8 +180,10 @@ def weights_identity(path: Path) -> tuple[tuple[int, ...], ...]:
 def _check_kind(headers: list[_Header], facts: _Facts, shown: str) -> None:
     """Raise GgufError if the files are not the complete parts of one language model."""
     for number, header in enumerate(headers):
-        count = header.values.get("split.count", 1)
-        if count not in (0, 1, len(headers)) or header.values.get("split.no", number) not in (number, 0):
+        count, place = header.values.get("split.count", 1), header.values.get("split.no", number)
+        if not (_is_whole(count) and _is_whole(place)):
+            raise GgufError(f"{shown} is damaged (its number of parts). {_GET_IT_AGAIN}")
+        if count not in (0, 1, len(headers)) or place not in (number, 0):
             raise GgufError(
                 f"{shown} is one of {count} parts of a model. Keep all parts in one folder, with their original names."
             )
@@ -241,7 +249,8 @@ class _Facts:
             count * sizes[0] for count, slides in zip(heads, sliding, strict=True) if not (slides and window)
         )
         latest = sum(count * sizes[1] for count, slides in zip(heads, sliding, strict=True) if slides and window)
-        return per_token * _CACHE_ELEMENT, latest * _CACHE_ELEMENT * (window + _BATCH)
+        per_token, fixed = per_token * _CACHE_ELEMENT, latest * _CACHE_ELEMENT * (window + _BATCH)
+        return (per_token, fixed) if per_token < _LARGEST and fixed < _LARGEST_CACHE else (None, 0)
 
     def _heads(self) -> list[int] | None:
         """Return the key-value heads of each layer that has a cache of its own; None if that is unknown."""
@@ -250,7 +259,7 @@ class _Facts:
             return None
         value = self._values.get(f"{prefix}attention.head_count_kv", self._values.get(f"{prefix}attention.head_count"))
         if isinstance(value, tuple):
-            if len(value) < layers or not all(isinstance(count, int) and 0 <= count < _LARGEST for count in value):
+            if len(value) < layers or not all(map(_is_whole, value)):
                 return None
             heads = [int(count) for count in value[:layers]]
         elif (count := _positive(value)) is None:
@@ -272,8 +281,9 @@ class _Facts:
                 self.number("embedding_length"),
                 self._values.get(f"{self.architecture}.attention.head_count"),
             )
-            most = max(heads, default=0) if isinstance(heads, tuple) else heads
-            count = _positive(most)
+            if isinstance(heads, tuple):
+                heads = max(heads, default=0) if all(map(_is_whole, heads)) else 0
+            count = _positive(heads)
             if suffix or width is None or count is None:
                 return None
             key, value = key or width // count, value or width // count
@@ -289,7 +299,12 @@ class _Facts:
 
 
 def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and 0 < value < _LARGEST else None
+    return value if isinstance(value, int) and value and _is_whole(value) else None
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a value is a plausible count, such as 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
 
 
 def _parameter_size(billions: float | None) -> str:
@@ -440,7 +455,7 @@ class _HeaderReader:
     def _alignment(self, values: dict[str, Value]) -> int:
         alignment = values.get("general.alignment", _DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or not 0 < alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
-            raise self._damaged(f"alignment {alignment}")
+            raise self._damaged(f"alignment {alignment}" if isinstance(alignment, int) else "its alignment")
         return alignment
 
     def _read_tensors(self, count: int, alignment: int) -> int:

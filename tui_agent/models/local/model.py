@@ -42,9 +42,10 @@ class _EngineClient(OpenAIModel):
 
     provider = PROVIDER
 
-    def __init__(self, name: str, use: EngineUse, status: EngineStatus, window: int | None, wire: Wire) -> None:
+    def __init__(self, info: ModelInfo, use: EngineUse, status: EngineStatus, window: int | None, wire: Wire) -> None:
         super().__init__(wire, RetryPolicy(attempts=1))
-        self.name = name
+        self.name = info.name
+        self._infos[status.name] = info
         self.use = use
         self.status = status
         self.requested = window
@@ -166,7 +167,8 @@ class LocalModel:
             log = self.log_folder / engine.LOG if self.log_folder is not None else None
             use, status = await engine.use_engine(plan, log=log)
             wire = Wire(PROVIDER, endpoint(f"{status.address}/v1", status.key, {}), self._limits)
-            client = self._clients[name] = _EngineClient(name, use, status, window, wire)
+            info = self._headers[name][1].model_info(name)
+            client = self._clients[name] = _EngineClient(info, use, status, window, wire)
             return client
 
     async def _plan(self, name: str, window: int | None) -> EnginePlan:

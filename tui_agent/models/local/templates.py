@@ -13,16 +13,15 @@ from jinja2 import Environment, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 
+from tui_agent.models.local.template_work import MOST, EndlessTemplate, check_work
 from tui_agent.text import one_line
 
 MAX_TEMPLATE = 256 << 10
 """Characters; templates of known models have a few thousand."""
 
-_MOST = 10_000_000
-"""Repetitions of nested loops over ranges and of a multiplied text; larger numbers are refused."""
+SWITCHES = ("enable_thinking", "thinking", "reasoning_effort")
+"""Variables by which templates know whether, or how much, the model reasons."""
 _MANY = 10**15
-_UNKNOWN_RANGE = 1_000
-"""Repetitions that are assumed for a range whose length depends on the conversation."""
 _INTERNAL = re.compile(r"__\w+__|^_|\._")
 """Names in a constant text that only Python's internals have."""
 _DUNDER = re.compile(r"__[a-z]+__")
@@ -47,10 +46,14 @@ def template_capabilities(text: str) -> tuple[str, ...]:
         return ()
     names = {node.name for node in _walk(_parse(text)) if isinstance(node, nodes.Name)}
     has_tools = "tools" in names
-    thinks = not names.isdisjoint(("enable_thinking", "thinking", "reasoning_effort")) or any(
-        mark in text for mark in ("<think>", "reasoning_content")
-    )
+    thinks = not names.isdisjoint(SWITCHES) or any(mark in text for mark in ("<think>", "reasoning_content"))
     return (*(["tools"] if has_tools else []), *(["thinking"] if thinks else []))
+
+
+def template_switches(text: str) -> tuple[str, ...]:
+    """Return the variables of an accepted template that choose whether, or how much, the model reasons."""
+    read = {node.name for node in _walk(_parse(text)) if isinstance(node, nodes.Name) and node.ctx == "load"}
+    return tuple(name for name in SWITCHES if name in read)
 
 
 class _Generation(Extension):
@@ -91,9 +94,15 @@ def _refusal(tree: nodes.Template) -> str:
             return "loads other files"
         if name := _internal_name(node):
             return f"asks for Python internals (`{one_line(name, 40)}`)"
-        if isinstance(node, nodes.Pow) or (isinstance(node, (nodes.Mul, nodes.Const)) and _product(node) > _MOST):
+        if isinstance(node, nodes.Pow) or (isinstance(node, (nodes.Mul, nodes.Const)) and _product(node) > MOST):
             return "computes with huge numbers"
-    return "" if _repetitions(tree) <= _MOST else "may never end"
+    try:
+        check_work(tree)
+    except EndlessTemplate as problem:
+        return str(problem)
+    except RecursionError:
+        return "is nested too deeply"
+    return ""
 
 
 def _internal_name(node: nodes.Node) -> str:
@@ -134,29 +143,3 @@ def _product(tree: nodes.Node) -> float:
     values = [node.value for node in _walk(tree) if isinstance(node, nodes.Const)]
     numbers = [min(abs(value), _MANY) for value in values if isinstance(value, (int, float)) and abs(value) > 1]
     return min(math.prod(numbers), _MANY)
-
-
-def _repetitions(tree: nodes.Template) -> float:
-    """Return how often the innermost of nested loops over ranges may be run."""
-    waiting: list[tuple[nodes.Node, float]] = [(tree, 1)]
-    most = 1.0
-    while waiting:
-        node, repetitions = waiting.pop()
-        if isinstance(node, nodes.For):
-            repetitions *= _range_length(node.iter)
-            most = max(most, repetitions)
-        waiting += [(inner, repetitions) for inner in node.iter_child_nodes()]
-    return most
-
-
-def _range_length(iterable: nodes.Node) -> float:
-    arguments = [
-        argument
-        for node in _walk(iterable)
-        if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name) and node.node.name == "range"
-        for argument in node.args
-    ]
-    if not arguments:
-        return 1
-    constant = all(isinstance(node, nodes.Const) for node in arguments)
-    return max(1 if constant else _UNKNOWN_RANGE, *map(_product, arguments))
