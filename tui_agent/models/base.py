@@ -10,6 +10,10 @@ import msgspec
 from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage
 
 
+LOCAL_ENGINE = "the local engine"
+"""What the provider `local` is called in messages."""
+
+
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, independent of the provider. `messages` must already be valid (H2)."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 Provider: TypeAlias = Literal["ollama", "openai", "local", "scripted"]
 
 DEFAULT_OLLAMA_URL = "http://localhost:11434"
-LOCAL_ENGINE = "the local engine"
-"""What the provider `local` is called in messages."""
 WEIGHTS = ".gguf"
 """End of the name of a model that is a file."""
 _OLLAMA_PORT = 11434

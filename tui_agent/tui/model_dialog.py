@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
-from tui_agent.models.connect import LOCAL_ENGINE
+from tui_agent.models.base import LOCAL_ENGINE
 from tui_agent.models.discovery import LOADING_KINDS, LOCAL, FoundServer
 from tui_agent.text import one_line, pluralize
 from tui_agent.tui.base_app import BaseApp

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from tui_agent.common.domain import Fault, ModelInfo
-from tui_agent.models.base import Failed, ModelRequest, Phase, ReplyPart, RetryWait
-from tui_agent.models.connect import LOCAL_ENGINE
+from tui_agent.models.base import LOCAL_ENGINE, Failed, ModelRequest, Phase, ReplyPart, RetryWait
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import RetryPolicy
 from tui_agent.models.local import engine, library
