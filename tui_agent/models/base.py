@@ -9,7 +9,6 @@ import msgspec
 
 from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpec, Usage
 
-
 LOCAL_ENGINE = "the local engine"
 """What the provider `local` is called in messages."""
 
