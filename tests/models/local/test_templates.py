@@ -225,6 +225,10 @@ HOSTILE = [
     ("{% macro a(x) %}{{ b(x) }}{% endmacro %}{% macro b(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a() %}{% call a() %}{% endcall %}{% endmacro %}{{ a() }}", "calls itself"),
     ("{% macro a(f) %}{{ f(f) }}{% endmacro %}{{ a(a) }}", "never end"),
+    ("{% set l = [] %}{% do l.append(l) %}{{ l | tojson }}", "grow"),
+    ("{% set l = [] %}{% set m = [l] %}{% set _ = l.append(m) %}{{ l | tojson }}", "grow"),
+    ("{% set l = [1] %}{% for x in l %}{% set _ = l.append(x) %}{% endfor %}", "grow"),
+    ("{% set ns = namespace(l=[]) %}{% set _ = ns.l.append({'a': ns.l}) %}", "grow"),
     ("{% block a %}{{ self.a() }}{% endblock %}", "never end"),
     ("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "never end"),
     (nested(30), "never end"),
@@ -272,6 +276,7 @@ def test_endless_work_is_refused_with_a_reason(template: str, reason: str) -> No
 
 
 ORDINARY = [
+    "{% set ns = namespace(l=[], n=0) %}{% for m in messages %}{% set _ = ns.l.append({'n': ns.n, 'm': m.content}) %}{% endfor %}",
     nested(6),
     in_a_loop("{% set ns.s = ns.s + 'x' %}{% set ns.t = ns.t + ns.s %}"),
     in_a_loop("{% set s = message.content %}{% set s = s.split('a')[0] + s.split('a')[1] %}"),
@@ -290,6 +295,11 @@ def test_ordinary_work_is_accepted(template: str) -> None:
 def test_hostile_templates_are_judged_in_time() -> None:
     body = "{% set ns.s = ns.t + 'x' %}{{ a | replace('b', c) }}" * 700
     assert check_template(nested(6, body=body)) in ("", "is too complicated")
+    chain = "".join(f"{{% set a{n} = a{n + 1}.x %}}" for n in range(4_000))
+    recursive = f"{{% macro f(a4000) %}}{chain}{{% if a0 %}}{{{{ f(a0) }}}}{{% endif %}}{{% endmacro %}}{{{{ f(1) }}}}"
+    assert check_template(recursive) == "is too complicated"
+    additions = "".join(f"{{% set _ = l{n}.append(l{n + 1}) %}}" for n in range(4_000))
+    assert check_template(additions) == "is too complicated"
     macros = "".join(f"{{% macro m{n}(x) %}}{{{{ m{n}(x) }}}}{{% endmacro %}}" for n in range(4_000))
     assert "macros" in check_template(macros)
 

@@ -19,6 +19,10 @@ MOST_WORK = 100_000_000
 MAX_STEPS = 100_000
 """Expressions that are looked at; known templates take a small part of it."""
 MAX_MACROS = 100
+_MAX_ADDITIONS = 100
+"""Places where something is added to a list."""
+_MAX_PASSES = 30
+_COMPLICATED = "is too complicated"
 MAX_LOOPS = 6
 """Loops within each other, also those of called macros."""
 UNKNOWN = 1_000
@@ -54,6 +58,7 @@ def check_work(tree: nodes.Template) -> None:
     called = {name: {_called(call) for call in _calls(macro, macros)} for name, macro in macros.items()}
     for macro in macros.values():
         _check_recursion(macro, macros, {name for name in macros if _reaches(name, macro.name, called)})
+    _check_additions(tree)
     if _loop_depth(tree.body, macros, (), {}) > MAX_LOOPS:
         raise EndlessTemplate
     work = _Work(macros)
@@ -89,7 +94,7 @@ def _calls(tree: nodes.Node, macros: dict[str, nodes.Macro]) -> Iterator[nodes.C
 
 
 def _reaches(start: str, goal: str, called: dict[str, set[str]]) -> bool:
-    """Whether a macro is another one, or calls it, perhaps through others."""
+    """Whether a name is another one, or leads to it, perhaps through others."""
     seen: set[str] = set()
     waiting = [start]
     while waiting:
@@ -98,7 +103,7 @@ def _reaches(start: str, goal: str, called: dict[str, set[str]]) -> bool:
             return True
         if name not in seen:
             seen.add(name)
-            waiting += called[name]
+            waiting += called.get(name, ())
     return False
 
 
@@ -135,7 +140,7 @@ def _mentions(tree: nodes.Node, names: set[str]) -> bool:
 def _derived(macro: nodes.Macro, own: set[str]) -> set[str]:
     """Return the variables that hold only parts of the macro's arguments, or constants."""
     derived: set[str] = set()
-    while True:
+    for _ in range(_MAX_PASSES):
         before = len(derived)
         whole: set[str] = set()
         for loop in macro.find_all(nodes.For):
@@ -151,6 +156,7 @@ def _derived(macro: nodes.Macro, own: set[str]) -> set[str]:
         derived -= whole
         if len(derived) <= before:
             return derived
+    raise EndlessTemplate(_COMPLICATED)
 
 
 def _targets(target: nodes.Node) -> Iterator[nodes.Name]:
@@ -171,6 +177,39 @@ def _is_part(value: nodes.Node, own: set[str], derived: set[str]) -> bool:
         isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Const) and isinstance(value.arg.value, str)
     )
     return is_keyed and _mentions(value, own | derived)
+
+
+def _check_additions(tree: nodes.Template) -> None:
+    """Refuse a list that gets itself as an item, or items while a loop goes through it."""
+    sources: dict[str, set[str]] = {}
+    added: list[tuple[str, set[str]]] = []
+    for node in tree.find_all((nodes.Assign, nodes.For, nodes.Call)):
+        if isinstance(node, nodes.Assign):
+            for key in _stored(node.target):
+                sources.setdefault(key, set()).update(_keys(node.node) - {key})
+        elif isinstance(node, nodes.For):
+            for key in _stored(node.target):
+                sources.setdefault(key, set()).update(_keys(node.iter))
+        elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr) and node.node.attr in _ADDING:
+            given = {key for value in _arguments(node) for key in _keys(value)}
+            added += [(key, given) for key in _keys(node.node.node)]
+    if len(added) > _MAX_ADDITIONS:
+        raise EndlessTemplate(_COMPLICATED)
+    for key, given in added:
+        sources.setdefault(key, set()).update(given)
+    if any(_reaches(start, key, sources) for key, given in added for start in given):
+        raise EndlessTemplate("writes texts that grow without end")
+
+
+def _keys(node: nodes.Node) -> set[str]:
+    """Return the variables, and attributes of variables, in an expression."""
+    if key := _key(node):
+        return {key}
+    return {key for child in node.iter_child_nodes() for key in _keys(child)}
+
+
+def _stored(target: nodes.Node) -> set[str]:
+    return set(filter(None, map(_key, [target, *target.find_all((nodes.Name, nodes.NSRef))])))
 
 
 def _loop_depth(
@@ -256,7 +295,7 @@ class _Work:
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise EndlessTemplate("is too complicated")
+            raise EndlessTemplate(_COMPLICATED)
 
     def _assign(self, node: nodes.Assign, sizes: Sizes) -> None:
         value = node.node
@@ -447,8 +486,7 @@ def _key(node: nodes.Node) -> str:
 
 
 def _store(target: nodes.Node, size: float, sizes: Sizes) -> None:
-    names = [target, *target.find_all((nodes.Name, nodes.NSRef))]
-    for key in filter(None, map(_key, names)):
+    for key in _stored(target):
         sizes[key] = _limited(size)
 
 
