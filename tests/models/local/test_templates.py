@@ -134,13 +134,22 @@ GRANITE = """{%- set g4_default = 'You are helpful.' %}{%- set ns = namespace(te
 {%- set content.val = message.content %}{%- else %}{%- for entry in message.content %}{%- if content.val != '' %}
 {%- set content.val = content.val + '\\n' %}{%- endif %}{%- set content.val = content.val + entry.text %}{%- endfor %}{%- endif %}
 {{- content.val + ns.text + ns.docs }}{%- endfor %}"""
+HERMES = """{%- macro typed(spec) %}{%- set known = {"string": "str"} %}{%- if known[spec.type] is defined %}{{- known[spec.type] }}
+{%- elif spec.type == "array" %}{{- "list[" + typed(spec|items) + "]"}}{%- elif spec.type == "object" %}
+{{- "dict[str, " + typed(spec.additionalProperties) + ']'}}{%- elif spec.type is iterable %}{%- for t in spec.type %}
+{{- typed({"type": t}) }}{%- if not loop.last %}{{- "," }}{%- endif %}{%- endfor %}{%- endif %}{%- endmacro %}
+{%- for tool in tools %}{%- for name, fields in tool.properties|items %}{{- name + ": " + typed(fields) }}{%- endfor %}{%- endfor %}"""
+LFM = """{%- set ns = namespace(system="") -%}{%- for tool in tools -%}{%- if tool is not string -%}
+{%- set tool = tool | tojson -%}{%- endif -%}{%- set ns.system = ns.system + tool -%}{%- endfor -%}{{ ns.system }}
+{%- for message in messages %}{%- for name, value in message.arguments|items %}
+{%- set value = value | tojson | safe if value is mapping else value | string %}{{- value }}{%- endfor %}{%- endfor %}"""
 OTHERS = """{% generation %}{{ message.content }}{% endgeneration %}{% do messages.append(1) %}{% for _ in range(3) %}{% continue %}{% endfor %}
 {% for i in range(messages|length - 1, -1, -1) %}{{ '_' * 80 }}{{ messages[i].content | replace('__', '') }}{% endfor %}
 {{ parts | map('replace', '_', ' ') | join('_') }}
 {{ tools | map(attribute='function') | map(attribute='name') | join(', ') }}{% call(x) f() %}{% endcall %}"""
 
 
-MORE = (GPT_OSS_TYPES, GEMMA_4, GIGACHAT, KIMI, GLM, COHERE, DEEPSEEK_3, SEED, GRANITE)
+MORE = (GPT_OSS_TYPES, GEMMA_4, GIGACHAT, KIMI, GLM, COHERE, DEEPSEEK_3, SEED, GRANITE, HERMES, LFM)
 
 
 REAL = ("", "plain", QWEN, LLAMA, MISTRAL, GEMMA, DEEPSEEK, GPT_OSS, OTHERS, *MORE)
@@ -220,6 +229,8 @@ HOSTILE = [
     ("{% macro a(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{% if x %}{{ a(x) }}{% endif %}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{% if x %}{{ a(x[0]) }}{% endif %}{% endmacro %}{{ a('b') }}", "calls itself"),
+    ("{% macro a(x) %}{% if x %}{{ a({'k': x.k}) }}{% endif %}{% endmacro %}{{ a({'k': 1}) }}", "calls itself"),
+    ("{% macro a(x) %}{% for t in x %}{% if t %}{{ a([t, t]) }}{% endif %}{% endfor %}{% endmacro %}", "calls itself"),
     ("{% macro a(x) %}{{ a(x.y) }}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{% set x = [x] %}{% if x %}{{ a(x) }}{% endif %}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{{ b(x) }}{% endmacro %}{% macro b(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}", "calls itself"),

@@ -112,6 +112,8 @@ def _check_recursion(macro: nodes.Macro, macros: dict[str, nodes.Macro], callers
     argument."""
     own = {argument.name for argument in macro.args}
     derived = _derived(macro, own)
+    assigned = {name.name for one in macro.find_all(nodes.Assign) for name in _targets(one.target)}
+    items = {name.name for loop in macro.find_all(nodes.For) for name in _targets(loop.target)} & derived - assigned
     guarded = {
         id(call)
         for condition in macro.find_all(nodes.If)
@@ -123,7 +125,9 @@ def _check_recursion(macro: nodes.Macro, macros: dict[str, nodes.Macro], callers
         if _called(call) not in callers:
             continue
         given = [*call.args, *(pair.value for pair in call.kwargs)]
-        if id(call) not in guarded or not any(_is_part(value, own, derived) for value in given):
+        if id(call) not in guarded or not any(
+            _is_part(value, own, derived) or _has_items(value, own, items) for value in given
+        ):
             raise EndlessTemplate("calls itself without end")
 
 
@@ -177,6 +181,16 @@ def _is_part(value: nodes.Node, own: set[str], derived: set[str]) -> bool:
         isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Const) and isinstance(value.arg.value, str)
     )
     return is_keyed and _mentions(value, own | derived)
+
+
+def _has_items(value: nodes.Node, own: set[str], items: set[str]) -> bool:
+    """Whether a value is an object made of items and constants, or the pairs of an argument."""
+    if isinstance(value, nodes.Filter):
+        return value.name == "items" and isinstance(value.node, nodes.Name) and value.node.name in own
+    if not isinstance(value, nodes.Dict):
+        return False
+    held = [pair.value for pair in value.items if not isinstance(pair.value, nodes.Const)]
+    return all(isinstance(one, nodes.Name) and one.name in items for one in held)
 
 
 def _check_additions(tree: nodes.Template) -> None:
@@ -321,20 +335,21 @@ class _Work:
             raise EndlessTemplate
         if node.test is not None:
             self.size(node.test, sizes)
-        for name in _targets(node.target):
-            sizes[name.name] = UNKNOWN if _called(node.iter) == "range" else length
-        growth = {} if self._is_tried else self._growth(node, self._copy(sizes))
+        item = UNKNOWN if _called(node.iter) == "range" else length
+        growth = {} if self._is_tried else self._growth(node, self._copy(sizes), item)
         self.total += times * length
+        _store(node.target, item, sizes)
         self.run(node.body, sizes, times * length)
         for key, more in growth.items():
             sizes[key] = _limited(sizes[key] + more * length)
         self.run(node.else_, sizes, times)
 
-    def _growth(self, node: nodes.For, sizes: Sizes) -> Sizes:
+    def _growth(self, node: nodes.For, sizes: Sizes, item: float) -> Sizes:
         """Run a loop some times, and return how much the values grow each time. Refuses exponential growth."""
         self._is_tried, total = True, self.total
         history = [self._copy(sizes)]
         for _ in range(_PASSES):
+            _store(node.target, item, sizes)
             self.run(node.body, sizes, 1)
             history.append(self._copy(sizes))
         self._is_tried, self.total = False, total
