@@ -16,8 +16,8 @@ MOST = 10_000_000
 """Repetitions of nested loops, and the size of one value; larger numbers are refused."""
 MOST_WORK = 100_000_000
 """What is written, and how often loops are run."""
-MAX_STEPS = 100_000
-"""Expressions that are looked at; known templates take a small part of it."""
+MAX_STEPS = 250_000
+"""Expressions that are looked at; known templates take up to 45,000."""
 MAX_MACROS = 100
 _MAX_ADDITIONS = 100
 """Places where something is added to a list."""
