@@ -134,13 +134,22 @@ GRANITE = """{%- set g4_default = 'You are helpful.' %}{%- set ns = namespace(te
 {%- set content.val = message.content %}{%- else %}{%- for entry in message.content %}{%- if content.val != '' %}
 {%- set content.val = content.val + '\\n' %}{%- endif %}{%- set content.val = content.val + entry.text %}{%- endfor %}{%- endif %}
 {{- content.val + ns.text + ns.docs }}{%- endfor %}"""
+HERMES = """{%- macro typed(spec) %}{%- set known = {"string": "str"} %}{%- if known[spec.type] is defined %}{{- known[spec.type] }}
+{%- elif spec.type == "array" %}{{- "list[" + typed(spec|items) + "]"}}{%- elif spec.type == "object" %}
+{{- "dict[str, " + typed(spec.additionalProperties) + ']'}}{%- elif spec.type is iterable %}{%- for t in spec.type %}
+{{- typed({"type": t}) }}{%- if not loop.last %}{{- "," }}{%- endif %}{%- endfor %}{%- endif %}{%- endmacro %}
+{%- for tool in tools %}{%- for name, fields in tool.properties|items %}{{- name + ": " + typed(fields) }}{%- endfor %}{%- endfor %}"""
+LFM = """{%- set ns = namespace(system="") -%}{%- for tool in tools -%}{%- if tool is not string -%}
+{%- set tool = tool | tojson -%}{%- endif -%}{%- set ns.system = ns.system + tool -%}{%- endfor -%}{{ ns.system }}
+{%- for message in messages %}{%- for name, value in message.arguments|items %}
+{%- set value = value | tojson | safe if value is mapping else value | string %}{{- value }}{%- endfor %}{%- endfor %}"""
 OTHERS = """{% generation %}{{ message.content }}{% endgeneration %}{% do messages.append(1) %}{% for _ in range(3) %}{% continue %}{% endfor %}
 {% for i in range(messages|length - 1, -1, -1) %}{{ '_' * 80 }}{{ messages[i].content | replace('__', '') }}{% endfor %}
 {{ parts | map('replace', '_', ' ') | join('_') }}
 {{ tools | map(attribute='function') | map(attribute='name') | join(', ') }}{% call(x) f() %}{% endcall %}"""
 
 
-MORE = (GPT_OSS_TYPES, GEMMA_4, GIGACHAT, KIMI, GLM, COHERE, DEEPSEEK_3, SEED, GRANITE)
+MORE = (GPT_OSS_TYPES, GEMMA_4, GIGACHAT, KIMI, GLM, COHERE, DEEPSEEK_3, SEED, GRANITE, HERMES, LFM)
 
 
 REAL = ("", "plain", QWEN, LLAMA, MISTRAL, GEMMA, DEEPSEEK, GPT_OSS, OTHERS, *MORE)
@@ -220,11 +229,17 @@ HOSTILE = [
     ("{% macro a(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{% if x %}{{ a(x) }}{% endif %}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{% if x %}{{ a(x[0]) }}{% endif %}{% endmacro %}{{ a('b') }}", "calls itself"),
+    ("{% macro a(x) %}{% if x %}{{ a({'k': x.k}) }}{% endif %}{% endmacro %}{{ a({'k': 1}) }}", "calls itself"),
+    ("{% macro a(x) %}{% for t in x %}{% if t %}{{ a([t, t]) }}{% endif %}{% endfor %}{% endmacro %}", "calls itself"),
     ("{% macro a(x) %}{{ a(x.y) }}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{% set x = [x] %}{% if x %}{{ a(x) }}{% endif %}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a(x) %}{{ b(x) }}{% endmacro %}{% macro b(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}", "calls itself"),
     ("{% macro a() %}{% call a() %}{% endcall %}{% endmacro %}{{ a() }}", "calls itself"),
     ("{% macro a(f) %}{{ f(f) }}{% endmacro %}{{ a(a) }}", "never end"),
+    ("{% set l = [] %}{% do l.append(l) %}{{ l | tojson }}", "grow"),
+    ("{% set l = [] %}{% set m = [l] %}{% set _ = l.append(m) %}{{ l | tojson }}", "grow"),
+    ("{% set l = [1] %}{% for x in l %}{% set _ = l.append(x) %}{% endfor %}", "grow"),
+    ("{% set ns = namespace(l=[]) %}{% set _ = ns.l.append({'a': ns.l}) %}", "grow"),
     ("{% block a %}{{ self.a() }}{% endblock %}", "never end"),
     ("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "never end"),
     (nested(30), "never end"),
@@ -272,6 +287,7 @@ def test_endless_work_is_refused_with_a_reason(template: str, reason: str) -> No
 
 
 ORDINARY = [
+    "{% set ns = namespace(l=[], n=0) %}{% for m in messages %}{% set _ = ns.l.append({'n': ns.n, 'm': m.content}) %}{% endfor %}",
     nested(6),
     in_a_loop("{% set ns.s = ns.s + 'x' %}{% set ns.t = ns.t + ns.s %}"),
     in_a_loop("{% set s = message.content %}{% set s = s.split('a')[0] + s.split('a')[1] %}"),
@@ -290,6 +306,11 @@ def test_ordinary_work_is_accepted(template: str) -> None:
 def test_hostile_templates_are_judged_in_time() -> None:
     body = "{% set ns.s = ns.t + 'x' %}{{ a | replace('b', c) }}" * 700
     assert check_template(nested(6, body=body)) in ("", "is too complicated")
+    chain = "".join(f"{{% set a{n} = a{n + 1}.x %}}" for n in range(4_000))
+    recursive = f"{{% macro f(a4000) %}}{chain}{{% if a0 %}}{{{{ f(a0) }}}}{{% endif %}}{{% endmacro %}}{{{{ f(1) }}}}"
+    assert check_template(recursive) == "is too complicated"
+    additions = "".join(f"{{% set _ = l{n}.append(l{n + 1}) %}}" for n in range(4_000))
+    assert check_template(additions) == "is too complicated"
     macros = "".join(f"{{% macro m{n}(x) %}}{{{{ m{n}(x) }}}}{{% endmacro %}}" for n in range(4_000))
     assert "macros" in check_template(macros)
 

@@ -16,9 +16,13 @@ MOST = 10_000_000
 """Repetitions of nested loops, and the size of one value; larger numbers are refused."""
 MOST_WORK = 100_000_000
 """What is written, and how often loops are run."""
-MAX_STEPS = 100_000
-"""Expressions that are looked at; known templates take a small part of it."""
+MAX_STEPS = 250_000
+"""Expressions that are looked at; known templates take up to 45,000."""
 MAX_MACROS = 100
+_MAX_ADDITIONS = 100
+"""Places where something is added to a list."""
+_MAX_PASSES = 30
+_COMPLICATED = "is too complicated"
 MAX_LOOPS = 6
 """Loops within each other, also those of called macros."""
 UNKNOWN = 1_000
@@ -54,6 +58,7 @@ def check_work(tree: nodes.Template) -> None:
     called = {name: {_called(call) for call in _calls(macro, macros)} for name, macro in macros.items()}
     for macro in macros.values():
         _check_recursion(macro, macros, {name for name in macros if _reaches(name, macro.name, called)})
+    _check_additions(tree)
     if _loop_depth(tree.body, macros, (), {}) > MAX_LOOPS:
         raise EndlessTemplate
     work = _Work(macros)
@@ -89,7 +94,7 @@ def _calls(tree: nodes.Node, macros: dict[str, nodes.Macro]) -> Iterator[nodes.C
 
 
 def _reaches(start: str, goal: str, called: dict[str, set[str]]) -> bool:
-    """Whether a macro is another one, or calls it, perhaps through others."""
+    """Whether a name is another one, or leads to it, perhaps through others."""
     seen: set[str] = set()
     waiting = [start]
     while waiting:
@@ -98,7 +103,7 @@ def _reaches(start: str, goal: str, called: dict[str, set[str]]) -> bool:
             return True
         if name not in seen:
             seen.add(name)
-            waiting += called[name]
+            waiting += called.get(name, ())
     return False
 
 
@@ -107,6 +112,8 @@ def _check_recursion(macro: nodes.Macro, macros: dict[str, nodes.Macro], callers
     argument."""
     own = {argument.name for argument in macro.args}
     derived = _derived(macro, own)
+    assigned = {name.name for one in macro.find_all(nodes.Assign) for name in _targets(one.target)}
+    items = {name.name for loop in macro.find_all(nodes.For) for name in _targets(loop.target)} & derived - assigned
     guarded = {
         id(call)
         for condition in macro.find_all(nodes.If)
@@ -118,7 +125,9 @@ def _check_recursion(macro: nodes.Macro, macros: dict[str, nodes.Macro], callers
         if _called(call) not in callers:
             continue
         given = [*call.args, *(pair.value for pair in call.kwargs)]
-        if id(call) not in guarded or not any(_is_part(value, own, derived) for value in given):
+        if id(call) not in guarded or not any(
+            _is_part(value, own, derived) or _has_items(value, own, items) for value in given
+        ):
             raise EndlessTemplate("calls itself without end")
 
 
@@ -135,7 +144,7 @@ def _mentions(tree: nodes.Node, names: set[str]) -> bool:
 def _derived(macro: nodes.Macro, own: set[str]) -> set[str]:
     """Return the variables that hold only parts of the macro's arguments, or constants."""
     derived: set[str] = set()
-    while True:
+    for _ in range(_MAX_PASSES):
         before = len(derived)
         whole: set[str] = set()
         for loop in macro.find_all(nodes.For):
@@ -151,6 +160,7 @@ def _derived(macro: nodes.Macro, own: set[str]) -> set[str]:
         derived -= whole
         if len(derived) <= before:
             return derived
+    raise EndlessTemplate(_COMPLICATED)
 
 
 def _targets(target: nodes.Node) -> Iterator[nodes.Name]:
@@ -171,6 +181,49 @@ def _is_part(value: nodes.Node, own: set[str], derived: set[str]) -> bool:
         isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Const) and isinstance(value.arg.value, str)
     )
     return is_keyed and _mentions(value, own | derived)
+
+
+def _has_items(value: nodes.Node, own: set[str], items: set[str]) -> bool:
+    """Whether a value is an object made of items and constants, or the pairs of an argument."""
+    if isinstance(value, nodes.Filter):
+        return value.name == "items" and isinstance(value.node, nodes.Name) and value.node.name in own
+    if not isinstance(value, nodes.Dict):
+        return False
+    held = [pair.value for pair in value.items if not isinstance(pair.value, nodes.Const)]
+    return all(isinstance(one, nodes.Name) and one.name in items for one in held)
+
+
+def _check_additions(tree: nodes.Template) -> None:
+    """Refuse a list that gets itself as an item, or items while a loop goes through it."""
+    sources: dict[str, set[str]] = {}
+    added: list[tuple[str, set[str]]] = []
+    for node in tree.find_all((nodes.Assign, nodes.For, nodes.Call)):
+        if isinstance(node, nodes.Assign):
+            for key in _stored(node.target):
+                sources.setdefault(key, set()).update(_keys(node.node) - {key})
+        elif isinstance(node, nodes.For):
+            for key in _stored(node.target):
+                sources.setdefault(key, set()).update(_keys(node.iter))
+        elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr) and node.node.attr in _ADDING:
+            given = {key for value in _arguments(node) for key in _keys(value)}
+            added += [(key, given) for key in _keys(node.node.node)]
+    if len(added) > _MAX_ADDITIONS:
+        raise EndlessTemplate(_COMPLICATED)
+    for key, given in added:
+        sources.setdefault(key, set()).update(given)
+    if any(_reaches(start, key, sources) for key, given in added for start in given):
+        raise EndlessTemplate("writes texts that grow without end")
+
+
+def _keys(node: nodes.Node) -> set[str]:
+    """Return the variables, and attributes of variables, in an expression."""
+    if key := _key(node):
+        return {key}
+    return {key for child in node.iter_child_nodes() for key in _keys(child)}
+
+
+def _stored(target: nodes.Node) -> set[str]:
+    return set(filter(None, map(_key, [target, *target.find_all((nodes.Name, nodes.NSRef))])))
 
 
 def _loop_depth(
@@ -256,7 +309,7 @@ class _Work:
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise EndlessTemplate("is too complicated")
+            raise EndlessTemplate(_COMPLICATED)
 
     def _assign(self, node: nodes.Assign, sizes: Sizes) -> None:
         value = node.node
@@ -282,20 +335,21 @@ class _Work:
             raise EndlessTemplate
         if node.test is not None:
             self.size(node.test, sizes)
-        for name in _targets(node.target):
-            sizes[name.name] = UNKNOWN if _called(node.iter) == "range" else length
-        growth = {} if self._is_tried else self._growth(node, self._copy(sizes))
+        item = UNKNOWN if _called(node.iter) == "range" else length
+        growth = {} if self._is_tried else self._growth(node, self._copy(sizes), item)
         self.total += times * length
+        _store(node.target, item, sizes)
         self.run(node.body, sizes, times * length)
         for key, more in growth.items():
             sizes[key] = _limited(sizes[key] + more * length)
         self.run(node.else_, sizes, times)
 
-    def _growth(self, node: nodes.For, sizes: Sizes) -> Sizes:
+    def _growth(self, node: nodes.For, sizes: Sizes, item: float) -> Sizes:
         """Run a loop some times, and return how much the values grow each time. Refuses exponential growth."""
         self._is_tried, total = True, self.total
         history = [self._copy(sizes)]
         for _ in range(_PASSES):
+            _store(node.target, item, sizes)
             self.run(node.body, sizes, 1)
             history.append(self._copy(sizes))
         self._is_tried, self.total = False, total
@@ -447,8 +501,7 @@ def _key(node: nodes.Node) -> str:
 
 
 def _store(target: nodes.Node, size: float, sizes: Sizes) -> None:
-    names = [target, *target.find_all((nodes.Name, nodes.NSRef))]
-    for key in filter(None, map(_key, names)):
+    for key in _stored(target):
         sizes[key] = _limited(size)
 
 
