@@ -38,6 +38,8 @@ ENGINE = "engine.lock"
 STATE = "state.json"
 LOCK_SECONDS = 5.0
 """Seconds in which an engine that is ending must have ended."""
+FLUSH_SECONDS = 0.3
+"""Time for llama.cpp's thread to write the reason of a failure to the log."""
 _DEATHSIG = 1  # PR_SET_PDEATHSIG
 
 
@@ -135,6 +137,7 @@ def _run_engine(folder: str, request: Request, state: State, watcher: int, alive
             time.sleep(3600)
     except Exception as error:  # of xllamacpp, whatever its type
         print(f"{type(error).__name__}: {error}", flush=True)
+        time.sleep(FLUSH_SECONDS)
         missing = isinstance(error, ModuleNotFoundError)
         publish_state(folder, {**state, "phase": "failed", "problem": "not installed" if missing else str(error)[:500]})
     finally:
