@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.doubles.gguf import write_gguf
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.kit import SessionDriver, run_session
@@ -16,12 +17,13 @@ from tests.models.asking import sse, stream_chunk
 from tests.models.recordings import ROUTER, answer_script, played, recording
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault
-from tui_agent.engine.models.choice import Candidate
+from tui_agent.engine.models.choice import Candidate, consequences
 from tui_agent.engine.session import Session
 from tui_agent.events import ModelChanged, Notice, RunEnded
 from tui_agent.frontends.session_commands import SESSION_COMMANDS
 from tui_agent.frontends.web.choices import model_choices
 from tui_agent.models import discovery
+from tui_agent.models.local.memory import Memory
 from tui_agent.settings import ServerSettings
 
 NOBODY = "http://127.0.0.1:9"
@@ -335,3 +337,18 @@ async def test_a_server_that_is_added_later_has_its_key_masked_and_used(tmp_path
             assert KEY not in session.mask.mask(f"the key is {KEY}.")
             assert (await hi(watch)).outcome == "done"
             assert chats(second) == ["two"]
+
+
+async def test_the_list_says_what_a_window_of_a_local_model_takes(tmp_path: Path, monkeypatch: Any) -> None:
+    write_gguf(paths.ensure_private_dir(paths.models_dir()) / "small.gguf")
+    found: list[Candidate] = []
+    async with two_servers(tmp_path) as (session, _, _):
+        choice = session.models
+        (local,) = [other for other in await choice.servers() if other.provider == "local"]
+        for available, words in ((8 << 30, "1,000 tokens of the window take 2.0 MB"), (1 << 20, "smaller model")):
+            memory = Memory(total=16 << 30, available=available)
+            monkeypatch.setattr("tui_agent.engine.models.choice.read_memory", lambda memory=memory: memory)
+            await choice.describe(["small"], found.append, local)
+            assert words in found[-1].advice, found[-1]
+            sentences = consequences(found[-1], found[-1], role="", window=32_768, used=None)
+            assert sentences[-1] == found[-1].advice

@@ -16,9 +16,11 @@ from tui_agent.engine.models.server import Server, ServerError, connect_listed, 
 from tui_agent.events import Notice, RunEnded
 from tui_agent.models.base import LoadsModels, Model
 from tui_agent.models.catalog import can_answer, served_name
-from tui_agent.models.discovery import FoundServer, find_servers, same_server
+from tui_agent.models.discovery import FoundServer, find_servers, is_loopback, same_server
+from tui_agent.models.local.memory import Memory, read_memory
 from tui_agent.models.selection import Role
 from tui_agent.settings import Settings, read_tokens
+from tui_agent.text import with_full_stop
 
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
 """Roles with selectable models; `execution` is the session's own."""
@@ -57,6 +59,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
     """Bytes of the weights."""
     build: str = ""
+    advice: str = ""
+    """What its window takes on this machine, or what to do so that it fits, in a sentence (L4)."""
     problem: str = ""
     """Why it could not be described."""
 
@@ -192,11 +196,17 @@ class ModelChoice:
         """Describe these models of a server, and call `on_model` with each one."""
         slots = asyncio.Semaphore(CONCURRENT_DESCRIPTIONS)
         client = await self._client(server)
+        is_here = client.provider == "local" or (client.provider != "scripted" and is_loopback(client.endpoint))
+        memory = await asyncio.to_thread(read_memory) if is_here else Memory()
 
         async def ask(name: str) -> None:
             async with slots:
                 info = await client.describe(name)
-            on_model(self._candidate(name, info, server))
+            candidate = self._candidate(name, info, server)
+            if isinstance(info, ModelInfo) and candidate.window:
+                advice = _advice(info, memory, client.provider, candidate.window)
+                candidate = msgspec.structs.replace(candidate, advice=advice)
+            on_model(candidate)
 
         await asyncio.gather(*(ask(name) for name in names[:MAX_DESCRIBED]))
 
@@ -361,6 +371,17 @@ class ModelChoice:
         return "" if fault is None else fault.full_message
 
 
+def _advice(info: ModelInfo, memory: Memory, provider: str, window: int) -> str:
+    """Return what to do so that a model fits, or else what its window takes; empty if that is unknown."""
+    from tui_agent.models.local.fit import memory_advice
+
+    advised = memory_advice(info, memory, provider, window)
+    if advised.tips:
+        return advised.tips[0]
+    cost = next((fact for fact in advised.facts if "1,000 tokens" in fact), "")
+    return with_full_stop(cost[:1].upper() + cost[1:]) if cost else ""
+
+
 def _embedding_only(name: str) -> str:
     return f"{name} only makes embeddings and can't chat."
 
@@ -406,7 +427,7 @@ def consequences(
             sentences.append(f"The conversation has {used:,}: older parts will be summarized.")
     if is_own and new.tools is False:
         sentences.append("It has no native tool calls: they are requested as text.")
-    return sentences
+    return [*sentences, new.advice] if new.advice else sentences
 
 
 __all__ = ["CHOICES", "Candidate", "ModelChoice", "consequences"]
