@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tui_agent.common.domain import FrozenValue
-from tui_agent.models.connect import BadAddress, ollama_host, resolve_provider
+from tui_agent.models.connect import BadAddress, ServerChoice, ollama_host, resolve_provider
 from tui_agent.models.decoding import as_object, objects_in
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import WireFault
@@ -117,7 +117,7 @@ def known_servers(settings: Settings, env: Mapping[str, str]) -> list[FoundServe
         except BadAddress:
             continue
         servers.append(_server(candidate, base))
-    return [*servers, _own_models(settings)]
+    return [*servers, _own_models(settings, env)]
 
 
 async def find_servers(settings: Settings, env: Mapping[str, str], *, fresh: bool = False) -> list[FoundServer]:
@@ -133,8 +133,8 @@ async def find_servers(settings: Settings, env: Mapping[str, str], *, fresh: boo
         return _cache.servers
     answers = await asyncio.gather(*(_ask(candidate, env) for candidate in candidates))
     servers = _named([server for server in answers if server is not None])
-    if settings.provider == "local" or await asyncio.to_thread(lambda: bool(local_files())):
-        servers.append(_own_models(settings))
+    if _runs_models(settings, env) or await asyncio.to_thread(lambda: bool(local_files())):
+        servers.append(_own_models(settings, env))
     _cache.key, _cache.until, _cache.servers = key, now + CACHE_SECONDS, servers
     return servers
 
@@ -151,12 +151,22 @@ _cache = _Cache()
 # --- which ones to ask ----------------------------------------------------------------------
 
 
+def _configured(settings: Settings, env: Mapping[str, str]) -> ServerChoice | None:
+    """Return the server of the settings; None if they name no valid one."""
+    try:
+        return resolve_provider(configured=settings.provider, base_url=settings.base_url, model=settings.model, env=env)
+    except BadAddress:
+        return None
+
+
+def _runs_models(settings: Settings, env: Mapping[str, str]) -> bool:
+    choice = _configured(settings, env)
+    return choice is not None and choice.provider == "local"
+
+
 def _candidates(settings: Settings, env: Mapping[str, str]) -> list[_Candidate]:
     found: list[_Candidate] = []
-    try:
-        choice = resolve_provider(configured=settings.provider, base_url=settings.base_url, env=env)
-    except BadAddress:
-        choice = None
+    choice = _configured(settings, env)
     if choice is not None and choice.provider in ("ollama", "openai"):
         token, problem = _token(settings, env)
         if not token and not (choice.provider == "ollama" and is_loopback(choice.base_url)):
@@ -204,9 +214,9 @@ def _server(candidate: _Candidate, base: str) -> FoundServer:
     )
 
 
-def _own_models(settings: Settings) -> FoundServer:
+def _own_models(settings: Settings, env: Mapping[str, str]) -> FoundServer:
     """Return the entry of the models that the program runs itself."""
-    return FoundServer(name=LOCAL, kind=OWN, provider="local", base_url="", configured=settings.provider == "local")
+    return FoundServer(name=LOCAL, kind=OWN, provider="local", base_url="", configured=_runs_models(settings, env))
 
 
 def _named(servers: Sequence[FoundServer]) -> list[FoundServer]:

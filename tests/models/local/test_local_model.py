@@ -244,7 +244,7 @@ async def test_a_client_that_is_no_longer_used_ends_its_engine(
 ) -> None:
     monkeypatch.setattr(module, "RETIREMENT", 0.0)
     await ask(model, weights)
-    model.retire()
+    model.set_retired(True)
     await wait_for(lambda: processes(weights) == [])
     assert text_of(await ask(model, weights)) == "pong"  # a run that still uses it
     await wait_for(lambda: processes(weights) == [])

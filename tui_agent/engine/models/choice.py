@@ -169,8 +169,7 @@ class ModelChoice:
             return self._roles.model
         if server.address not in self._clients:
             made = await asyncio.to_thread(connect_listed, self._roles.settings, server, self._typed_key(server))
-            self._roles.keep(made.model)
-            self._clients[server.address] = made.model
+            self._clients[server.address] = self._roles.keep(made.model)
         return self._clients[server.address]
 
     def _typed_key(self, server: FoundServer) -> str:

@@ -16,7 +16,7 @@ from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.context.window_notices import small_window
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
-from tui_agent.engine.models.server import Server, log_engine, retire
+from tui_agent.engine.models.server import LocalClient, Server, set_retired
 from tui_agent.events import SERVER_MISSING, EffortChanged, ModelChanged, Notice, RoleChanged, RunEnded
 from tui_agent.models.base import Failed, Model, ModelRequest
 from tui_agent.models.catalog import can_answer, served_name
@@ -66,9 +66,8 @@ class ModelRoles:
         log_folder: Path | None = None,
     ) -> None:
         """`log_folder` is for the log of a local engine."""
-        self.model = model
-        self._log_folder = log_folder
-        log_engine(model, log_folder)
+        self._local = LocalClient(log_folder)
+        self.model = self._local.shared(model)
         self.name = name
         self._window = context_window
         self._settings = settings
@@ -173,7 +172,7 @@ class ModelRoles:
             if not is_same or settings.model != self._settings.model or self._lacks_model():
                 self.name = settings.model or (self.name if is_same else "")
             self._settings = settings
-            retire(self.model)
+            set_retired(self.model, True)
             self._adopt(server)
 
     async def switch_server(self, server: Server, name: str) -> Fault | None:
@@ -188,23 +187,26 @@ class ModelRoles:
             self._adopt(server)
             result = await self._settle(by="user")
             if isinstance(result, RunEnded):
+                set_retired(self.model, self.model is not before["model"])
                 self._kept += [self.model]
                 self._kept.remove(before["model"])
                 vars(self).update(before)
                 return Fault(kind="status", message=result.text)
-            retire(before["model"])
+            set_retired(before["model"], self.model is not before["model"])
             return None
 
     def _adopt(self, server: Server) -> None:
-        log_engine(server.model, self._log_folder)
         self._kept.append(self.model)
-        self.model, self._because, self.listed_server = server.model, server.because, server.listed
+        self.model = self._local.shared(server.model)
+        self._because, self.listed_server = server.because, server.listed
+        set_retired(self.model, False)
         self._served, self._others = None, {}
         self._window = self._info = self._config = None
 
-    def keep(self, model: Model) -> None:
-        """Close a client with the session."""
+    def keep(self, model: Model) -> Model:
+        """Close a client with the session; return it, or the one that the session has for the local engine."""
         self._kept.append(model)
+        return self._local.shared(model)
 
     def _lacks_model(self) -> bool:
         """Return whether the server answered that it can't work with the model."""

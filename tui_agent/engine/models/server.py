@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +16,9 @@ from tui_agent.models.endpoint import endpoint
 from tui_agent.models.scenarios import ScenarioError
 from tui_agent.models.wire import WireLimits, default_limits
 from tui_agent.settings.model import Timeouts
+
+if TYPE_CHECKING:
+    from tui_agent.models.local.model import LocalModel
 
 
 class ServerError(Exception):
@@ -88,22 +92,41 @@ def resumed_server(chosen: settings.Settings, address: str) -> Server | None:
     return None
 
 
-def log_engine(model: Model, folder: Path | None) -> None:
-    """Put the log of a local engine that `model` starts into `folder`."""
-    if model.provider == "local":
-        from tui_agent.models.local.model import LocalModel
+class LocalClient:
+    """The one client of the local engine that a session has, whoever asks for it; others pass through.
 
-        assert isinstance(model, LocalModel)
-        model.log_folder = folder
+    `folder` is for the log of an engine.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._client: LocalModel | None = None
+
+    def shared(self, model: Model) -> Model:
+        """Return the session's client instead of another one of the local engine, with the limits of that one."""
+        from_engine = _local_model(model)
+        if from_engine is None:
+            return model
+        if self._client is None:
+            self._client = from_engine
+            from_engine.log_folder = self._folder
+        self._client.set_limits(from_engine.limits)
+        return self._client
 
 
-def retire(model: Model) -> None:
-    """Let a client that the session replaces free memory, even if a run still uses it."""
-    if model.provider == "local":
-        from tui_agent.models.local.model import LocalModel
+def _local_model(model: Model) -> LocalModel | None:
+    if model.provider != "local":
+        return None
+    from tui_agent.models.local.model import LocalModel
 
-        assert isinstance(model, LocalModel)
-        model.retire()
+    assert isinstance(model, LocalModel)
+    return model
+
+
+def set_retired(model: Model, retired: bool) -> None:
+    """Let a client that the session no longer uses free memory, even if a run still uses it; or take that back."""
+    if (client := _local_model(model)) is not None:
+        client.set_retired(retired)
 
 
 def wire_limits(timeouts: Timeouts, local: bool) -> WireLimits:

@@ -20,7 +20,7 @@ from tui_agent.models.local.fit import Fit, fit_model
 from tui_agent.models.local.gguf import GgufError, GgufInfo, read_gguf, weight_files, weights_identity
 from tui_agent.models.local.memory import read_memory
 from tui_agent.models.openai import OpenAIModel
-from tui_agent.models.wire import Wire, WireLimits
+from tui_agent.models.wire import Wire, WireLimits, default_limits
 from tui_agent.text import file_size
 
 PROVIDER = "local"
@@ -43,7 +43,6 @@ class _EngineClient(OpenAIModel):
 
     def __init__(self, info: ModelInfo, use: EngineUse, status: EngineStatus, window: int | None, wire: Wire) -> None:
         super().__init__(wire, RetryPolicy(attempts=1))
-        self.name = info.name
         self._infos[status.name] = info
         self.use = use
         self.status = status
@@ -53,6 +52,10 @@ class _EngineClient(OpenAIModel):
         """Replies that are streamed now."""
         self._llama_cpp = True
         self._answered.add(status.name)  # it is loaded
+
+    def set_limits(self, limits: WireLimits | None) -> None:
+        """Use other limits of time from the next request on."""
+        self._wire.limits = limits or default_limits(True)
 
     def serves(self, window: int | None) -> bool:
         """Return whether this engine still runs, with the window as far as there was a choice. Does file IO."""
@@ -69,12 +72,13 @@ class LocalModel:
     provider = PROVIDER
 
     def __init__(self, limits: WireLimits | None, retries: RetryPolicy) -> None:
+        self.limits = limits
         self.endpoint = LOCAL_ENGINE
         self.retries = retries
         self.log_folder: Path | None = None
         """Folder for the log of an engine that is started; None: its own folder."""
-        self._limits = limits
-        self._clients: dict[str, _EngineClient] = {}
+        self._clients: dict[Path, _EngineClient] = {}
+        """The file of a model → the client of its engine."""
         self._idle = asyncio.Condition()
         self._lock = asyncio.Lock()
         self._starting: set[asyncio.Task[_EngineClient]] = set()
@@ -130,7 +134,11 @@ class LocalModel:
     # --- the engines ------------------------------------------------------------------
 
     async def _is_ready(self, name: str, window: int | None) -> bool:
-        client = self._clients.get(name)
+        try:
+            info = await asyncio.to_thread(self._header, name)
+        except EngineError:
+            return False
+        client = self._clients.get(info.path)
         return client is not None and await asyncio.to_thread(client.serves, window)
 
     async def _start(self, name: str, window: int | None) -> _EngineClient:
@@ -154,20 +162,23 @@ class LocalModel:
         self._starting.discard(starting)
         if not starting.cancelled():
             starting.exception()  # was raised by `_start`, unless nobody waits for it any more
+        if self._is_retired:
+            self._schedule_end()
 
     async def _become_ready(self, name: str, window: int | None) -> _EngineClient:
         async with self._lock:
-            client = self._clients.get(name)
+            info = await asyncio.to_thread(self._header, name)
+            client = self._clients.get(info.path)
             if client is not None:
                 if await asyncio.to_thread(client.serves, window):
                     return client
-                await self._release(name)
+                await self._release(info.path)
             plan = await self._plan(name, window)
             log = self.log_folder / engine.LOG if self.log_folder is not None else None
             use, status = await engine.use_engine(plan, log=log)
-            wire = Wire(PROVIDER, endpoint(f"{status.address}/v1", status.key, {}), self._limits)
-            info = self._headers[name][1].model_info(name)
-            client = self._clients[name] = _EngineClient(info, use, status, window, wire)
+            wire = Wire(PROVIDER, endpoint(f"{status.address}/v1", status.key, {}), self.limits)
+            client = _EngineClient(info.model_info(name), use, status, window, wire)
+            self._clients[info.path] = client
             return client
 
     async def _plan(self, name: str, window: int | None) -> EnginePlan:
@@ -216,18 +227,18 @@ class LocalModel:
         except EngineError:
             return ""
 
-    async def _release(self, name: str) -> None:
+    async def _release(self, path: Path) -> None:
         """Stop using the engine of a model, once it answers no request."""
-        client = self._clients.get(name)
+        client = self._clients.get(path)
         if client is None:
             return
         async with self._idle:
             await self._idle.wait_for(lambda: client.replies == 0)
-        await self._end(client)
+        await self._end(path, client)
 
-    async def _end(self, client: _EngineClient) -> None:
-        if self._clients.get(client.name) is client:
-            del self._clients[client.name]
+    async def _end(self, path: Path, client: _EngineClient) -> None:
+        if self._clients.get(path) is client:
+            del self._clients[path]
         await client.aclose()
         client.use.release()
         await engine.ended(client.use)
@@ -236,20 +247,32 @@ class LocalModel:
         async with self._idle:
             self._idle.notify_all()
         if self._is_retired:
-            self.retire()
+            self._schedule_end()
 
-    def retire(self) -> None:
-        """End the engines soon: the session uses another server now. A run that still uses this one may start them
-        again."""
-        self._is_retired = True
+    def set_limits(self, limits: WireLimits | None) -> None:
+        """Use other limits of time, also with engines that run."""
+        self.limits = limits
+        for client in self._clients.values():
+            client.set_limits(limits)
+
+    def set_retired(self, retired: bool) -> None:
+        """End the engines soon, as the session uses another server now, or keep them again. A run that still uses them
+        may start them again."""
+        self._is_retired = retired
+        if self._retirement is not None:
+            self._retirement.cancel()
+        if retired:
+            self._schedule_end()
+
+    def _schedule_end(self) -> None:
         if self._retirement is not None:
             self._retirement.cancel()
         self._retirement = asyncio.get_running_loop().call_later(RETIREMENT, self._end_idle)
 
     def _end_idle(self) -> None:
-        for client in tuple(self._clients.values()):
+        for path, client in tuple(self._clients.items()):
             if client.replies == 0:
-                ending = asyncio.ensure_future(self._end(client))
+                ending = asyncio.ensure_future(self._end(path, client))
                 ending.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     # --- information ------------------------------------------------------------------
@@ -271,7 +294,7 @@ class LocalModel:
                 largest = round(largest * _SLACK)
             return msgspec.structs.replace(described, loaded=False, fitting_window=largest)
         cache = status.slots * (info.fixed_cache + (info.cache_bytes or 0) * status.window)
-        client = self._clients.get(name)
+        client = self._clients.get(info.path)
         is_own = client is not None and client.use.is_own and client.status == status
         return msgspec.structs.replace(
             described,
@@ -291,6 +314,7 @@ class LocalModel:
 
     async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
         """See LoadsModels. The engine runs as long as this client, or another session, uses it."""
+        self.set_retired(False)
         try:
             await self._start(model, window)
         except EngineError as error:
@@ -300,7 +324,10 @@ class LocalModel:
     async def unload(self, model: str) -> Fault | None:
         """See LoadsModels. Fails while another session uses the engine."""
         async with self._lock:
-            await self._release(model)
+            try:
+                await self._release((await asyncio.to_thread(self._header, model)).path)
+            except EngineError as error:
+                return Fault(kind="status", status=404, message=str(error), advice=error.advice)
         info = await self.describe(model)
         if isinstance(info, Fault) or not info.loaded:
             return info if isinstance(info, Fault) else None
@@ -314,8 +341,8 @@ class LocalModel:
         for task in starting:
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
-        for client in tuple(self._clients.values()):
-            await self._end(client)
+        for path, client in tuple(self._clients.items()):
+            await self._end(path, client)
 
 
 def _api_name(name: str) -> str:
