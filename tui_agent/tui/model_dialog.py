@@ -13,6 +13,7 @@ from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
 from tui_agent.models.base import LOCAL_ENGINE
 from tui_agent.models.discovery import LOADING_KINDS, LOCAL, FoundServer
+from tui_agent.models.openai_info import SLEEPING
 from tui_agent.text import one_line, pluralize
 from tui_agent.tui.base_app import BaseApp
 from widgets.model_picker import ModelPicker, ModelRow, RoleRow
@@ -351,5 +352,5 @@ def _row(model: Candidate, server: FoundServer | None, name: str = "") -> ModelR
         build=model.build,
         state=state,
         speed="" if model.speed is None else f"{model.speed:,.0f} tok/s",
-        loaded=model.loaded if changes else None,
+        loaded=(model.loaded or model.state == SLEEPING) if changes else None,
     )
