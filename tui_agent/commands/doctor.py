@@ -27,6 +27,7 @@ from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
 from tui_agent.engine.models.roles import MODEL_SIMILARITY
 from tui_agent.models.catalog import ModelEntry, served_name
+from tui_agent.models.discovery import is_loopback
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local.engine import INSTALL, engine_installed, running_status
 from tui_agent.models.local.library import find
@@ -390,7 +391,7 @@ class ServerInspection:
         wire, provider = self._access.wire, self._model.provider
         if wire is None and provider != "local":
             return
-        is_here = wire is None or wire.endpoint.local
+        is_here = wire is None or is_loopback(wire.endpoint.base)  # not each server in the local network
         memory = await asyncio.to_thread(read_memory) if is_here else Memory()
         if is_here and info.size and info.cache_bytes is None and provider == "openai":
             info = await self._with_cache_size(info, info.size)
