@@ -81,6 +81,24 @@ async def test_no_models_and_no_server_are_explained(capsys: CAPSYS) -> None:
     assert "`tui-agent models get` suggests some" in result.out and "No connection" in result.out
 
 
+@pytest.mark.parametrize(
+    ("listed", "end"),
+    [
+        ("models unloaded", " 4,096"),
+        ("models loading", " 4,096  loading"),
+        ("models loaded", " 32,768  loaded, 4,096 tokens"),
+        ("models sleeping", " 32,768  sleeping"),
+        (None, " 8,192"),
+    ],
+)
+async def test_only_loaded_models_are_called_loaded(capsys: CAPSYS, listed: str | None, end: str) -> None:
+    hosted = {"/v1/models": answer({"data": [{"id": "qwen", "context_length": 8_192}]})}
+    async with played(ROUTER, listed, "props") if listed else FakeRawServer(hosted) as server:
+        result = await run_command(capsys, "models", "list", "--provider", "openai", "--base-url", f"{server.url}/v1")
+    (row,) = (line for line in result.out.splitlines() if line.split()[:1] == ["qwen"])
+    assert row.endswith(end), row
+
+
 async def test_the_list_as_json(capsys: CAPSYS, folder: Path) -> None:
     path = write_gguf(folder / "small.gguf")
     async with ollama() as server:

@@ -168,8 +168,8 @@ async def _served(config: CommandConfig) -> tuple[str, list[ModelInfo], str]:
 
 def _served_row(info: ModelInfo) -> Sequence[str]:
     window = f"{info.context_window:,}" if info.context_window else ""
-    loaded = f"loaded, {info.loaded_window:,} tokens" if info.loaded_window else "loaded" if info.loaded else ""
-    return info.name, info.build, window, loaded
+    loaded = f"loaded, {info.loaded_window:,} tokens" if info.loaded_window else "loaded"
+    return info.name, info.build, window, info.state or (loaded if info.loaded else "")
 
 
 # --- get ------------------------------------------------------------------------------------
