@@ -156,7 +156,13 @@ async def test_a_server_that_says_nothing_about_reasoning_gets_what_the_user_set
 
 @pytest.mark.parametrize(
     ("argument", "part"),
-    [("hgih", "did you mean"), ("coder high", "role"), ("planning", "effort"), ("planning very high", "effort")],
+    [
+        ("hgih", "did you mean"),
+        ("coder high", "role"),
+        ("planning", "effort"),
+        ("planning very high", "effort"),
+        (" ", "/effort default|off"),
+    ],
 )
 async def test_what_cannot_be_set_is_said(argument: str, part: str, tmp_path: Path) -> None:
     async with server() as served, run_session(served, tmp_path, provider="ollama", flags=DIRECT) as session:
@@ -177,6 +183,21 @@ async def test_the_command_lists_and_the_key_goes_through_the_levels(tmp_path: P
             assert (await run_session_command(session, "effort", levels[-1])).text == ""
         assert levels == ["off", "low", "medium", "high", "default"]
         assert session.efforts.listed() == "effort default · explorer low"
+
+
+async def test_the_key_goes_through_all_levels_if_models_json_sets_one(tmp_path: Path) -> None:
+    paths.models_file().parent.mkdir(parents=True, exist_ok=True)
+    paths.models_file().write_text(json.dumps({"models": {"big:14b": {"options": {"think": "high"}}}}))
+    async with server() as served, run_session(served, tmp_path, provider="ollama", flags=DIRECT) as session:
+        watch = SessionDriver(session)
+        await hi(watch)
+        levels = []
+        for _ in range(5):
+            levels.append(session.efforts.next_level)
+            assert session.efforts.choose(levels[-1]) == ""
+            await hi(watch)
+    assert levels == ["default", "off", "low", "medium", "high"]
+    assert thinks(served) == ["high", "high", False, "low", "medium", "high"]
 
 
 @pytest.mark.parametrize(
