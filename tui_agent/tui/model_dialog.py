@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
-from tui_agent.models.base import LOCAL_ENGINE
+from tui_agent.models.base import LOCAL_ENGINE, first_model_advice, model_owner
 from tui_agent.models.discovery import LOADING_KINDS, LOCAL, FoundServer
 from tui_agent.models.openai_info import SLEEPING
 from tui_agent.text import one_line, pluralize
@@ -143,11 +143,8 @@ class ModelDialog(ModelPicker):
             self._show_models()
 
     def _no_models(self) -> str:
-        advice = {
-            "ollama": " Pull one first, such as `ollama pull qwen2.5-coder:7b`.",
-            "local": " Get one first: `tui-agent models get` suggests some.",
-        }
-        return f"{self._choice.endpoint} has no models.{advice.get(self._choice.provider, '')}"
+        provider = self._choice.provider
+        return f"{model_owner(provider, self._choice.endpoint)} has no models. {first_model_advice(provider)}"
 
     async def _fill_others(self, fresh: bool) -> None:
         servers = await self._choice.servers(fresh=fresh)
