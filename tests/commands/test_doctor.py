@@ -205,6 +205,32 @@ async def test_the_model_file_of_llama_cpp_tells_what_the_cache_takes(
     assert ("1,000 tokens of the window take 2.0 MB" in result.text_of("memory")) == knows
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "box.lan"])
+async def test_only_a_server_on_this_machine_uses_its_memory_and_files(
+    host: str, capsys: CAPSYS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(
+        "socket.getaddrinfo",
+        lambda name, *more, **options: look_up(
+            "127.0.0.1" if name in ("box.lan", b"box.lan") else name, *more, **options
+        ),
+    )
+    monkeypatch.setattr("tui_agent.commands.doctor.read_memory", lambda: Memory(total=8 << 30, available=8 << 30))
+    meta = {"n_ctx": 32_768, "n_ctx_train": 32_768, "size": 576}
+    routes = {
+        "/v1/models": _answer_with({"data": [{"id": "m", "owned_by": "llamacpp", "meta": meta}]}),
+        "/props": _answer_with({"model_path": str(write_gguf(tmp_path / "m.gguf"))}),
+    }
+    async with FakeRawServer(routes) as server:
+        address = f"{server.url.replace('127.0.0.1', host)}/v1"
+        options = ("--provider", "openai", "--base-url", address, "--no-probe")
+        result = await run_command(capsys, "doctor", "--json", *options)
+    text = result.text_of("memory")
+    assert "576 B of weights" in text
+    assert ("1,000 tokens of the window take" in text, "fit in memory" in text) == (host != "box.lan",) * 2
+
+
 async def local_doctor(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch, model: Path) -> CommandResult:
     machine = Memory(total=64 << 30, available=32 << 30)
     monkeypatch.setattr("tui_agent.commands.doctor.read_memory", lambda: machine)

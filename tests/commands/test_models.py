@@ -78,7 +78,25 @@ async def test_files_and_models_of_the_server_are_listed(capsys: CAPSYS, folder:
 async def test_no_models_and_no_server_are_explained(capsys: CAPSYS) -> None:
     result = await models(capsys, "list")
     assert result.code == 0
-    assert "`tui-agent models get` suggests some" in result.out and "No connection" in result.out
+    assert "`tui-agent models get` suggests models" in result.out and "No connection" in result.out
+
+
+@pytest.mark.parametrize(
+    ("listed", "end"),
+    [
+        ("models unloaded", " 4,096"),
+        ("models loading", " 4,096  loading"),
+        ("models loaded", " 32,768  loaded, 4,096 tokens"),
+        ("models sleeping", " 32,768  sleeping"),
+        (None, " 8,192"),
+    ],
+)
+async def test_only_loaded_models_are_called_loaded(capsys: CAPSYS, listed: str | None, end: str) -> None:
+    hosted = {"/v1/models": answer({"data": [{"id": "qwen", "context_length": 8_192}]})}
+    async with played(ROUTER, listed, "props") if listed else FakeRawServer(hosted) as server:
+        result = await run_command(capsys, "models", "list", "--provider", "openai", "--base-url", f"{server.url}/v1")
+    (row,) = (line for line in result.out.splitlines() if line.split()[:1] == ["qwen"])
+    assert row.endswith(end), row
 
 
 async def test_the_list_as_json(capsys: CAPSYS, folder: Path) -> None:
@@ -381,6 +399,27 @@ async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:
         result = await models(capsys, "test", OLLAMA, server=server.url)
     assert result.code == 1 and "reliability" in result.out
     assert (await models(capsys, "test", OLLAMA)).code == 4
+
+
+@pytest.mark.parametrize(
+    ("provider", "who", "advice"),
+    [
+        ("ollama", "{url}", "Pull one first, such as `ollama pull"),
+        ("openai", "{url}", "Load one there, or name one with `--model`."),
+        ("local", "This machine", "`tui-agent models get` suggests models for this machine"),
+    ],
+)
+async def test_without_models_it_says_what_to_do(capsys: CAPSYS, provider: str, who: str, advice: str) -> None:
+    routes = {"/api/tags": answer({"models": []}), "/v1/models": answer({"object": "list", "data": []})}
+    async with FakeRawServer(routes) as server:
+        url = server.url + ("/v1" if provider == "openai" else "")
+        options = ("--provider", provider, *(() if provider == "local" else ("--base-url", url)))
+        listed = (await run_command(capsys, "models", "list", *options)).out
+        tested = (await run_command(capsys, "models", "test", *options)).err
+        checked = await run_command(capsys, "doctor", "--json", *options)
+    assert advice in " ".join(listed.split())
+    assert f"{who.format(url=url)} has no models. {advice}" in tested
+    assert advice in checked.text_of("name")
 
 
 async def test_the_local_engine_has_no_list_of_its_own(capsys: CAPSYS, folder: Path) -> None:

@@ -17,6 +17,7 @@ from tui_agent.engine.context.compaction import summarize
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.events import EffortChanged, Event, ModelChanged, RunEnded
 from tui_agent.frontends.session_commands import run_session_command
+from tui_agent.mock_server import replies
 from tui_agent.mock_server.replies import ServedModel
 from tui_agent.models.connect import connect
 
@@ -98,17 +99,34 @@ async def test_short_side_tasks_reason_only_if_the_user_says_so(tmp_path: Path) 
             assert thinks(served)[:2] == ["low", False]
 
 
+def report_no_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let /v1/models of the mock server report what models can do, as OpenRouter does."""
+    usual = replies.model_response
+
+    def reported(served: ServedModel, created: int) -> dict[str, Any]:
+        return usual(served, created) | {"supported_parameters": ["tools"]}
+
+    monkeypatch.setattr(replies, "model_response", reported)
+
+
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
-async def test_requests_to_a_model_that_cannot_reason_stay_the_same(provider: str, tmp_path: Path) -> None:
-    write_settings("effort: high\nefforts:\n  dispatcher: 'off'\n" if provider == "ollama" else "")
+@pytest.mark.parametrize("where", ["config.yaml", "models.json"])
+async def test_requests_to_a_model_that_cannot_reason_stay_the_same(
+    provider: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report_no_reasoning(monkeypatch)
+    if where == "config.yaml":
+        write_settings("effort: high\nefforts:\n  dispatcher: 'off'\n")
+    else:
+        paths.models_file().parent.mkdir(parents=True, exist_ok=True)
+        paths.models_file().write_text(json.dumps({"models": {"small:1b": {"options": {"think": "high"}}}}))
     async with server() as served:
         flags = {"model": "small:1b", "mode": "agent"}
         async with run_session(served, tmp_path, provider=provider, flags=flags) as session:
             watch = SessionDriver(session)
             await hi(watch)
-            if provider == "ollama":
-                assert "can't reason" in session.efforts.choose("high")
-                assert "can't reason" in session.efforts.listed()
+            assert "can't reason" in session.efforts.choose("high")
+            assert "can't reason" in session.efforts.listed()
             assert watch.of(ModelChanged)[-1].effort == ""
             assert watch.of(EffortChanged) == []
         fields = {field for one in chats(served) for field in one}
@@ -156,7 +174,13 @@ async def test_a_server_that_says_nothing_about_reasoning_gets_what_the_user_set
 
 @pytest.mark.parametrize(
     ("argument", "part"),
-    [("hgih", "did you mean"), ("coder high", "role"), ("planning", "effort"), ("planning very high", "effort")],
+    [
+        ("hgih", "did you mean"),
+        ("coder high", "role"),
+        ("planning", "effort"),
+        ("planning very high", "effort"),
+        (" ", "/effort default|off"),
+    ],
 )
 async def test_what_cannot_be_set_is_said(argument: str, part: str, tmp_path: Path) -> None:
     async with server() as served, run_session(served, tmp_path, provider="ollama", flags=DIRECT) as session:
@@ -177,6 +201,21 @@ async def test_the_command_lists_and_the_key_goes_through_the_levels(tmp_path: P
             assert (await run_session_command(session, "effort", levels[-1])).text == ""
         assert levels == ["off", "low", "medium", "high", "default"]
         assert session.efforts.listed() == "effort default · explorer low"
+
+
+async def test_the_key_goes_through_all_levels_if_models_json_sets_one(tmp_path: Path) -> None:
+    paths.models_file().parent.mkdir(parents=True, exist_ok=True)
+    paths.models_file().write_text(json.dumps({"models": {"big:14b": {"options": {"think": "high"}}}}))
+    async with server() as served, run_session(served, tmp_path, provider="ollama", flags=DIRECT) as session:
+        watch = SessionDriver(session)
+        await hi(watch)
+        levels = []
+        for _ in range(5):
+            levels.append(session.efforts.next_level)
+            assert session.efforts.choose(levels[-1]) == ""
+            await hi(watch)
+    assert levels == ["default", "off", "low", "medium", "high"]
+    assert thinks(served) == ["high", "high", False, "low", "medium", "high"]
 
 
 @pytest.mark.parametrize(

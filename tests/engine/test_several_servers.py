@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from tests.doubles.gguf import write_gguf
+from tests.doubles.local_engine import DOUBLES, processes
 from tests.doubles.mock import MockServer, scenario, serve
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.kit import SessionDriver, run_session
 from tests.models.asking import sse, stream_chunk
 from tests.models.recordings import ROUTER, answer_script, played, recording
+from tests.waiting import wait_for
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault
 from tui_agent.engine.models.choice import Candidate, consequences
@@ -352,3 +354,24 @@ async def test_the_list_says_what_a_window_of_a_local_model_takes(tmp_path: Path
             assert words in found[-1].advice, found[-1]
             sentences = consequences(found[-1], found[-1], role="", window=32_768, used=None)
             assert sentences[-1] == found[-1].advice
+
+
+@pytest.mark.parametrize("by", ["choice", "settings"])
+async def test_a_session_that_leaves_a_local_model_ends_its_engine(by: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.syspath_prepend(str(DOUBLES))
+    monkeypatch.setattr("tui_agent.models.local.model.RETIREMENT", 0.0)
+    weights = write_gguf(paths.ensure_private_dir(paths.models_dir()) / "small.gguf")
+    async with server("two") as second:
+        write_servers(other={"base_url": f"{second.url}/v1"})
+        local = {"provider": "local", "base_url": None, "model": "small"}
+        async with run_session(second, tmp_path, flags=local) as session:
+            watch = SessionDriver(session)
+            assert (await hi(watch)).outcome == "done" and len(processes(weights)) == 2
+            if by == "choice":
+                assert await session.models.choose("execution", "two") == ""
+            else:
+                other = {"provider": "openai", "base_url": f"{second.url}/v1", "model": None}
+                assert await session.models.use_settings(session.settings.settings.model_copy(update=other)) == ""
+            await wait_for(lambda: processes(weights) == [])
+            assert (await hi(watch)).outcome == "done" and chats(second) == ["two"]

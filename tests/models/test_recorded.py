@@ -62,6 +62,14 @@ async def test_the_router_loads_a_model_and_load_returns_when_it_has():
         assert expect_info(await client.describe("qwen")).loaded
 
 
+async def test_a_sleeping_model_of_the_router_needs_no_loading():
+    limits = msgspec.structs.replace(FAST_LIMITS, first_byte=0.05)
+    async with played(ROUTER, "load again", "models sleeping") as server:
+        client = openai_client(server, limits=limits)
+        assert isinstance(client, LoadsModels)
+        assert await within_timeout(client.load("qwen")) is None
+
+
 async def test_the_router_unloads_a_model_and_one_that_is_not_loaded_is_no_error():
     for unload in ("unload", "unload again"):
         async with played(ROUTER, unload, "models loaded", "models after unload") as server:

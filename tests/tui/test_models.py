@@ -394,6 +394,20 @@ async def test_a_model_is_loaded_and_unloaded_after_a_second_press_if_that_affec
         assert models.loaded["lm-studio", "qwen3-coder-30b"]
 
 
+async def test_a_sleeping_model_can_be_unloaded() -> None:
+    models = several()
+    models.others[STUDIO] = (model("gemma-3-4b", "vision", 8_192, "", server="lm-studio", state="sleeping"),)
+    app, _session, _models = on_screen(models)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await pilot.press(*"gemma")
+        await told(pilot, "F4 unload it")
+        assert "sleeping" in screen_text(app)
+        await pilot.press("f4")
+        await told(pilot, "gemma-3-4b is no longer in memory")
+        assert models.loaded == {("lm-studio", "gemma-3-4b"): False}
+
+
 async def test_a_server_that_loads_nothing_on_request_has_no_key_for_it() -> None:
     app, _session, models = on_screen(several())
     async with run_app(app, (100, 40)) as pilot:

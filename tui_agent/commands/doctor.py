@@ -26,7 +26,9 @@ from tui_agent.common.suggestions import did_you_mean
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import InitialStrategy, initial_strategy
 from tui_agent.engine.models.roles import MODEL_SIMILARITY
+from tui_agent.models.base import first_model_advice
 from tui_agent.models.catalog import ModelEntry, served_name
+from tui_agent.models.discovery import is_loopback
 from tui_agent.models.faults import WireFault
 from tui_agent.models.local.engine import INSTALL, engine_installed, running_status
 from tui_agent.models.local.library import find
@@ -116,8 +118,6 @@ def _summary_line(findings: Sequence[Finding]) -> str:
 
 # --- the model server -----------------------------------------------------------------------
 
-GET_MODEL = "`tui-agent models get` suggests models for this machine, and fetches them."
-"""What to do if there are no local models."""
 OLDEST_OLLAMA = (0, 9)
 """Older versions have no reasoning and send tool calls only at the end of a reply."""
 _STRATEGY_NAMES: dict[Protocol, str] = {
@@ -239,8 +239,7 @@ class ServerInspection:
             catalog, infos, named=named, configured=self._config.catalog_read.catalog is not None
         )
         if chosen is None:
-            pull = f"`ollama pull {catalog.rules.default or 'qwen2.5-coder:7b'}` gets one."
-            advice = {"ollama": pull, "local": GET_MODEL}.get(provider, "Load a model there.")
+            advice = first_model_advice(provider, catalog.rules.default)
             self._about.add("bad", "name", f"{where} has {'only embedding' if served else 'no'} models", advice)
             return ""
         if chosen.missing:
@@ -390,7 +389,7 @@ class ServerInspection:
         wire, provider = self._access.wire, self._model.provider
         if wire is None and provider != "local":
             return
-        is_here = wire is None or wire.endpoint.local
+        is_here = wire is None or is_loopback(wire.endpoint.base)  # not each server in the local network
         memory = await asyncio.to_thread(read_memory) if is_here else Memory()
         if is_here and info.size and info.cache_bytes is None and provider == "openai":
             info = await self._with_cache_size(info, info.size)

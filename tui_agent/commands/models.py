@@ -21,7 +21,7 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.models.live_catalog import describe_models
 from tui_agent.engine.models.protocol_fallback import initial_strategy
 from tui_agent.models import ollama_models
-from tui_agent.models.base import LoadsModels
+from tui_agent.models.base import GET_MODELS, LoadsModels, first_model_advice
 from tui_agent.models.catalog import served_name
 from tui_agent.models.connect import WEIGHTS, BadAddress, resolve_provider
 from tui_agent.models.endpoint import endpoint
@@ -110,7 +110,7 @@ def _list(args: argparse.Namespace) -> int:
         head = ("name", "parameters", "quantization", "window", "size", "from")
         page.table(head, [_file_row(file, _header(file)) for file in files], right=(1, 3, 4))
     else:
-        page.line("  none; `tui-agent models get` suggests some", "dim")
+        page.hanging("  ", 2, f"none. {GET_MODELS}", "dim")
     for state, size in incomplete:
         share = f"{100 * size // state.size}%" if state.size else file_size(size)
         page.line(f"  {state.name}: {share} downloaded; `tui-agent models get {state.source}` continues", "yellow")
@@ -161,15 +161,16 @@ async def _served(config: CommandConfig) -> tuple[str, list[ModelInfo], str]:
         names = await access.model.list_models()
         if isinstance(names, Fault):
             return access.model.endpoint, [], names.full_message
-        return access.model.endpoint, await describe_models(access.model, names), "" if names else "It has no models."
+        problem = "" if names else f"It has no models. {first_model_advice(access.model.provider)}"
+        return access.model.endpoint, await describe_models(access.model, names), problem
     finally:
         await access.aclose()
 
 
 def _served_row(info: ModelInfo) -> Sequence[str]:
     window = f"{info.context_window:,}" if info.context_window else ""
-    loaded = f"loaded, {info.loaded_window:,} tokens" if info.loaded_window else "loaded" if info.loaded else ""
-    return info.name, info.build, window, loaded
+    loaded = f"loaded, {info.loaded_window:,} tokens" if info.loaded_window else "loaded"
+    return info.name, info.build, window, info.state or (loaded if info.loaded else "")
 
 
 # --- get ------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ async def default_model(access: ServerAccess, config: CommandConfig) -> str:
     infos = await describe_models(access.model, served)
     choice = select_session_model(config.catalog, infos, named=config.loaded.settings.model or "")
     if choice is None:
-        raise ServerUnavailable(no_model(access.model, served).message)
+        raise ServerUnavailable(no_model(access.model, served).full_message)
     return choice.name
 
 

@@ -11,6 +11,23 @@ from tui_agent.common.domain import Fault, Message, ModelInfo, ToolCall, ToolSpe
 
 LOCAL_ENGINE = "the local engine"
 """What the provider `local` is called in messages."""
+GET_MODELS = "`tui-agent models get` suggests models for this machine, and fetches them."
+"""What to do without a model for the local engine."""
+_EXAMPLE = "qwen2.5-coder:7b"
+
+
+def first_model_advice(provider: str, name: str = "") -> str:
+    """Return what to do if a server has no models; `name` is the one to get, if there is a better one than the example.
+
+    `provider` is `ollama`, `openai` or `local`.
+    """
+    pull = f"Pull one first, such as `ollama pull {name or _EXAMPLE}`."
+    return {"ollama": pull, "local": GET_MODELS}.get(provider, "Load one there, or name one with `--model`.")
+
+
+def model_owner(provider: str, endpoint: str) -> str:
+    """Return who has the models of a server, as the subject of a sentence."""
+    return "This machine" if provider == "local" else endpoint
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

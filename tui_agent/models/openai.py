@@ -16,6 +16,7 @@ from tui_agent.models.exchange import Exchange, HttpModel
 from tui_agent.models.faults import RetryPolicy, WireFault, fault_from_error
 from tui_agent.models.openai_decoder import OpenAIDecoder, encode_arguments
 from tui_agent.models.openai_info import (
+    SLEEPING,
     entry_info,
     instance_ids,
     is_llama_cpp,
@@ -374,6 +375,8 @@ class OpenAIModel(HttpModel):
             if info.state == "failed" and action == "load":
                 message = f"{self.endpoint} could not load {model}; its log has the reason."
                 raise WireFault(Fault(kind="status", message=message))
+            if info.state == SLEEPING and action == "load":
+                return  # the router counts it as running, and loads nothing before the next request
             if info.state != "loading" and info.loaded is not (action == "unload"):
                 return
             await asyncio.sleep(LOAD_POLL)

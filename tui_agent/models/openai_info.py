@@ -13,6 +13,8 @@ from tui_agent.models.decoding import as_count, as_object, build_summary, object
 ROUTER = "llama.cpp router"
 LM_STUDIO = "LM Studio"
 """Kinds of servers that load and unload models on request."""
+SLEEPING = "sleeping"
+"""State of a model that llama.cpp's router has freed while it was idle; the next request wakes it."""
 
 
 def model_entries(value: Any) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ def entry_info(model: str, entry: dict[str, Any], *, local: bool) -> ModelInfo:
 
 
 def _with_status(info: ModelInfo, status: dict[str, Any]) -> ModelInfo:
-    """Add the state of a model of llama.cpp's router. A sleeping model has to be loaded again."""
+    """Add the state of a model of llama.cpp's router. A sleeping model is not in memory."""
     value = str(status["value"])
     state = "failed" if status.get("failed") is True else "" if value in ("loaded", "unloaded") else value
     window = info.loaded_window or _router_window(status.get("args"))

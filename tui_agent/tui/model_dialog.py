@@ -11,8 +11,9 @@ import msgspec
 
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
-from tui_agent.models.base import LOCAL_ENGINE
+from tui_agent.models.base import LOCAL_ENGINE, first_model_advice, model_owner
 from tui_agent.models.discovery import LOADING_KINDS, LOCAL, FoundServer
+from tui_agent.models.openai_info import SLEEPING
 from tui_agent.text import one_line, pluralize
 from tui_agent.tui.base_app import BaseApp
 from widgets.model_picker import ModelPicker, ModelRow, RoleRow
@@ -142,11 +143,8 @@ class ModelDialog(ModelPicker):
             self._show_models()
 
     def _no_models(self) -> str:
-        advice = {
-            "ollama": " Pull one first, such as `ollama pull qwen2.5-coder:7b`.",
-            "local": " Get one first: `tui-agent models get` suggests some.",
-        }
-        return f"{self._choice.endpoint} has no models.{advice.get(self._choice.provider, '')}"
+        provider = self._choice.provider
+        return f"{model_owner(provider, self._choice.endpoint)} has no models. {first_model_advice(provider)}"
 
     async def _fill_others(self, fresh: bool) -> None:
         servers = await self._choice.servers(fresh=fresh)
@@ -351,5 +349,5 @@ def _row(model: Candidate, server: FoundServer | None, name: str = "") -> ModelR
         build=model.build,
         state=state,
         speed="" if model.speed is None else f"{model.speed:,.0f} tok/s",
-        loaded=model.loaded if changes else None,
+        loaded=(model.loaded or model.state == SLEEPING) if changes else None,
     )

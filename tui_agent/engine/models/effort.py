@@ -25,8 +25,8 @@ class EffortChoice:
 
     @property
     def next_level(self) -> str:
-        """The level after the one in effect; after the last one comes `default`."""
-        current = self._roles.effort
+        """The level after the one that was chosen, or else is in effect; after the last one comes `default`."""
+        current = self._roles.efforts.get("") or self._roles.effort  # the effect of `default` may be another level
         position = EFFORT_LEVELS.index(current) if current in EFFORT_LEVELS else 0
         return EFFORT_LEVELS[(position + 1) % len(EFFORT_LEVELS)]
 
@@ -36,6 +36,8 @@ class EffortChoice:
         Returns why that is impossible, or an empty string. Raises JournalBroken.
         """
         words = clean(argument).lower().split()
+        if not words:
+            return EFFORT_USAGE
         role, level = ("", words[0]) if len(words) == 1 else (_ALIASES.get(words[0], words[0]), " ".join(words[1:]))
         if role and role not in CHOICES:
             return unknown_name("role", one_line(role, 40), CHOICES)

@@ -18,7 +18,7 @@ from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.models.live_catalog import LiveCatalog, describe_models
 from tui_agent.engine.models.server import LocalClient, Server, set_retired
 from tui_agent.events import SERVER_MISSING, EffortChanged, ModelChanged, Notice, RoleChanged, RunEnded
-from tui_agent.models.base import Failed, Model, ModelRequest
+from tui_agent.models.base import Failed, Model, ModelRequest, first_model_advice, model_owner
 from tui_agent.models.catalog import can_answer, served_name
 from tui_agent.models.selection import (
     DEFAULT_WINDOW,
@@ -416,17 +416,14 @@ MODEL_SIMILARITY = 0.6
 """Similarity from which a model of the server is suggested: names are long, and versions easily left out."""
 MAX_NAMED = 5
 """Models of the server named in a message."""
-GET_ADVICE = "Get one first: `tui-agent models get` suggests some that fit this machine."
-PULL_ADVICE = "Pull one first, such as `ollama pull qwen2.5-coder:7b`, or name one with `--model`."
-LOAD_ADVICE = "Load one there, or name one with `--model`."
 
 
 def no_model(model: Model, served: Collection[str]) -> Fault:
     """Return the fault of a server without a model that can answer."""
-    advice = {"ollama": PULL_ADVICE, "local": GET_ADVICE}.get(model.provider, LOAD_ADVICE)
+    advice = first_model_advice(model.provider)
     if served:
         return embedding_model(_listed(served), advice)
-    return Fault(kind="status", message=f"{model.endpoint} has no models.", advice=advice)
+    return Fault(kind="status", message=f"{model_owner(model.provider, model.endpoint)} has no models.", advice=advice)
 
 
 def embedding_model(name: str, advice: str) -> Fault:
@@ -444,7 +441,7 @@ def missing_model(model: Model, name: str, served: Collection[str]) -> Fault:
 def unknown_model(model: Model, name: str, served: Collection[str]) -> str:
     """Return that the server does not have a model, with the most similar name of those that it has."""
     suggestion = did_you_mean(name, served, MODEL_SIMILARITY)
-    return f"{model.endpoint} has no model {name}{suggestion or '.'}"
+    return f"{model_owner(model.provider, model.endpoint)} has no model {name}{suggestion or '.'}"
 
 
 def _listed(names: Collection[str]) -> str:

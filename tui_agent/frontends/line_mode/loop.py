@@ -399,7 +399,7 @@ COMMANDS = (
     SlashCommand("clear", "", "clear the conversation; plan, files and session stay", _session_command("clear")),
     SlashCommand("mode", "NAME", "work mode", _session_command("mode")),
     SlashCommand("approvals", "NAME", "what needs approval", _session_command("approvals")),
-    SlashCommand("model", "[NAME]", "list the server's models, or choose one", _session_command("model")),
+    SlashCommand("model", "[NAME]", "list the models of all servers, or choose one", _session_command("model")),
     SlashCommand("effort", "[ROLE] LEVEL", "how much models reason first", _session_command("effort")),
     SlashCommand("plan", "[accept|discard]", "show the plan; accept or discard a proposal", _session_command("plan")),
     SlashCommand("status", "", "session, model, use of the context window", _session_command("status")),
