@@ -302,6 +302,36 @@ async def test_removing_needs_a_word(capsys: CAPSYS, folder: Path, monkeypatch: 
     assert result.code == 0 and "Deleted small" in result.out and not (folder / "small.gguf").exists()
 
 
+async def test_after_removing_the_default_model_the_next_one_becomes_it(capsys: CAPSYS, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        path = write_gguf(tmp_path / f"{name}.gguf")
+        assert "default model now" in (await run_command(capsys, "models", "get", str(path))).out
+        assert f"model: {name}" in paths.config_file().read_text()
+        result = await run_command(capsys, "models", "remove", name, "--yes")
+        assert result.code == 0 and "there is none now" in result.out
+        assert "model:" not in paths.config_file().read_text()
+
+
+async def test_what_can_not_be_got_is_said_without_asking_anybody(
+    capsys: CAPSYS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OLLAMA_HOST")
+    (tmp_path / "files").mkdir()
+    for what, words in {
+        "qwen2.5-coder-15": "did you mean `qwen2.5-coder-1.5b`? Name one of",
+        "./files": "files is a folder",
+        "../nothing": "not a file that ends in .gguf",
+    }.items():
+        result = await run_command(capsys, "models", "get", what)
+        assert result.code == 2 and words in result.err, result.err
+
+
+async def test_nothing_is_kept_of_a_download_that_brought_nothing(capsys: CAPSYS) -> None:
+    result = await run_command(capsys, "models", "get", f"{NOWHERE}/m.gguf")
+    assert result.code != 0
+    assert "m.gguf" not in (await run_command(capsys, "models", "list")).out
+
+
 async def test_a_model_of_ollama_is_removed_there(capsys: CAPSYS, folder: Path) -> None:
     write_gguf(folder / f"{OLLAMA}.gguf")
     async with ollama() as server:

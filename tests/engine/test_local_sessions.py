@@ -121,3 +121,17 @@ async def test_a_file_as_model_makes_the_engine_the_configured_server(weights: P
         assert processes(weights) == []
     finally:
         await session.close()
+
+
+async def test_a_broken_file_is_named_with_its_fault_although_there_are_other_models(
+    weights: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_text("no weights")
+    session = await open_local(tmp_path, model=str(broken))
+    try:
+        watch = SessionDriver(session)
+        await session.send("ping")
+        assert "broken.gguf is not a GGUF file" in (await watch.ended()).text
+    finally:
+        await session.close()

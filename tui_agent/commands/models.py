@@ -232,7 +232,7 @@ async def _get_model(args: argparse.Namespace, out: _ProgressOutput) -> int:
     suggestion = find_suggestion(args.what)
     wire: Wire | None = None
     try:
-        sources = parse_source(args.what, _provider(config))
+        sources = parse_source(args.what, _named_provider(config))
         if isinstance(sources[0], OllamaSource):
             wire = _ollama_wire(config)
         job = GetModel(sources, out.report, typed=_quoted(args.what), copy=args.copy, ollama=wire)
@@ -263,6 +263,13 @@ def _provider(config: CommandConfig, model: str | None = None) -> str:
         return resolve_provider(configured=chosen.provider, base_url=chosen.base_url, model=model).provider
     except BadAddress:
         return chosen.provider or ""
+
+
+def _named_provider(config: CommandConfig) -> str:
+    """Return the provider that the user has named, also by its address; empty if there is only the default."""
+    chosen = config.loaded.settings
+    is_named = chosen.provider or chosen.base_url or os.environ.get("OLLAMA_HOST") or os.environ.get("LLM_BASE_URL")
+    return _provider(config) if is_named else ""
 
 
 def _ollama_wire(config: CommandConfig) -> Wire:
@@ -340,7 +347,7 @@ def _print_use(config: CommandConfig, file: LocalFile) -> None:
         print_line(f"{paths.config_file()} can't be changed: {error}")
         print_line(f"Use it: tui-agent --provider local --model {_quoted(file.name)}")
     else:
-        print_line(f"It is the default model now, by {paths.config_file()}. Use it: tui-agent")
+        print_line(f"It is the default model now; {paths.config_file()} says so. Use it: tui-agent")
 
 
 class _ProgressOutput:
@@ -392,9 +399,23 @@ def _remove(args: argparse.Namespace) -> int:
         if file is not None:
             library.remove(name, in_use=lambda path: running_status(path) is not None)
             print_line(f"Deleted {file.name}." if file.managed else f"Forgotten: {file.name}. The file is still there.")
+            _forget_default(args, file)
     except (LibraryError, DownloadFailed) as error:
         raise CommandRefused(str(error)) from error
     return 0
+
+
+def _forget_default(args: argparse.Namespace, file: LocalFile) -> None:
+    """Remove a model that is gone from the settings, so that the next one becomes the default."""
+    chosen = _load_config(args).loaded.settings
+    if chosen.provider != "local" or chosen.model != file.name:
+        return
+    try:
+        write_settings(paths.config_file(), {"provider": None, "model": None})
+    except (SettingsEditError, UnicodeError, FileFault, OSError) as error:
+        print_line(f"It was the default model, and {paths.config_file()} can't be changed: {error}")
+    else:
+        print_line("It was the default model; there is none now. The next one that you get becomes it.")
 
 
 async def _remove_served(args: argparse.Namespace, name: str) -> int:

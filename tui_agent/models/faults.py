@@ -272,7 +272,7 @@ def unreachable_fault(error: BaseException, peer: Peer, timeout: float) -> Fault
     """Return the Fault for a failed connection: refused, unknown host, no route, TLS, timeout."""
     retryable = True
     advice = (
-        "Start it with `ollama serve`, or set OLLAMA_HOST."
+        "Start it with `ollama serve`, or set OLLAMA_HOST. `tui-agent models get` gets a model that needs no server."
         if peer.provider == "ollama"
         else "Check that the server runs and that its base URL is right."
     )

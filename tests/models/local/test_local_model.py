@@ -358,3 +358,20 @@ async def test_what_llama_cpp_says_about_a_model_that_it_does_not_know(
     assert "could not load unknown" in fault.message and "nobody" in fault.message
     assert "engine.log" in fault.advice
     await wait_for(lambda: processes(weights) == [])
+
+
+async def test_a_file_elsewhere_is_listed_once_it_was_asked_for(
+    engine_double: None, model: LocalModel, weights: Path
+) -> None:
+    paths.ensure_private_dir(paths.models_dir())
+    write_gguf(paths.models_dir() / "own.gguf")
+    await model.describe(str(weights))
+    await model.describe("own")
+    assert await model.list_models() == ("own", str(weights))
+
+
+async def test_a_suggested_model_is_found_by_its_short_name(engine_double: None, model: LocalModel) -> None:
+    paths.ensure_private_dir(paths.models_dir())
+    write_gguf(paths.models_dir() / "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf")
+    assert text_of(await ask(model, "qwen2.5-coder-1.5b")) == "pong"
+    await model.aclose()

@@ -93,8 +93,8 @@ def test_suggestions_fit_into_memory_and_the_best_is_first() -> None:
 
     assert names(8e9) == ["qwen2.5-coder-7b", "qwen3-4b-instruct", "qwen2.5-coder-1.5b"]
     assert names(4e9) == ["qwen2.5-coder-1.5b"] == names(1e9)
-    assert names(64e9) == ["qwen3-coder-30b", "gpt-oss-20b", "qwen2.5-coder-7b"]
-    assert names(64e9, 16e9) == ["qwen3-coder-30b", "gpt-oss-20b", "qwen2.5-coder-32b"]
+    assert names(64e9) == ["qwen3-coder-30b", "gpt-oss-20b", "qwen2.5-coder-1.5b"]
+    assert names(64e9, 16e9) == ["qwen3-coder-30b", "gpt-oss-20b", "qwen2.5-coder-1.5b"]
     assert names(8e9, 16e9)[0] == "qwen3-coder-30b"
 
 

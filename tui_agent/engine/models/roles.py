@@ -374,6 +374,9 @@ class ModelRoles:
             info = await self.model.describe(self.name)
             usable = isinstance(info, Fault) or can_answer(info)
             return None if usable else embedding_model(self.name, "Choose another one with `/model` or `--model`.")
+        if self.model.provider == "local":  # a file elsewhere, or an unusable one
+            info = await self.model.describe(self.name)
+            return info if isinstance(info, Fault) else None
         if self.model.provider == "openai":
             missing = await self._is_rejected()
         else:

@@ -198,6 +198,8 @@ class _WebDownload:
                 attempt = 1 if self._part.size > before else attempt + 1
                 if attempt > (self._limits.attempts if self._answered else min(1, self._limits.attempts)):
                     kept = " What was downloaded is kept." if self._part.size else ""
+                    if not self._part.size:
+                        await in_thread(self._part.delete)
                     raise DownloadFailed(f"{error}{kept}", "unreachable") from error
                 wait = self._limits.delay * 2 ** (attempt - 1) if error.wait is None else min(error.wait, 120.0)
                 self._meter.report(self._part.size, "waiting", f"{error} Trying again in {wait:.0f} s.")

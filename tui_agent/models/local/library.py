@@ -23,6 +23,7 @@ from tui_agent.platform.file_faults import FileFault
 from tui_agent.platform.files import CHUNK, atomic_write, read_file
 from tui_agent.platform.locks import FileLock, InUse
 from tui_agent.text import file_size, one_line
+from tui_agent.text.patterns import read_table
 
 SUFFIX = ".gguf"
 INDEX_LIMIT = 1 << 20
@@ -110,18 +111,27 @@ def local_files(*, packages: bool = False) -> list[LocalFile]:
 
 
 def find(name: str) -> LocalFile | None:
-    """Return the model with this name, with or without suffix, or at this path; None if there is none."""
+    """Return the model with this name, with or without suffix, that was suggested by it, or at this path; None if there
+    is none."""
     wanted = name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name
     for packages in (False, True):
         files = local_files(packages=packages) if os.sep not in name else []
         for same in (wanted.__eq__, lambda other: wanted.lower() == other.lower()):
             if hit := next((file for file in files if same(file.name)), None):
                 return hit
+    if file := _suggested_file(name):
+        return find(file)
     path = Path(os.path.abspath(os.path.expanduser(name)))
     if not (name.lower().endswith(SUFFIX) and path.is_file()):
         return None
     listed = next((file for file in local_files() if file.path == path), None)
     return listed or _describe(split_name(path)[0], _siblings(path), {}, managed=False)
+
+
+def _suggested_file(name: str) -> str:
+    """Return the file of a model that the program suggests by this name, or an empty string."""
+    suggested = read_table(__package__, "suggestions.toml")["model"]
+    return next((str(entry["file"]) for entry in suggested if entry["name"] == name.lower()), "")
 
 
 def _models_in(folder: Path) -> Iterator[tuple[str, list[Path]]]:

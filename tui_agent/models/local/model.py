@@ -305,12 +305,14 @@ class LocalModel:
         )
 
     async def list_models(self) -> tuple[str, ...] | Fault:
-        """See Model: the files in the library."""
+        """See Model: the files in the library, and those elsewhere that were asked for."""
         try:
             files = await asyncio.to_thread(library.local_files)
         except OSError as error:
             return Fault(kind="status", message=f"The folder of models can't be read: {error.strerror or error}.")
-        return tuple(file.name for file in files)
+        paths = {str(file.path) for file in files}
+        others = [name for name, (_, info) in self._headers.items() if name == str(info.path) and name not in paths]
+        return (*(file.name for file in files), *others)
 
     async def load(self, model: str, window: int | None = None, keep_alive: str | int | None = None) -> Fault | None:
         """See LoadsModels. The engine runs as long as this client, or another session, uses it."""

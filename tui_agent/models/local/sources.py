@@ -152,14 +152,16 @@ def _suggestion(entry: dict[str, Any]) -> Suggestion:
 
 
 def suggest(memory: Memory, count: int = 3) -> list[Suggestion]:
-    """Return the best models that fit in this memory, best first; the smallest one if none fits.
+    """Return the best models that fit in this memory, best first, and the smallest one, which is there soonest.
 
     Without a graphics card, those come last that would be too slow.
     """
     fitting = [one for one in reversed(suggestions()) if fits(one.memory, memory)]
     if memory.total and not memory.graphics and not memory.unified:
         fitting.sort(key=lambda one: one.active > SLOW_FROM)
-    return fitting[:count] or [suggestions()[0]]
+    if len(fitting) > count:  # the best ones, and the smallest one to begin with
+        fitting = [*fitting[: count - 1], min(fitting, key=lambda one: one.size)]
+    return fitting or [suggestions()[0]]
 
 
 def fits(need: int, memory: Memory) -> bool:
@@ -196,13 +198,17 @@ def parse_source(text: str, provider: str = "", env: Mapping[str, str] | None = 
     path = Path(os.path.expanduser(text))
     if text.lower().endswith(SUFFIX) and (text[:1] in "/~." or os.path.isfile(path)):
         return (PathSource(path=path),)
+    if text.startswith(("/", "./", "../", "~")) or os.path.isdir(path):
+        what = "a folder" if os.path.isdir(path) else f"not a file that ends in {SUFFIX}"
+        raise SourceError(f"{one_line(text)} is {what}. Name a model file.", "unknown")
     if match := _REPOSITORY.fullmatch(text):
         return (HubSource(repository=match[1], wanted=match[2] or ""),)
     if provider == "ollama" and re.fullmatch(r"[\w.-]+(?::[\w.-]+)?", text):
         return (OllamaSource(name=text),)
     names = [suggestion.name for suggestion in suggestions()]
     raise SourceError(
-        f"`{one_line(text)}` is not a known model{did_you_mean(text, names, 0.6)}. Name one of {', '.join(names)}; "
+        f"`{one_line(text)}` is not a known model{did_you_mean(text, names, 0.6) or '.'} "
+        f"Name one of {', '.join(names)}; "
         f"a URL or file that ends in {SUFFIX}; hf:OWNER/REPOSITORY; package:NAME; or ollama:NAME.",
         "unknown",
     )
