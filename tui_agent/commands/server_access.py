@@ -147,7 +147,8 @@ async def describe_model(access: ServerAccess, name: str) -> ModelInfo:
 
 def unavailable(fault: Fault, access: ServerAccess) -> ServerUnavailable:
     """The error for a server that answered with `fault`."""
-    return ServerUnavailable(f"{fault.message} {fault.advice} Tried this server ({access.because}).".replace("  ", " "))
+    tried = f" Tried this server ({access.because})." if fault.status != 404 else ""
+    return ServerUnavailable(fault.full_message + tried)
 
 
 def probe_setup(

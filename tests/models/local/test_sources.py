@@ -78,6 +78,12 @@ def test_what_is_no_source_is_explained(text: str) -> None:
     assert failed.value.code == "unknown" and str(failed.value).endswith(".")
 
 
+@pytest.mark.parametrize("text", ["gone.gguf", "hf:a"])
+def test_what_can_not_be_a_name_is_not_asked_of_ollama(text: str) -> None:
+    with pytest.raises(SourceError, match="is not a known model"):
+        parse_source(text, "ollama", env={})
+
+
 def test_a_misspelled_suggestion_is_corrected() -> None:
     with pytest.raises(SourceError, match=r"did you mean `qwen2.5-coder-7b`"):
         parse_source("qwen2.5-coder7b")

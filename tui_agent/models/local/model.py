@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tui_agent.common.domain import Fault, ModelInfo
-from tui_agent.models.base import LOCAL_ENGINE, Failed, ModelRequest, Phase, ReplyPart, RetryWait
+from tui_agent.models.base import GET_MODELS, LOCAL_ENGINE, Failed, ModelRequest, Phase, ReplyPart, RetryWait
 from tui_agent.models.endpoint import endpoint
 from tui_agent.models.faults import RetryPolicy
 from tui_agent.models.local import engine, library
@@ -24,7 +24,6 @@ from tui_agent.models.wire import Wire, WireLimits, default_limits
 from tui_agent.text import file_size
 
 PROVIDER = "local"
-GET_ADVICE = "`tui-agent models get` suggests models for this machine, and fetches them."
 RETIREMENT = 10.0
 """Seconds without a reply after which a client that is no longer the session's own ends its engines."""
 _MIB = 1 << 20
@@ -193,7 +192,7 @@ class LocalModel:
             await self._release(other)
             room = await asyncio.to_thread(_fit, info, window)
         if room.problem and (window or 0) > (room.largest_window or 0) * _TOLERANCE:
-            raise EngineError(room.problem, f"Set a smaller `context_window`, or choose a smaller model. {GET_ADVICE}")
+            raise EngineError(room.problem, f"Set a smaller `context_window`, or choose a smaller model. {GET_MODELS}")
         free = (await asyncio.to_thread(read_memory)).available - room.need
         return EnginePlan(
             model=info.path,
@@ -209,7 +208,7 @@ class LocalModel:
         """Return the header of a model's file, read again if the file has changed. Raises EngineError."""
         file = library.find(name)
         if file is None:
-            raise EngineError(f"This machine has no model {name}.", GET_ADVICE)
+            raise EngineError(f"This machine has no model {name}.", GET_MODELS)
         try:
             identity = weights_identity(file.path)
             before, info = self._headers.get(name, ((), None))

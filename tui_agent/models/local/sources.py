@@ -203,7 +203,8 @@ def parse_source(text: str, provider: str = "", env: Mapping[str, str] | None = 
         raise SourceError(f"{one_line(text)} is {what}. Name a model file.", "unknown")
     if match := _REPOSITORY.fullmatch(text):
         return (HubSource(repository=match[1], wanted=match[2] or ""),)
-    if provider == "ollama" and re.fullmatch(r"[\w.-]+(?::[\w.-]+)?", text):
+    is_name = kind != "hf" and not text.lower().endswith(SUFFIX)
+    if provider == "ollama" and is_name and re.fullmatch(r"[\w.-]+(?::[\w.-]+)?", text):
         return (OllamaSource(name=text),)
     names = [suggestion.name for suggestion in suggestions()]
     raise SourceError(
