@@ -159,13 +159,13 @@ def _candidates(settings: Settings, env: Mapping[str, str]) -> list[_Candidate]:
         choice = None
     if choice is not None and choice.provider in ("ollama", "openai"):
         token, problem = _token(settings, env)
-        if not token and not (choice.provider == "ollama" and is_loopback(choice.base_url)):
+        if token is None and not (choice.provider == "ollama" and is_loopback(choice.base_url)):
             token = env.get("LLM_AUTH_TOKEN", "").strip()
         provider: Literal["ollama", "openai"] = "ollama" if choice.provider == "ollama" else "openai"
-        found.append(_Candidate(provider, choice.base_url, token, problem=problem, configured=True))
+        found.append(_Candidate(provider, choice.base_url, token or "", problem=problem, configured=True))
     for name, server in settings.servers.items():
         token, problem = _token(server, env)
-        found.append(_Candidate(server.kind, server.base_url, token, setting=name, problem=problem))
+        found.append(_Candidate(server.kind, server.base_url, token or "", setting=name, problem=problem))
     if settings.find_servers:
         found += [_Candidate(provider, address, guessed=True) for provider, address in _guesses(env)]
     unique: list[_Candidate] = []
@@ -188,9 +188,9 @@ def _guesses(env: Mapping[str, str]) -> list[tuple[Literal["ollama", "openai"], 
     return [("ollama", host), *guesses] if env.get("OLLAMA_HOST", "").strip() and is_loopback(host) else guesses
 
 
-def _token(source: Settings | ServerSettings, env: Mapping[str, str]) -> tuple[str, str]:
+def _token(source: Settings | ServerSettings, env: Mapping[str, str]) -> tuple[str | None, str]:
     token, problem = read_token(source, env)
-    return token or "", str(problem) if problem is not None and not problem.ignored else ""
+    return token, str(problem) if problem is not None and not problem.ignored else ""
 
 
 def _server(candidate: _Candidate, base: str) -> FoundServer:

@@ -187,8 +187,8 @@ class Settings(SettingsGroup):
     )
     token_env: str = Field(
         "LLM_AUTH_TOKEN",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Environment variable with the token for the server; the token itself is never stored here.",
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$",
+        description="Environment variable with the token for the server, which is never stored here; empty: no token.",
     )
     token_file: str | None = Field(None, description="File with the token, read instead of the variable.")
     model: Name | None = Field(None, description="Model of the session; default: from models.json.")

@@ -12,14 +12,21 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.roles import SESSION_ROLES, ModelRoles
-from tui_agent.engine.models.server import Server, ServerError, connect_listed, connect_server, connects_alike
+from tui_agent.engine.models.server import (
+    Server,
+    ServerError,
+    connect_listed,
+    connect_server,
+    connects_alike,
+    listed_token,
+)
 from tui_agent.events import Notice, RunEnded
 from tui_agent.models.base import LoadsModels, Model
 from tui_agent.models.catalog import can_answer, served_name
 from tui_agent.models.discovery import FoundServer, find_servers, is_loopback, same_server
 from tui_agent.models.local.memory import Memory, read_memory
 from tui_agent.models.selection import Role
-from tui_agent.settings import Settings, read_tokens
+from tui_agent.settings import ServerSettings, Settings, read_tokens
 from tui_agent.text import with_full_stop
 
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
@@ -71,11 +78,12 @@ class ModelChoice:
     def __init__(self, roles: ModelRoles, stream: SessionStream) -> None:
         self._roles = roles
         self._stream = stream
-        self._key = "", ""
-        """Address of a server, and the key that the user typed for it."""
+        self._keys: dict[tuple[str, str], str] = {}
+        """Address of a server, and its name in the settings → the key that the user typed for it."""
+        self._masked: set[str] = set()
         self._servers: list[FoundServer] = []
-        self._clients: dict[str, Model] = {}
-        """Address of another server → the client that lists its models."""
+        self._clients: dict[tuple[str, ServerSettings | None, str], Model] = {}
+        """Address, settings and token of another server → the client that lists its models."""
         roles.chosen = dict(stream.state.roles)
 
     @property
@@ -93,50 +101,70 @@ class ModelChoice:
         """Why the session has no model, as far as known."""
         return self._roles.fault
 
-    async def use_settings(self, settings: Settings, key: str = "") -> str:
+    async def use_settings(self, settings: Settings, key: str = "", *, moves: bool = False) -> str:
         """Use the server and the models of other settings from the next request on; a run keeps its own.
 
-        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory.
-        Returns why there is no model now, or an empty string.
+        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory. A
+        server that the user chose from the list stays, unless the settings name another one now, or `moves`: the user
+        wants the one that they name. Returns why there is no model now, or an empty string.
         """
-        before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
-        if (settings.token_env, settings.token_file) != (before.token_env, before.token_file):
-            typed = ""
-        if settings.servers != before.servers:
-            self._clients.clear()
-            tokens = await asyncio.to_thread(read_tokens, settings)
-            self._stream.mask.add({f"server token {number}": token for number, token in enumerate(tokens, 1)})
-        if not key and roles.fault is None and connects_alike(before, settings):
+        before, roles = self._roles.settings, self._roles
+        names = ("provider", "base_url", "token_env", "token_file")
+        moves = moves or bool(key) or any(getattr(before, name) != getattr(settings, name) for name in names)
+        listed = None if moves else roles.listed_server
+        await self._mask_tokens(settings)
+        self._forget_keys(before, settings)
+        if (
+            not key
+            and roles.fault is None
+            and listed == roles.listed_server
+            and _connects_alike(before, settings, listed)
+        ):
             await roles.use_settings(settings)
             is_other = settings.model and settings.model != before.model
             return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
         try:
-            server = await asyncio.to_thread(self._connect, before, settings, key)
-            if typed and not key and typed_for == server.model.endpoint:
-                server = await asyncio.to_thread(self._connect, before, settings, typed)
+            server = await self._connect(settings, listed, key)
         except ServerError as error:
             return str(error)
-        if key:
-            self._stream.mask.add({"API key": key})
         await roles.use_server(server, settings)
         config = await roles.config()
         if key and not (roles.fault is not None and roles.fault.is_unauthorized):
-            self._key = server.model.endpoint, key
-        elif not typed:
-            self._key = "", ""
+            self._keys[server.model.endpoint, ""] = key
         if isinstance(config, RunEnded):
             return config.text
         self._warn(server)
         return ""
 
-    def _connect(self, before: Settings, settings: Settings, key: str) -> Server:
-        """Make the client for changed settings: a server that the user chose from the list stays, unless the settings
-        name another one now. Raises ServerError."""
-        names = ("provider", "base_url", "token_env", "token_file")
-        listed = self._roles.listed_server
-        if listed is not None and all(getattr(before, name) == getattr(settings, name) for name in names):
-            return connect_listed(settings, listed, key)
-        return connect_server(settings, None, key)
+    async def _connect(self, settings: Settings, listed: FoundServer | None, key: str = "") -> Server:
+        """Make the client of a server of the list, None for the one of the settings, with its own token or the key that
+        the user typed for it. Raises ServerError."""
+        if key:
+            self._mask(key)
+        if listed is not None:
+            typed = key or self._typed_key(listed)
+            return await asyncio.to_thread(connect_listed, settings, listed, typed)
+        server = await asyncio.to_thread(connect_server, settings, None, key)
+        if not key and (typed := self._keys.get((server.model.endpoint, ""), "")):
+            server = await asyncio.to_thread(connect_server, settings, None, typed)
+        return server
+
+    def _forget_keys(self, before: Settings, settings: Settings) -> None:
+        """Forget the typed keys of servers whose token comes from elsewhere now."""
+        changed = {name for name, server in before.servers.items() if settings.servers.get(name) != server}
+        if (before.token_env, before.token_file) != (settings.token_env, settings.token_file):
+            changed.add("")
+        self._keys = {of: key for of, key in self._keys.items() if of[1] not in changed}
+
+    async def _mask_tokens(self, settings: Settings) -> None:
+        """Mask the tokens of all servers: their files may have changed."""
+        self._mask(*await asyncio.to_thread(read_tokens, settings))
+
+    def _mask(self, *secrets: str) -> None:
+        for secret in secrets:
+            if secret not in self._masked:
+                self._masked.add(secret)
+                self._stream.mask.add({f"token {len(self._masked)} of a server": secret})
 
     def _warn(self, server: Server) -> None:
         if server.caution:
@@ -149,6 +177,7 @@ class ModelChoice:
         if self.provider == "scripted":
             return []
         settings = self._roles.settings
+        await self._mask_tokens(settings)
         found = await find_servers(settings, os.environ, fresh=fresh)
         listed = self._roles.listed_server
         if listed is not None and not any(same_server(server.address, listed.address) for server in found):
@@ -167,15 +196,18 @@ class ModelChoice:
         """Return a client of a server, None for the session's own. Raises ServerError."""
         if server is None or self.is_current(server):
             return self._roles.model
-        if server.address not in self._clients:
-            made = await asyncio.to_thread(connect_listed, self._roles.settings, server, self._typed_key(server))
+        settings = self._roles.settings
+        token = self._typed_key(server) or await asyncio.to_thread(listed_token, settings, server)
+        of = server.address, settings.servers.get(server.setting), token
+        if of not in self._clients:
+            made = await self._connect(settings, server)
+            self._mask(*filter(None, [token]))
             self._roles.keep(made.model)
-            self._clients[server.address] = made.model
-        return self._clients[server.address]
+            self._clients[of] = made.model
+        return self._clients[of]
 
     def _typed_key(self, server: FoundServer) -> str:
-        address, key = self._key
-        return key if address and address == server.base_url else ""
+        return self._keys.get((server.base_url, "" if server.configured else server.setting), "")
 
     # --- models ---
 
@@ -321,16 +353,29 @@ class ModelChoice:
         usable = [server for server in servers if server.reachable and not server.problem]
         return list(zip(usable, await asyncio.gather(*map(names, usable)), strict=True))
 
-    async def use_server(self, found: FoundServer) -> str:
-        """Use a server of the list with the model that models.json or the server's own list suggests.
+    def chosen_at(self, address: str) -> FoundServer | None:
+        """Return the server at an address that the session uses because the user chose it, or that the settings name;
+        None for the one of `base_url`, or an unknown one."""
+        listed = self._roles.listed_server
+        servers = [listed] if listed is not None else []
+        servers += [server for server in self._servers if server.setting and not self.is_current(server)]
+        return next((one for one in servers if one.base_url and same_server(one.base_url, address)), None)
 
-        Returns why that failed, or an empty string; then nothing is changed.
+    async def use_server(self, found: FoundServer, key: str = "", name: str = "") -> str:
+        """Use a server of the list, with a key that the user typed for it, which stays in memory.
+
+        Without `name`, models.json or the server's own list suggests the model. Returns why that failed, or an empty
+        string; then nothing is changed.
         """
         try:
-            server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
+            server = await self._connect(self._roles.settings, found, key)
         except ServerError as error:
             return str(error)
-        return await self._adopt(server, "")
+        if problem := await self._adopt(server, name):
+            return problem
+        if key:  # also for when the settings name it
+            self._keys |= {(server.model.endpoint, setting): key for setting in (found.setting, "")}
+        return ""
 
     async def _adopt(self, server: Server, name: str) -> str:
         fault = await self._roles.switch_server(server, name)
@@ -351,7 +396,7 @@ class ModelChoice:
             info = await client.describe(served)
             if not isinstance(info, Fault) and not can_answer(info):
                 return _embedding_only(served)
-            server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
+            server = await self._connect(self._roles.settings, found)
         except ServerError as error:
             return str(error)
         return await self._adopt(server, served)
@@ -369,6 +414,12 @@ class ModelChoice:
         keep_alive = roles.catalog.current.entry(name).options.keep_alive or roles.settings.keep_alive
         fault = await (client.load(name, model.window, keep_alive) if wanted else client.unload(name))
         return "" if fault is None else fault.full_message
+
+
+def _connects_alike(before: Settings, settings: Settings, listed: FoundServer | None) -> bool:
+    """Return whether the client of a server, None for the one of the settings, serves for both settings."""
+    same = listed is None or before.servers.get(listed.setting) == settings.servers.get(listed.setting)
+    return same and connects_alike(before, settings)
 
 
 def _advice(info: ModelInfo, memory: Memory, provider: str, window: int) -> str:
