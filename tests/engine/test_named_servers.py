@@ -10,9 +10,8 @@ import pytest
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.kit import SessionDriver, run_session
 from tests.engine.test_several_servers import NOBODY, hi, recorder, server, two_servers, write_servers
-from tui_agent.common.domain import Fault
 from tui_agent.engine.session import Session
-from tui_agent.events import ModelChanged, RunEnded
+from tui_agent.events import ModelChanged
 from tui_agent.models.discovery import FoundServer
 
 OLD, NEW = "old-not-a-known-form-0815", "new-not-a-known-form-0816"
@@ -72,3 +71,42 @@ async def test_a_token_that_was_rotated_is_sent_and_masked(tmp_path: Path) -> No
             await session.models.listed(await named(session, "other"))
             assert tokens(second, since) == {f"Bearer {NEW}"}
             assert session.mask.mask(f"{OLD} {NEW}").count("⟨secret") == 2
+
+
+async def test_a_slow_server_of_the_settings_is_found_by_the_name_of_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_agent.models.discovery._TOTAL", 0.05)
+    asked = asyncio.Event()
+
+    async def slow(connection: FakeConnection) -> None:
+        if not asked.is_set():
+            asked.set()
+            await asyncio.sleep(3600)  # until the search gives up
+        await connection.answer(200, {"object": "list", "data": [{"id": "late"}]})
+
+    async with server("one") as first, FakeRawServer({"/v1/models": slow}) as second:
+        write_servers(slow={"base_url": f"{second.url}/v1"}, gone={"base_url": f"{NOBODY}/v1"})
+        async with run_session(first, tmp_path, flags={"model": "one"}) as session:
+            assert (await named(session, "slow")).problem
+            assert await session.models.other_models() == ["slow:late"]
+            assert await session.models.choose("execution", "late") == ""
+            assert session.models.endpoint == f"{second.url}/v1"
+
+
+async def test_a_server_that_never_lists_its_models_delays_a_search_for_seconds_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_agent.models.discovery._TOTAL", 0.05)
+    monkeypatch.setattr("tui_agent.engine.models.choice.LISTING_SECONDS", 0.05)
+    released = asyncio.Event()
+
+    async def silent(connection: FakeConnection) -> None:
+        await released.wait()
+
+    async with server("one") as first, FakeRawServer({"/v1/models": silent}) as second:
+        write_servers(hangs={"base_url": f"{second.url}/v1"})
+        async with run_session(first, tmp_path, flags={"model": "one"}) as session:
+            async with asyncio.timeout(5):
+                assert "has no model late" in await session.models.choose("execution", "late")
+            released.set()

@@ -72,6 +72,11 @@ class FoundServer(FrozenValue, frozen=True, kw_only=True):
         """What identifies the server: its base URL, or `local` for the models that the program runs itself."""
         return self.base_url or self.provider
 
+    @property
+    def may_answer(self) -> bool:
+        """Whether to ask it for its models: one that the user named may just have been slow."""
+        return not self.problem or bool(self.setting or self.configured)
+
 
 def same_server(first: str, second: str) -> bool:
     """Return whether two base URLs mean the same server: all names of this machine are one."""

@@ -278,8 +278,7 @@ class ModelDownload:
         self._wire: Wire | None = None
         sources = suggestion.sources
         if with_ollama:
-            token = None if is_local(urlsplit(choice.endpoint).hostname or "") else os.environ.get("LLM_AUTH_TOKEN")
-            self._wire = Wire("ollama", endpoint(choice.endpoint, token, os.environ))
+            self._wire = choice.new_wire()
             sources = (OllamaSource(name=suggestion.ollama),)
         self._job = GetModel(sources, self._report, typed=suggestion.name, ollama=self._wire)
         self._tenth, self._note = 0, ""

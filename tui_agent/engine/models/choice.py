@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,10 +30,15 @@ from tui_agent.models.selection import Role
 from tui_agent.settings import ServerSettings, Settings, read_tokens
 from tui_agent.text import with_full_stop
 
+if TYPE_CHECKING:
+    from tui_agent.models.wire import Wire
+
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
 """Roles with selectable models; `execution` is the session's own."""
 CONCURRENT_DESCRIPTIONS = 4
 """Models described by a server at the same time."""
+LISTING_SECONDS = 5.0
+"""How long the other servers may take to list their models when a model is looked for by name."""
 MAX_DESCRIBED = 300
 """Maximum models described by a server."""
 
@@ -95,6 +101,14 @@ class ModelChoice:
     def provider(self) -> str:
         """`ollama`, `openai`, `local` or `scripted`."""
         return self._roles.model.provider
+
+    def new_wire(self) -> Wire | None:
+        """Return another connection to the session's server, with its token; None if there is no server. The caller
+        closes it."""
+        from tui_agent.models.exchange import HttpModel
+
+        model = self._roles.model
+        return model.new_wire() if isinstance(model, HttpModel) else None
 
     @property
     def fault(self) -> Fault | None:
@@ -344,13 +358,16 @@ class ModelChoice:
         return [f"{server.name}:{name}" for server, names in await self._listings(others) for name in names]
 
     async def _listings(self, servers: Sequence[FoundServer]) -> list[tuple[FoundServer, tuple[str, ...]]]:
-        """Return the models of the servers that answer."""
+        """Return the models of the servers that answer within LISTING_SECONDS."""
 
         async def names(server: FoundServer) -> tuple[str, ...]:
-            listed = await self.listed(server)
+            try:
+                listed = await asyncio.wait_for(self.listed(server), LISTING_SECONDS)
+            except TimeoutError:
+                return ()
             return () if isinstance(listed, Fault) else tuple(candidate.name for candidate in listed)
 
-        usable = [server for server in servers if server.reachable and not server.problem]
+        usable = [server for server in servers if server.may_answer]
         return list(zip(usable, await asyncio.gather(*map(names, usable)), strict=True))
 
     def chosen_at(self, address: str) -> FoundServer | None:
