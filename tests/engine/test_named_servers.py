@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.kit import SessionDriver, run_session
-from tests.engine.test_several_servers import NOBODY, hi, recorder, server, two_servers, write_servers
+from tests.engine.test_several_servers import NOBODY, chats, hi, recorder, server, two_servers, write_servers
+from tui_agent.common import paths
+from tui_agent.common.errors import JournalBroken
 from tui_agent.engine.session import Session
 from tui_agent.events import ModelChanged
 from tui_agent.models.discovery import FoundServer
@@ -110,3 +113,68 @@ async def test_a_server_that_never_lists_its_models_delays_a_search_for_seconds_
             async with asyncio.timeout(5):
                 assert "has no model late" in await session.models.choose("execution", "late")
             released.set()
+
+
+async def test_two_accounts_of_one_server_are_two_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_TOKEN", OLD)
+    monkeypatch.setenv("B_TOKEN", NEW)
+    async with server("one") as first, recorder("two") as second:
+        address = f"{second.url}/v1"
+        write_servers(
+            work={"base_url": address, "token_env": "A_TOKEN"}, home={"base_url": address, "token_env": "B_TOKEN"}
+        )
+        async with run_session(first, tmp_path, flags={"model": "one"}) as session:
+            models, watch = session.models, SessionDriver(session)
+            for name, key in (("work", OLD), ("home", NEW), ("work", OLD)):
+                assert await models.choose("execution", "two", name) == ""
+                since = len(second.requests)
+                assert (await hi(watch)).outcome == "done"
+                assert tokens(second, since) == {f"Bearer {key}"}
+                servers = await models.servers(fresh=True)
+                assert [one.name for one in servers if models.is_current(one)] == [name]
+                assert {one.name for one in servers} >= {"work", "home"}
+
+
+async def test_a_resume_with_a_model_uses_the_server_of_the_settings(tmp_path: Path) -> None:
+    async with two_servers(tmp_path) as (session, first, second):
+        assert await session.models.choose("execution", "two") == ""
+        assert (await hi(SessionDriver(session))).outcome == "done"
+        await session.close()
+        config = paths.config_file()
+        config.write_text(f"{config.read_text()}provider: openai\nbase_url: {first.url}/v1\n")
+        flags = {"provider": None, "base_url": None, "model": "one"}
+        async with run_session(first, None, resume=session.id, flags=flags) as again:
+            assert again.models.endpoint == f"{first.url}/v1"
+            assert (await hi(SessionDriver(again))).outcome == "done"
+            assert chats(second) == ["two"] and chats(first) == ["one"]
+
+
+async def test_a_switch_that_fails_on_the_way_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_servers(tmp_path) as (session, first, _second):
+        watch = SessionDriver(session)
+        roles = session.models._roles
+        emit = roles._emit
+
+        def broken(event: Any) -> None:
+            if isinstance(event, ModelChanged):
+                raise JournalBroken("the disk is full")
+            emit(event)
+
+        await session.models.window()
+        roles._emit = broken
+        with pytest.raises(JournalBroken):
+            await session.models.choose("execution", "two")
+        roles._emit = emit
+        assert (session.models.endpoint, roles.name, roles.listed_server) == (f"{first.url}/v1", "one", None)
+        assert (await hi(watch)).outcome == "done"
+
+
+@pytest.mark.parametrize(("given", "said"), [({}, "`token_env` for it"), ({"token_env": "BOX_TOKEN"}, "set BOX_TOKEN")])
+async def test_advice_about_a_token_names_what_this_server_gets(
+    tmp_path: Path, given: dict[str, str], said: str
+) -> None:
+    async with server("one") as first, server("two", token=OLD) as second:
+        write_servers(box={"base_url": f"{second.url}/v1", **given})
+        async with run_session(first, tmp_path, flags={"model": "one"}) as session:
+            problem = await session.models.choose("execution", "two", "box")
+            assert said in problem and "LLM_AUTH_TOKEN" not in problem

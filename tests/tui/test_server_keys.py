@@ -10,18 +10,21 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.doubles.raw_server import FakeRawServer
+from tests.doubles.raw_server import FakeConnection, FakeRawServer
 from tests.engine.test_several_servers import recorder
 from tests.tui.kit import screen_text, wait_for
 from tui_agent.common import paths
 from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
 from tui_agent.engine.session import Session
+from tui_agent.models.local.memory import Memory
+from tui_agent.models.local.sources import suggest
 from tui_agent.tui.app import TuiAgentApp
-from tui_agent.tui.server_dialog import ServerDialog
+from tui_agent.tui.server_dialog import ModelDownload, ServerDialog
 from widgets.first_run import FirstRun, ServerValues
 
 KEY = "typed-not-a-known-form-0815"
+MEMORY = Memory(total=8 * 10**9, available=8 * 10**9)
 NOBODY = "http://127.0.0.1:9"
 
 
@@ -111,6 +114,7 @@ async def test_a_server_of_the_settings_gets_the_key_that_is_typed_for_its_addre
             await connect(pilot, app, ServerValues(f"{second.url}/v1", KEY, "two"))
             assert tokens(second) >= {f"Bearer {KEY}"} and f"Bearer {KEY}" not in tokens(first)
             await wait_for(pilot, lambda: f"base_url: {second.url}/v1" in config().split("servers")[0])
+            await wait_for(pilot, lambda: app.preferences.loaded.settings.token_env == "")  # type: ignore[union-attr]
             loaded = app.preferences.loaded
             assert loaded is not None
             since = len(second.requests)  # another setting keeps server and key
@@ -201,3 +205,26 @@ async def test_a_variable_for_another_server_brings_its_token_back(
             await session.close()
             assert tokens(server) == {expected}
             monkeypatch.setenv("LLM_BASE_URL", f"{first.url}/v1")
+
+
+async def test_a_download_with_ollama_carries_the_token_of_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_AUTH_TOKEN", "general-secret-0816")
+    monkeypatch.setenv("BOX_TOKEN", "box-secret-0815")
+    monkeypatch.setattr("tui_agent.tui.server_dialog.is_local", lambda host: False)
+
+    async def tags(connection: FakeConnection) -> None:
+        await connection.answer(200, {"models": []})
+
+    async def pull(connection: FakeConnection) -> None:
+        await connection.answer(500, {"error": "no room"})
+
+    async with FakeRawServer({"/api/tags": tags, "/api/pull": pull}) as server:
+        settings = f"provider: ollama\nbase_url: {server.url}\ntoken_env: BOX_TOKEN\n"
+        async with opened(tmp_path, settings) as (pilot, app):
+            await wait_for(pilot, lambda: isinstance(app.screen, FirstRun) and "Get " in screen_text(app))
+            download = ModelDownload(app, session_of(app).models, suggest(MEMORY)[0], with_ollama=True)
+            await download.run()
+            pulled = [request for request in server.requests if request.path == "/api/pull"]
+            assert {request.headers.get("authorization") for request in pulled} == {"Bearer box-secret-0815"}

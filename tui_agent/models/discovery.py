@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -83,20 +84,24 @@ def same_server(first: str, second: str) -> bool:
     return _identity(first) == _identity(second)
 
 
-def _identity(url: str) -> tuple[str, int | None, str]:
+def _identity(url: str) -> tuple[str, str, int | None, str]:
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = (parts.hostname or "").lower(), parts.port
-    except ValueError:
-        return url, None, ""
-    port = port or {"http": 80, "https": 443}.get(parts.scheme)
-    return "localhost" if is_loopback(url) else host, port, parts.path.rstrip("/").removesuffix("/v1")
+        parts = urlsplit(endpoint(url, None, {}).base)
+    except BadAddress:
+        return "", url, None, ""
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    host = "localhost" if is_loopback(parts.geturl()) else (parts.hostname or "").lower()
+    return parts.scheme, host, port, parts.path.rstrip("/").removesuffix("/v1")
 
 
 def is_loopback(url: str) -> bool:
     """Return whether an address is on this machine."""
-    host = (urlsplit(url if "://" in url else f"http://{url}").hostname or "").lower()
-    return host in ("localhost", "::1", "0.0.0.0", "::") or host.startswith("127.")
+    host = (urlsplit(url if "://" in url else f"http://{url}").hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 class _Candidate(msgspec.Struct):
@@ -176,9 +181,9 @@ def _candidates(settings: Settings, env: Mapping[str, str]) -> list[_Candidate]:
     unique: list[_Candidate] = []
     for candidate in found:
         before = next((other for other in unique if same_server(other.address, candidate.address)), None)
-        if before is None:
+        if before is None or (candidate.setting and before.setting):  # two names may be two accounts
             unique.append(candidate)
-        elif candidate.setting and not before.setting:  # the configured one has a name, perhaps with its own token
+        elif candidate.setting:  # the configured one has a name, perhaps with its own token
             before.address, before.setting, before.provider = candidate.address, candidate.setting, candidate.provider
             before.token, before.problem = candidate.token or before.token, candidate.problem or before.problem
     return unique

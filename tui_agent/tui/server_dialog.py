@@ -134,13 +134,14 @@ class ServerDialog(FirstRun):
         if choice is None or loaded is None or self._busy:
             return
         before, is_other = loaded.settings, not choice.is_current(server)
+        used = settings_for(server, before)
         self._busy = True
         self.show_message(f"Asking {values.url} …")
         try:
             if server.configured and not server.setting:
                 problem = await choice.use_settings(before, values.key, moves=True)
             else:
-                problem = await choice.use_server(server, values.key, values.model)
+                problem = await choice.use_server(server, values.key, values.model, used if is_other else None)
         finally:
             self._busy = False
             self.show_message("")
@@ -149,7 +150,6 @@ class ServerDialog(FirstRun):
             advice = f"\n{KEY_ADVICE['not accepted' in problem]} it in the field Key below." if wants_key else ""
             self._report_problem(problem + advice, "key" if wants_key else "url")
         else:
-            used = settings_for(server, before)
             await self._use(choice, before if is_other else used, used, values)
 
     async def _use_file(self, name: str) -> None:

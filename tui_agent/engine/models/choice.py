@@ -194,7 +194,7 @@ class ModelChoice:
         await self._mask_tokens(settings)
         found = await find_servers(settings, os.environ, fresh=fresh)
         listed = self._roles.listed_server
-        if listed is not None and not any(same_server(server.address, listed.address) for server in found):
+        if listed is not None and not any(self.is_current(server) for server in found):
             found = [listed, *found]  # it does not answer now
         self._servers = sorted(found, key=lambda server: not self.is_current(server))
         return self._servers
@@ -203,8 +203,10 @@ class ModelChoice:
         """Return whether the session uses this server."""
         listed = self._roles.listed_server
         if listed is not None:
-            return same_server(listed.address, server.address)
-        return server.configured or (server.provider != "local" and same_server(self.endpoint, server.address))
+            is_named_so = listed.setting == server.setting or not (listed.setting and server.setting)
+            return is_named_so and same_server(listed.address, server.address)
+        is_unnamed = not server.setting and server.provider != "local"
+        return server.configured or (is_unnamed and same_server(self.endpoint, server.address))
 
     async def _client(self, server: FoundServer | None) -> Model:
         """Return a client of a server, None for the session's own. Raises ServerError."""
@@ -378,11 +380,13 @@ class ModelChoice:
         servers += [server for server in self._servers if server.setting and not self.is_current(server)]
         return next((one for one in servers if one.base_url and same_server(one.base_url, address)), None)
 
-    async def use_server(self, found: FoundServer, key: str = "", name: str = "") -> str:
+    async def use_server(
+        self, found: FoundServer, key: str = "", name: str = "", settings: Settings | None = None
+    ) -> str:
         """Use a server of the list, with a key that the user typed for it, which stays in memory.
 
-        Without `name`, models.json or the server's own list suggests the model. Returns why that failed, or an empty
-        string; then nothing is changed.
+        Without `name`, models.json or the server's own list suggests the model. `settings` name the server, and are
+        used if it answers. Returns why that failed, or an empty string; then nothing is changed.
         """
         try:
             server = await self._connect(self._roles.settings, found, key)
@@ -390,8 +394,11 @@ class ModelChoice:
             return str(error)
         if problem := await self._adopt(server, name):
             return problem
-        if key:  # also for when the settings name it
-            self._keys |= {(server.model.endpoint, setting): key for setting in (found.setting, "")}
+        if settings is not None:
+            await self._roles.use_settings(settings)
+            self._roles.listed_server = None
+        if key:
+            self._keys[server.model.endpoint, found.setting if settings is None else ""] = key
         return ""
 
     async def _adopt(self, server: Server, name: str) -> str:

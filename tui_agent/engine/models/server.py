@@ -47,7 +47,8 @@ def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key
             return Server(connect("scripted", "", scenarios=scenarios), choice.because)
         target = endpoint(choice.base_url, token, os.environ)
         limits = wire_limits(chosen.timeouts, target.local)
-        model = connect(choice.provider, choice.base_url, token, limits=limits)
+        source = chosen.token_env or "`token_env` in the settings"
+        model = connect(choice.provider, choice.base_url, token, limits=limits, token_source=source)
         return Server(model, choice.because, target.warning)
     except (BadAddress, ScenarioError) as error:
         raise ServerError(str(error)) from error
@@ -66,7 +67,9 @@ def connect_listed(chosen: settings.Settings, listed: FoundServer, key: str = ""
         address, provider = (own.base_url, own.kind) if own is not None else (listed.base_url, listed.provider)
         try:
             target = endpoint(address, token, os.environ)
-            model = connect(provider, address, token, limits=wire_limits(chosen.timeouts, target.local))
+            limits = wire_limits(chosen.timeouts, target.local)
+            source = (own.token_env if own is not None else None) or "`token_env` for it in `servers`"
+            model = connect(provider, address, token, limits=limits, token_source=source)
         except BadAddress as error:
             raise ServerError(str(error)) from error
         listed = msgspec.structs.replace(listed, base_url=target.base, provider=provider)
