@@ -331,6 +331,7 @@ def test_servers_have_their_own_kind_and_token(user, tmp_path):
         ("x: {provider: openai}", "servers.x", "needs `base_url`"),
         ("'a b': {base_url: 'http://h'}", "servers.a b", "must be letters, digits"),
         ("x: 3", "servers.x", "must be a group of settings"),
+        ("local: {base_url: 'http://h'}", "servers.local", "it stands for the models of this program"),
     ],
 )
 def test_mistakes_in_a_server_are_named_and_the_others_are_used(user, line, field, said):

@@ -225,6 +225,10 @@ async def test_a_result_serves_for_a_few_seconds(guesses):
         ("http://localhost:8000", "http://localhost:8001", False),
         ("http://a:1/v1", "http://b:1/v1", False),
         ("http://a:x", "http://a:x", True),
+        ("https://a:8443/v1", "http://a:8443/v1", False),
+        ("https://a", "https://a:443/v1", True),
+        ("http://127.evil.com:8080", "http://localhost:8080", False),
+        ("http://127.8.9.1:8080", "http://LOCALHOST:8080", True),
     ],
 )
 def test_addresses_of_the_same_server(first, second, same):

@@ -433,6 +433,34 @@ async def test_servers_are_looked_for_again() -> None:
         await wait_for(pilot, lambda: "LM Studio" not in screen_text(app))
 
 
+async def test_looking_again_ends_a_search_that_still_runs() -> None:
+    app, _session, models = on_screen(several())
+    models.search.clear()
+    async with run_app(app, (100, 40)) as pilot:
+        await pilot.press("f8")
+        await wait_for(pilot, lambda: isinstance(app.screen, ModelPicker) and models.searches == [False])
+        await pilot.press("f5")
+        await wait_for(pilot, lambda: models.searches == [False, True])
+        models.search.set()
+        await told(pilot, "LM Studio · localhost:1234")
+        await told(pilot, "4 servers")
+
+
+async def test_a_model_of_another_server_is_chosen_while_the_own_server_is_dead() -> None:
+    models = several()
+    models.models = models.fault = Fault(kind="unreachable", message="No connection to http://localhost:11434.")
+    app, _session, _ = on_screen(models)
+    async with run_app(app, (100, 40)) as pilot:
+        await opened(pilot, app)
+        await told(pilot, "qwen3-coder-30b")
+        await told(pilot, "for session")
+        await pilot.press(*"qwen3-coder")
+        assert chosen(app) == "qwen3-coder-30b"
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: not isinstance(app.screen, ModelPicker))
+        assert models.chosen == [("execution", "lm-studio:qwen3-coder-30b")]
+
+
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40)], ids=["60x16", "80x24", "120x40"])
 def test_pictures_of_several_servers(size: tuple[int, int], snap_compare: Any) -> None:
     app, _session, _ = on_screen(several())

@@ -187,7 +187,7 @@ def _connect(chosen: settings.Settings, scenarios: Path | None) -> Server:
 
 def _resume_server(server: Server, chosen: settings.Settings, state: EngineState, flags: Mapping[str, Any]) -> Server:
     """Return the server that the user chose from the list in the session before, unless the command line names one."""
-    if not state.server or any(flags.get(name) for name in ("provider", "base_url")):
+    if not state.server or any(flags.get(name) for name in ("provider", "base_url", "model")):
         return server
     try:
         resumed = resumed_server(chosen, state.server)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+import msgspec
+
 from tui_agent.common.domain import FrozenValue
 from tui_agent.models.base import Model
 from tui_agent.models.endpoint import BadAddress, endpoint
@@ -114,11 +116,13 @@ def connect(
     env: Mapping[str, str] | None = None,
     scenarios: Path | None = None,
     retries: bool = True,
+    token_source: str = "LLM_AUTH_TOKEN",
 ) -> Model:
     """Build the client for a server; nothing is sent yet. Raises BadAddress.
 
     `token` defaults to LLM_AUTH_TOKEN of `env`, except for a local Ollama, which needs none. `limits` default to those
     of M7. `scenarios` is the file of the scripted model. `retries` False: failed requests are not repeated.
+    `token_source` is what messages say to set for a token.
     """
     if provider == "scripted":
         from tui_agent.models import scripted
@@ -137,7 +141,7 @@ def connect(
         server = endpoint(base_url, env.get("LLM_AUTH_TOKEN"), env)
     from tui_agent.models.wire import Wire
 
-    wire = Wire(provider, server, limits)
+    wire = Wire(provider, msgspec.structs.replace(server, token_source=token_source), limits)
     if provider == "ollama":
         from tui_agent.models.ollama import OllamaModel
 

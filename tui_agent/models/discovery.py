@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -72,26 +73,35 @@ class FoundServer(FrozenValue, frozen=True, kw_only=True):
         """What identifies the server: its base URL, or `local` for the models that the program runs itself."""
         return self.base_url or self.provider
 
+    @property
+    def may_answer(self) -> bool:
+        """Whether to ask it for its models: one that the user named may just have been slow."""
+        return not self.problem or bool(self.setting or self.configured)
+
 
 def same_server(first: str, second: str) -> bool:
     """Return whether two base URLs mean the same server: all names of this machine are one."""
     return _identity(first) == _identity(second)
 
 
-def _identity(url: str) -> tuple[str, int | None, str]:
+def _identity(url: str) -> tuple[str, str, int | None, str]:
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = (parts.hostname or "").lower(), parts.port
-    except ValueError:
-        return url, None, ""
-    port = port or {"http": 80, "https": 443}.get(parts.scheme)
-    return "localhost" if is_loopback(url) else host, port, parts.path.rstrip("/").removesuffix("/v1")
+        parts = urlsplit(endpoint(url, None, {}).base)
+    except BadAddress:
+        return "", url, None, ""
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    host = "localhost" if is_loopback(parts.geturl()) else (parts.hostname or "").lower()
+    return parts.scheme, host, port, parts.path.rstrip("/").removesuffix("/v1")
 
 
 def is_loopback(url: str) -> bool:
     """Return whether an address is on this machine."""
-    host = (urlsplit(url if "://" in url else f"http://{url}").hostname or "").lower()
-    return host in ("localhost", "::1", "0.0.0.0", "::") or host.startswith("127.")
+    host = (urlsplit(url if "://" in url else f"http://{url}").hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 class _Candidate(msgspec.Struct):
@@ -169,21 +179,21 @@ def _candidates(settings: Settings, env: Mapping[str, str]) -> list[_Candidate]:
     choice = _configured(settings, env)
     if choice is not None and choice.provider in ("ollama", "openai"):
         token, problem = _token(settings, env)
-        if not token and not (choice.provider == "ollama" and is_loopback(choice.base_url)):
+        if token is None and not (choice.provider == "ollama" and is_loopback(choice.base_url)):
             token = env.get("LLM_AUTH_TOKEN", "").strip()
         provider: Literal["ollama", "openai"] = "ollama" if choice.provider == "ollama" else "openai"
-        found.append(_Candidate(provider, choice.base_url, token, problem=problem, configured=True))
+        found.append(_Candidate(provider, choice.base_url, token or "", problem=problem, configured=True))
     for name, server in settings.servers.items():
         token, problem = _token(server, env)
-        found.append(_Candidate(server.kind, server.base_url, token, setting=name, problem=problem))
+        found.append(_Candidate(server.kind, server.base_url, token or "", setting=name, problem=problem))
     if settings.find_servers:
         found += [_Candidate(provider, address, guessed=True) for provider, address in _guesses(env)]
     unique: list[_Candidate] = []
     for candidate in found:
         before = next((other for other in unique if same_server(other.address, candidate.address)), None)
-        if before is None:
+        if before is None or (candidate.setting and before.setting):  # two names may be two accounts
             unique.append(candidate)
-        elif candidate.setting and not before.setting:  # the configured one has a name, perhaps with its own token
+        elif candidate.setting:  # the configured one has a name, perhaps with its own token
             before.address, before.setting, before.provider = candidate.address, candidate.setting, candidate.provider
             before.token, before.problem = candidate.token or before.token, candidate.problem or before.problem
     return unique
@@ -198,9 +208,9 @@ def _guesses(env: Mapping[str, str]) -> list[tuple[Literal["ollama", "openai"], 
     return [("ollama", host), *guesses] if env.get("OLLAMA_HOST", "").strip() and is_loopback(host) else guesses
 
 
-def _token(source: Settings | ServerSettings, env: Mapping[str, str]) -> tuple[str, str]:
+def _token(source: Settings | ServerSettings, env: Mapping[str, str]) -> tuple[str | None, str]:
     token, problem = read_token(source, env)
-    return token or "", str(problem) if problem is not None and not problem.ignored else ""
+    return token, str(problem) if problem is not None and not problem.ignored else ""
 
 
 def _server(candidate: _Candidate, base: str) -> FoundServer:

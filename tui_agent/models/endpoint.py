@@ -35,6 +35,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """File or folder with certificates to trust instead of the default ones."""
     secrets: tuple[str, ...] = ()
     """Texts that must not appear in messages."""
+    token_source: str = "LLM_AUTH_TOKEN"
+    """What to set so that requests carry a token, for messages."""
 
     @property
     def root(self) -> str:

@@ -375,6 +375,10 @@ class HttpModel(ABC):
         self._answered: set[str] = set()
         """Models that have answered before, so that another wait is not reported as loading."""
 
+    def new_wire(self) -> Wire:
+        """Return another connection to the same server, with the same token; the caller closes it."""
+        return Wire(self.provider, self._wire.endpoint)
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyPart, None]:
         """See Model. A rejection that the client can adapt to is answered by another request at once, a retryable
         failure by one after a delay. Cancelling takes effect immediately."""

@@ -38,6 +38,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     token: bool = False
     """Requests carry a token, or user and password."""
+    token_source: str = "LLM_AUTH_TOKEN"
+    """What to set so that they do."""
 
 
 class WireFault(Exception):
@@ -208,12 +210,12 @@ def _advice(status: int | None, error: ServerMessage, peer: Peer) -> str:
         return _model_advice(peer)
     if status == 401 and (url := error.fields.get("signin_url")):
         return f"Sign in with `ollama signin` or at {for_display(str(url), peer, 200)}"
-    token = "The token was not accepted: correct LLM_AUTH_TOKEN, or `token_file` in the settings."
+    token = f"The token was not accepted: correct {peer.token_source}, or `token_file` in the settings."
     return {
-        401: token if peer.token else "The server requires a token: set LLM_AUTH_TOKEN.",
+        401: token if peer.token else f"The server requires a token: set {peer.token_source}.",
         403: "This token or account may not use the model."
         if peer.token or peer.provider == "ollama"
-        else "The server does not allow this; if it requires a token, set LLM_AUTH_TOKEN.",
+        else f"The server does not allow this; if it requires a token, set {peer.token_source}.",
         404: _address_advice(peer),
         413: "The request is too large for the server: compact the conversation.",
         429: "The server limits the request rate.",

@@ -73,6 +73,7 @@ class Wire:
             model=model,
             secrets=self.endpoint.secrets,
             token=self.endpoint.authorization is not None,
+            token_source=self.endpoint.token_source,
         )
 
     @property

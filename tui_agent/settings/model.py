@@ -6,7 +6,8 @@ import sys
 from types import ModuleType
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from tui_agent.common.domain import EffortLevel
 
@@ -41,6 +42,12 @@ def _parse_keys(value: Any) -> Any:
     return _to_tuple(value)
 
 
+def _not_taken(name: str) -> str:
+    if name == "local":
+        raise PydanticCustomError("taken", "can't be the name of a server: it stands for the models of this program")
+    return name
+
+
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_to_tuple)]
 Command: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_to_tuple), Field(min_length=1)]
 Keys: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
@@ -48,7 +55,9 @@ Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)]
 Effort: TypeAlias = Annotated[EffortLevel, BeforeValidator(_bool_to_switch)]
 RoleEffort: TypeAlias = Annotated[EffortLevel | None, BeforeValidator(_bool_to_switch)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=86_400)]
-ServerName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=40)]
+ServerName: TypeAlias = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=40), AfterValidator(_not_taken)
+]
 Rounds: TypeAlias = Annotated[int, Field(ge=1, le=1_000)]
 
 
@@ -187,8 +196,8 @@ class Settings(SettingsGroup):
     )
     token_env: str = Field(
         "LLM_AUTH_TOKEN",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Environment variable with the token for the server; the token itself is never stored here.",
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$",
+        description="Environment variable with the token for the server, which is never stored here; empty: no token.",
     )
     token_file: str | None = Field(None, description="File with the token, read instead of the variable.")
     model: Name | None = Field(None, description="Model of the session; default: from models.json.")

@@ -117,10 +117,14 @@ def read_tokens(settings: Settings, environ: Mapping[str, str] | None = None) ->
 def read_token(
     settings: Settings | ServerSettings, environ: Mapping[str, str] | None = None
 ) -> tuple[str | None, SettingsProblem | None]:
-    """Return the server's token from `token_file` or the variable named by `token_env`, and a problem, if any."""
+    """Return the server's token from `token_file` or the variable named by `token_env`, and a problem, if any.
+
+    The token is None if there is none, and empty if the settings say that the server gets none.
+    """
     environ = os.environ if environ is None else environ
     if settings.token_file is None:
-        return environ.get(settings.token_env or "", "").strip() or None, None
+        none = "" if settings.token_env == "" else None
+        return environ.get(settings.token_env or "", "").strip() or none, None
     path = Path(settings.token_file).expanduser()
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -267,3 +271,6 @@ def _choose_server(merger: _Merger, environ: Mapping[str, str]) -> None:
         is_overridden = merger.sources.get(field, "").startswith(("environment", "command line"))
         if text and not is_overridden:
             merger.merge(_tree_from_texts(f"environment ({variable})", {field: text}), [])
+            if field == "base_url" and merger.values.get(("token_env",)) == "":
+                del merger.values["token_env",]  # it is about the server of the file
+                merger.sources.pop("token_env", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -111,7 +111,8 @@ class ModelDialog(ModelPicker):
         self._session_model = ""
         self._window: int | None = None
         self._described = 0
-        self._busy = self._filling = self._closed = False
+        self._busy = self._closed = False
+        self._search: asyncio.Future[Any] | None = None
 
     async def fill(self) -> None:
         """Open the picker, and list the models."""
@@ -120,12 +121,15 @@ class ModelDialog(ModelPicker):
 
     async def _fill(self, *, fresh: bool = False) -> None:
         """List the models of the session's server and, at the same time, those of the others; then describe them one by
-        one. A server that does not answer delays no other."""
-        self._filling = True
+        one. A server that does not answer delays no other. Ends a search that is still running."""
+        if self._search is not None:
+            self._search.cancel()
+        self._search = search = asyncio.gather(self._fill_own(), self._fill_others(fresh))
         try:
-            await asyncio.gather(self._fill_own(), self._fill_others(fresh))
-        finally:
-            self._filling = False
+            await search
+        except asyncio.CancelledError:
+            if self._search is search:
+                raise
 
     async def _fill_own(self) -> None:
         candidates = await self._choice.listed()
@@ -164,8 +168,8 @@ class ModelDialog(ModelPicker):
 
     async def _fill_other(self, models: ServerModels) -> None:
         server = models.server
-        if server is None or (server.problem and not (server.setting or server.configured)):
-            return  # one that the user named may just be slow
+        if server is None or not server.may_answer:
+            return
         candidates = await self._choice.listed(server)
         if isinstance(candidates, Fault):
             models.note, models.candidates = one_line(candidates.message, 300), {}
@@ -191,6 +195,8 @@ class ModelDialog(ModelPicker):
             if rows or self._own.note != "…":
                 self.show_rows(rows, self._own.note)
             return
+        if not self.role_rows:  # the session's server may be dead or slow: its model can be chosen on the others
+            self.show_roles([RoleRow(SESSION, ROLE_NAMES[SESSION], self._base.view.model, "")])
         self.sub_title = pluralize(1 + len(self._others), "server")
         rows = []
         for models in (self._own, *self._others):
@@ -301,8 +307,7 @@ class ModelDialog(ModelPicker):
 
     def reload(self) -> None:
         """Look for servers and models again."""
-        if not self._filling:
-            self._base.work(partial(self._fill, fresh=True), expected=(JournalBroken,))
+        self._base.work(partial(self._fill, fresh=True), expected=(JournalBroken,))
         self.show_message("Asking the servers …")
 
     def get_model(self) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from tui_agent.common import paths
 from tui_agent.common.domain import Fault
 from tui_agent.common.errors import JournalBroken
+from tui_agent.models.connect import BadAddress, resolve_provider
 from tui_agent.models.endpoint import endpoint, is_local
 from tui_agent.models.local import library
 from tui_agent.models.local.engine import INSTALL, engine_installed
@@ -21,6 +22,7 @@ from tui_agent.models.local.parts import free_space, incomplete_files
 from tui_agent.models.local.progress import DownloadFailed, Progress
 from tui_agent.models.local.sources import OllamaSource, Suggestion, find_suggestion, suggest
 from tui_agent.models.wire import Wire
+from tui_agent.settings import Settings
 from tui_agent.text import file_size, one_line
 from tui_agent.tui.settings_file import SettingsFile
 from widgets.first_run import OLLAMA_COMMANDS, DownloadView, FieldName, FirstRun, ModelOption, ServerValues
@@ -28,7 +30,6 @@ from widgets.first_run import OLLAMA_COMMANDS, DownloadView, FieldName, FirstRun
 if TYPE_CHECKING:
     from tui_agent.engine.models.choice import ModelChoice
     from tui_agent.models.discovery import FoundServer
-    from tui_agent.settings import Settings
     from tui_agent.tui.commands import CommandApp
 
 KEY_ADVICE = {True: "The key was not accepted: correct", False: "The server requires a key: type"}
@@ -45,10 +46,9 @@ class ServerDialog(FirstRun):
         loaded = app.preferences.loaded
         self._busy = self._closed = False
         self._asked: Suggestion | None = None
+        self._servers: list[FoundServer] = []
         url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
         model = (loaded.settings.model or "") if loaded is not None else ""
-        self._configured = url, self._choice.provider if self._choice is not None else "ollama"
-        """Address and provider of the settings."""
         super().__init__(self._explain(explanation), url=url, model=model, field=self._field(), **guard)
         self.commands = self._commands()
 
@@ -100,7 +100,8 @@ class ServerDialog(FirstRun):
             self.show_choices(found)
             servers = await self._choice.servers()
             if not self._closed:
-                self.show_choices([*map(_server_option, filter(self._is_usable, servers)), *found])
+                self._servers = list(filter(self._is_usable, servers))
+                self.show_choices([*map(_server_option, self._servers), *found])
 
     def _is_usable(self, server: FoundServer) -> bool:
         return bool(self._choice and server.reachable and server.base_url and not self._choice.is_current(server))
@@ -114,10 +115,10 @@ class ServerDialog(FirstRun):
     def choose(self, choice: ModelOption) -> None:
         """Connect to a server, use a file, or ask about a download."""
         if choice.kind == "server":
-            if key := self.fields["key"].value.strip():
-                self.connect(ServerValues(choice.name, key, ""))
-            else:
-                self._base.work(self._use_server, choice.name, expected=(JournalBroken,))
+            values = ServerValues(choice.name, self.fields["key"].value.strip(), "")
+            server = next((one for one in self._servers if _server_option(one) == choice), None)
+            if server is not None and not self._busy:
+                self._base.work(self._use_server, server, values, expected=(JournalBroken,))
         elif choice.kind == "file" and not engine_installed():
             self.show_problem(NOT_INSTALLED.format(folder=sys.prefix), "url", (INSTALL,))
         elif choice.kind == "file":
@@ -126,40 +127,53 @@ class ServerDialog(FirstRun):
             self._asked = suggestion
             self.ask(_question(suggestion, with_ollama=self._gets_with_ollama))
 
-    async def _use_server(self, address: str) -> None:
-        """Use a listed server with its own token, and write its address to the settings."""
+    async def _use_server(self, server: FoundServer, values: ServerValues) -> None:
+        """Use a server of the list with its own token or the key in the field, and write it to the settings, unless it
+        was the session's already."""
         choice, loaded = self._choice, self._base.preferences.loaded
         if choice is None or loaded is None or self._busy:
             return
-        server = next((server for server in await choice.servers() if server.base_url == address), None)
-        if server is None:
-            return
+        before, is_other = loaded.settings, not choice.is_current(server)
+        used = settings_for(server, before)
         self._busy = True
-        self.show_message(f"Asking {address} …")
+        self.show_message(f"Asking {values.url} …")
         try:
-            problem = await choice.use_server(server)
+            if server.configured and not server.setting:
+                problem = await choice.use_settings(before, values.key, moves=True)
+            else:
+                problem = await choice.use_server(server, values.key, values.model, used if is_other else None)
         finally:
             self._busy = False
             self.show_message("")
         if problem:
-            self.show_problem(problem, "url")
-            return
-        before = loaded.settings
-        update: dict[str, Any] = {"base_url": address, "provider": server.provider, "model": None}
-        if (own := before.servers.get(server.setting)) is not None:
-            update |= {"base_url": own.base_url, "token_file": own.token_file}
-            update |= {"token_env": own.token_env} if own.token_env else {}
-        await self._use(choice, before, before.model_copy(update=update), ServerValues(address, "", ""))
+            wants_key = "requires a token" in problem or "token was not accepted" in problem
+            advice = f"\n{KEY_ADVICE['not accepted' in problem]} it in the field Key below." if wants_key else ""
+            self._report_problem(problem + advice, "key" if wants_key else "url")
+        else:
+            await self._use(choice, before if is_other else used, used, values)
 
     async def _use_file(self, name: str) -> None:
         assert self._choice is not None
+        if self._busy:
+            return
+        self._busy = True
         self.show_message(f"Starting {name} …")
-        problem = await use_model(self._base, self._choice, name, "local", self._base.hints.show)
-        self.show_message("")
+        try:
+            problem = await use_model(self._base, self._choice, name, "local", self._base.hints.show)
+        finally:
+            self._busy = False
+            self.show_message("")
         if problem:
-            self.show_problem(problem, "url", self._commands())
+            self._report_problem(problem, "url")
         elif not self._closed:
             self.dismiss()
+
+    def _report_problem(self, problem: str, field: FieldName) -> None:
+        """Say why there is no model; as a hint if the screen was closed meanwhile."""
+        if self._closed:
+            self._base.hints.show(one_line(problem, 300))
+        else:
+            self.show_problem(problem, field, self._commands())
 
     def start_download(self) -> None:
         """Download what was asked about, and use it."""
@@ -196,16 +210,19 @@ class ServerDialog(FirstRun):
                 self._base.session.look_for_model()
             self.dismiss()
         elif not self._busy:
+            settings = self._base.preferences.loaded.settings
+            if values.url and (server := self._choice.chosen_at(values.url)) is not None:
+                self._base.work(self._use_server, server, values, expected=(JournalBroken,))
+                return
             self._busy = True
             self.show_message(f"Asking {values.url or 'the server'} …")
-            settings = self._base.preferences.loaded.settings
             self._base.work(self._connect, self._choice, settings, values, expected=(JournalBroken,))
 
     async def _connect(self, choice: ModelChoice, settings: Settings, values: ServerValues) -> None:
         problem, used = "", settings
         try:
             for used in self._candidates(settings, values):
-                problem = await choice.use_settings(used, values.key)
+                problem = await choice.use_settings(used, values.key, moves=True)
                 fault = choice.fault
                 if not problem or fault is None or _is_silent(fault) or fault.is_unauthorized:
                     break
@@ -214,16 +231,14 @@ class ServerDialog(FirstRun):
         finally:
             self._busy = False
             self.show_message("")
-        if problem and self._closed:
-            self._base.hints.show(one_line(problem, 300))
-        elif problem:
-            self.show_problem(self._explain(problem), self._field(), self._commands())
+        if problem:
+            self._report_problem(problem if self._closed else self._explain(problem), self._field())
         else:
             await self._use(choice, settings, used, values)
 
     def _candidates(self, settings: Settings, values: ServerValues) -> list[Settings]:
         """Return the settings to try: as Ollama, and as a server that speaks OpenAI's protocol."""
-        url, (configured, provider) = values.url.rstrip("/"), self._configured
+        url, (configured, provider) = values.url.rstrip("/"), _configured_server(settings)
         if url and "://" not in url:
             url = ("http://" if is_local(urlsplit(f"//{url}").hostname or "") else "https://") + url
         tried: list[tuple[str, str | None]] = [("ollama", url)]
@@ -233,7 +248,9 @@ class ServerDialog(FirstRun):
             tried = []
         if url and tried[:1] != [("openai", settings.base_url)]:
             tried.append(("openai", f"{url.removesuffix('/v1')}/v1"))
-        update = {"model": values.model or None}
+        update: dict[str, Any] = {"model": values.model or None}
+        if url and url != configured and settings.token_env == "":
+            update["token_env"] = Settings.model_fields["token_env"].default  # another server may get one
         return [
             settings.model_copy(update=update | {"base_url": address, "provider": provider})
             for provider, address in tried
@@ -243,7 +260,8 @@ class ServerDialog(FirstRun):
         """Close, and write what changed to the settings; the key is only kept in memory."""
         if not self._closed:
             self.dismiss()
-        key = "the key is forgotten when you quit: LLM_AUTH_TOKEN keeps it" if values.key else ""
+        keeps = f"{used.token_env} keeps it" if used.token_env and not used.token_file else "`token_file` keeps it"
+        key = f"the key is forgotten when you quit: {keeps}" if values.key else ""
 
         def report(text: str) -> None:
             self._base.hints.show(" · ".join(filter(None, (text and f"settings: {text}", key))))
@@ -260,8 +278,7 @@ class ModelDownload:
         self._wire: Wire | None = None
         sources = suggestion.sources
         if with_ollama:
-            token = None if is_local(urlsplit(choice.endpoint).hostname or "") else os.environ.get("LLM_AUTH_TOKEN")
-            self._wire = Wire("ollama", endpoint(choice.endpoint, token, os.environ))
+            self._wire = choice.new_wire()
             sources = (OllamaSource(name=suggestion.ollama),)
         self._job = GetModel(sources, self._report, typed=suggestion.name, ollama=self._wire)
         self._tenth, self._note = 0, ""
@@ -354,6 +371,27 @@ def _question(one: Suggestion, *, with_ollama: bool) -> list[str]:
     return lines
 
 
+def settings_for(server: FoundServer, before: Settings) -> Settings:
+    """Return the settings that name a server of the list, with its own token or, if nobody named it, with none."""
+    if server.configured and not server.setting:
+        return before
+    update: dict[str, Any] = {"base_url": server.base_url, "provider": server.provider, "model": None}
+    own = before.servers.get(server.setting)
+    if own is None:
+        return before.model_copy(update=update | {"token_env": "", "token_file": None})
+    update |= {"base_url": own.base_url, "provider": own.kind}
+    return before.model_copy(update=update | {"token_env": own.token_env or "", "token_file": own.token_file})
+
+
+def _configured_server(settings: Settings) -> tuple[str, str]:
+    """Return address and provider of the server that the settings name."""
+    try:
+        chosen = resolve_provider(configured=settings.provider, base_url=settings.base_url, model=settings.model)
+        return endpoint(chosen.base_url, None, {}).base if chosen.base_url else "", chosen.provider
+    except BadAddress:
+        return "", settings.provider or "openai"
+
+
 async def use_model(
     app: CommandApp, choice: ModelChoice, name: str, provider: str, report: Callable[[str], object]
 ) -> str:
@@ -362,7 +400,7 @@ async def use_model(
     assert loaded is not None
     before = loaded.settings
     used = before.model_copy(update={"provider": provider, "model": name})
-    if problem := await choice.use_settings(used):
+    if problem := await choice.use_settings(used, moves=True):
         return problem
     await _save(app, before, used, report)
     return ""

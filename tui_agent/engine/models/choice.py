@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,20 +13,32 @@ from tui_agent.common.domain import Fault, ModelInfo
 from tui_agent.engine.core.model_config import ModelConfig
 from tui_agent.engine.core.state import SessionStream
 from tui_agent.engine.models.roles import SESSION_ROLES, ModelRoles
-from tui_agent.engine.models.server import Server, ServerError, connect_listed, connect_server, connects_alike
+from tui_agent.engine.models.server import (
+    Server,
+    ServerError,
+    connect_listed,
+    connect_server,
+    connects_alike,
+    listed_token,
+)
 from tui_agent.events import Notice, RunEnded
 from tui_agent.models.base import LoadsModels, Model
 from tui_agent.models.catalog import can_answer, served_name
 from tui_agent.models.discovery import FoundServer, find_servers, is_loopback, same_server
 from tui_agent.models.local.memory import Memory, read_memory
 from tui_agent.models.selection import Role
-from tui_agent.settings import Settings, read_tokens
+from tui_agent.settings import ServerSettings, Settings, read_tokens
 from tui_agent.text import with_full_stop
+
+if TYPE_CHECKING:
+    from tui_agent.models.wire import Wire
 
 CHOICES: tuple[Role, ...] = ("execution", "planning", "dispatcher", "summary", "title", "explorer")
 """Roles with selectable models; `execution` is the session's own."""
 CONCURRENT_DESCRIPTIONS = 4
 """Models described by a server at the same time."""
+LISTING_SECONDS = 5.0
+"""How long the other servers may take to list their models when a model is looked for by name."""
 MAX_DESCRIBED = 300
 """Maximum models described by a server."""
 
@@ -71,11 +84,12 @@ class ModelChoice:
     def __init__(self, roles: ModelRoles, stream: SessionStream) -> None:
         self._roles = roles
         self._stream = stream
-        self._key = "", ""
-        """Address of a server, and the key that the user typed for it."""
+        self._keys: dict[tuple[str, str], str] = {}
+        """Address of a server, and its name in the settings → the key that the user typed for it."""
+        self._masked: set[str] = set()
         self._servers: list[FoundServer] = []
-        self._clients: dict[str, Model] = {}
-        """Address of another server → the client that lists its models."""
+        self._clients: dict[tuple[str, ServerSettings | None, str], Model] = {}
+        """Address, settings and token of another server → the client that lists its models."""
         roles.chosen = dict(stream.state.roles)
 
     @property
@@ -88,55 +102,83 @@ class ModelChoice:
         """`ollama`, `openai`, `local` or `scripted`."""
         return self._roles.model.provider
 
+    def new_wire(self) -> Wire | None:
+        """Return another connection to the session's server, with its token; None if there is no server. The caller
+        closes it."""
+        from tui_agent.models.exchange import HttpModel
+
+        model = self._roles.model
+        return model.new_wire() if isinstance(model, HttpModel) else None
+
     @property
     def fault(self) -> Fault | None:
         """Why the session has no model, as far as known."""
         return self._roles.fault
 
-    async def use_settings(self, settings: Settings, key: str = "") -> str:
+    async def use_settings(self, settings: Settings, key: str = "", *, moves: bool = False) -> str:
         """Use the server and the models of other settings from the next request on; a run keeps its own.
 
-        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory.
-        Returns why there is no model now, or an empty string.
+        `key` is a key that the user typed: it is sent to the server of these settings only, and stays in memory. A
+        server that the user chose from the list stays, unless the settings name another one now, or `moves`: the user
+        wants the one that they name. Returns why there is no model now, or an empty string.
         """
-        before, roles, (typed_for, typed) = self._roles.settings, self._roles, self._key
-        if (settings.token_env, settings.token_file) != (before.token_env, before.token_file):
-            typed = ""
-        if settings.servers != before.servers:
-            self._clients.clear()
-            tokens = await asyncio.to_thread(read_tokens, settings)
-            self._stream.mask.add({f"server token {number}": token for number, token in enumerate(tokens, 1)})
-        if not key and roles.fault is None and connects_alike(before, settings):
+        before, roles = self._roles.settings, self._roles
+        names = ("provider", "base_url", "token_env", "token_file")
+        moves = moves or bool(key) or any(getattr(before, name) != getattr(settings, name) for name in names)
+        listed = None if moves else roles.listed_server
+        await self._mask_tokens(settings)
+        self._forget_keys(before, settings)
+        if (
+            not key
+            and roles.fault is None
+            and listed == roles.listed_server
+            and _connects_alike(before, settings, listed)
+        ):
             await roles.use_settings(settings)
             is_other = settings.model and settings.model != before.model
             return await self.choose(SESSION_ROLES[1], settings.model) if settings.model and is_other else ""
         try:
-            server = await asyncio.to_thread(self._connect, before, settings, key)
-            if typed and not key and typed_for == server.model.endpoint:
-                server = await asyncio.to_thread(self._connect, before, settings, typed)
+            server = await self._connect(settings, listed, key)
         except ServerError as error:
             return str(error)
-        if key:
-            self._stream.mask.add({"API key": key})
         await roles.use_server(server, settings)
         config = await roles.config()
         if key and not (roles.fault is not None and roles.fault.is_unauthorized):
-            self._key = server.model.endpoint, key
-        elif not typed:
-            self._key = "", ""
+            self._keys[server.model.endpoint, ""] = key
         if isinstance(config, RunEnded):
             return config.text
         self._warn(server)
         return ""
 
-    def _connect(self, before: Settings, settings: Settings, key: str) -> Server:
-        """Make the client for changed settings: a server that the user chose from the list stays, unless the settings
-        name another one now. Raises ServerError."""
-        names = ("provider", "base_url", "token_env", "token_file")
-        listed = self._roles.listed_server
-        if listed is not None and all(getattr(before, name) == getattr(settings, name) for name in names):
-            return connect_listed(settings, listed, key)
-        return connect_server(settings, None, key)
+    async def _connect(self, settings: Settings, listed: FoundServer | None, key: str = "") -> Server:
+        """Make the client of a server of the list, None for the one of the settings, with its own token or the key that
+        the user typed for it. Raises ServerError."""
+        if key:
+            self._mask(key)
+        if listed is not None:
+            typed = key or self._typed_key(listed)
+            return await asyncio.to_thread(connect_listed, settings, listed, typed)
+        server = await asyncio.to_thread(connect_server, settings, None, key)
+        if not key and (typed := self._keys.get((server.model.endpoint, ""), "")):
+            server = await asyncio.to_thread(connect_server, settings, None, typed)
+        return server
+
+    def _forget_keys(self, before: Settings, settings: Settings) -> None:
+        """Forget the typed keys of servers whose token comes from elsewhere now."""
+        changed = {name for name, server in before.servers.items() if settings.servers.get(name) != server}
+        if (before.token_env, before.token_file) != (settings.token_env, settings.token_file):
+            changed.add("")
+        self._keys = {of: key for of, key in self._keys.items() if of[1] not in changed}
+
+    async def _mask_tokens(self, settings: Settings) -> None:
+        """Mask the tokens of all servers: their files may have changed."""
+        self._mask(*await asyncio.to_thread(read_tokens, settings))
+
+    def _mask(self, *secrets: str) -> None:
+        for secret in secrets:
+            if secret not in self._masked:
+                self._masked.add(secret)
+                self._stream.mask.add({f"token {len(self._masked)} of a server": secret})
 
     def _warn(self, server: Server) -> None:
         if server.caution:
@@ -149,9 +191,10 @@ class ModelChoice:
         if self.provider == "scripted":
             return []
         settings = self._roles.settings
+        await self._mask_tokens(settings)
         found = await find_servers(settings, os.environ, fresh=fresh)
         listed = self._roles.listed_server
-        if listed is not None and not any(same_server(server.address, listed.address) for server in found):
+        if listed is not None and not any(self.is_current(server) for server in found):
             found = [listed, *found]  # it does not answer now
         self._servers = sorted(found, key=lambda server: not self.is_current(server))
         return self._servers
@@ -160,21 +203,26 @@ class ModelChoice:
         """Return whether the session uses this server."""
         listed = self._roles.listed_server
         if listed is not None:
-            return same_server(listed.address, server.address)
-        return server.configured or (server.provider != "local" and same_server(self.endpoint, server.address))
+            is_named_so = listed.setting == server.setting or not (listed.setting and server.setting)
+            return is_named_so and same_server(listed.address, server.address)
+        is_unnamed = not server.setting and server.provider != "local"
+        return server.configured or (is_unnamed and same_server(self.endpoint, server.address))
 
     async def _client(self, server: FoundServer | None) -> Model:
         """Return a client of a server, None for the session's own. Raises ServerError."""
         if server is None or self.is_current(server):
             return self._roles.model
-        if server.address not in self._clients:
-            made = await asyncio.to_thread(connect_listed, self._roles.settings, server, self._typed_key(server))
-            self._clients[server.address] = self._roles.keep(made.model)
-        return self._clients[server.address]
+        settings = self._roles.settings
+        token = self._typed_key(server) or await asyncio.to_thread(listed_token, settings, server)
+        of = server.address, settings.servers.get(server.setting), token
+        if of not in self._clients:
+            made = await self._connect(settings, server)
+            self._mask(*filter(None, [token]))
+            self._clients[of] = self._roles.keep(made.model)
+        return self._clients[of]
 
     def _typed_key(self, server: FoundServer) -> str:
-        address, key = self._key
-        return key if address and address == server.base_url else ""
+        return self._keys.get((server.base_url, "" if server.configured else server.setting), "")
 
     # --- models ---
 
@@ -311,25 +359,46 @@ class ModelChoice:
         return [f"{server.name}:{name}" for server, names in await self._listings(others) for name in names]
 
     async def _listings(self, servers: Sequence[FoundServer]) -> list[tuple[FoundServer, tuple[str, ...]]]:
-        """Return the models of the servers that answer."""
+        """Return the models of the servers that answer within LISTING_SECONDS."""
 
         async def names(server: FoundServer) -> tuple[str, ...]:
-            listed = await self.listed(server)
+            try:
+                listed = await asyncio.wait_for(self.listed(server), LISTING_SECONDS)
+            except TimeoutError:
+                return ()
             return () if isinstance(listed, Fault) else tuple(candidate.name for candidate in listed)
 
-        usable = [server for server in servers if server.reachable and not server.problem]
+        usable = [server for server in servers if server.may_answer]
         return list(zip(usable, await asyncio.gather(*map(names, usable)), strict=True))
 
-    async def use_server(self, found: FoundServer) -> str:
-        """Use a server of the list with the model that models.json or the server's own list suggests.
+    def chosen_at(self, address: str) -> FoundServer | None:
+        """Return the server at an address that the session uses because the user chose it, or that the settings name;
+        None for the one of `base_url`, or an unknown one."""
+        listed = self._roles.listed_server
+        servers = [listed] if listed is not None else []
+        servers += [server for server in self._servers if server.setting and not self.is_current(server)]
+        return next((one for one in servers if one.base_url and same_server(one.base_url, address)), None)
 
-        Returns why that failed, or an empty string; then nothing is changed.
+    async def use_server(
+        self, found: FoundServer, key: str = "", name: str = "", settings: Settings | None = None
+    ) -> str:
+        """Use a server of the list, with a key that the user typed for it, which stays in memory.
+
+        Without `name`, models.json or the server's own list suggests the model. `settings` name the server, and are
+        used if it answers. Returns why that failed, or an empty string; then nothing is changed.
         """
         try:
-            server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
+            server = await self._connect(self._roles.settings, found, key)
         except ServerError as error:
             return str(error)
-        return await self._adopt(server, "")
+        if problem := await self._adopt(server, name):
+            return problem
+        if settings is not None:
+            await self._roles.use_settings(settings)
+            self._roles.listed_server = None
+        if key:
+            self._keys[server.model.endpoint, found.setting if settings is None else ""] = key
+        return ""
 
     async def _adopt(self, server: Server, name: str) -> str:
         fault = await self._roles.switch_server(server, name)
@@ -350,7 +419,7 @@ class ModelChoice:
             info = await client.describe(served)
             if not isinstance(info, Fault) and not can_answer(info):
                 return _embedding_only(served)
-            server = await asyncio.to_thread(connect_listed, self._roles.settings, found, self._typed_key(found))
+            server = await self._connect(self._roles.settings, found)
         except ServerError as error:
             return str(error)
         return await self._adopt(server, served)
@@ -368,6 +437,12 @@ class ModelChoice:
         keep_alive = roles.catalog.current.entry(name).options.keep_alive or roles.settings.keep_alive
         fault = await (client.load(name, model.window, keep_alive) if wanted else client.unload(name))
         return "" if fault is None else fault.full_message
+
+
+def _connects_alike(before: Settings, settings: Settings, listed: FoundServer | None) -> bool:
+    """Return whether the client of a server, None for the one of the settings, serves for both settings."""
+    same = listed is None or before.servers.get(listed.setting) == settings.servers.get(listed.setting)
+    return same and connects_alike(before, settings)
 
 
 def _advice(info: ModelInfo, memory: Memory, provider: str, window: int) -> str:

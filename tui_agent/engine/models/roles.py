@@ -6,7 +6,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -185,15 +185,23 @@ class ModelRoles:
             before = {name: getattr(self, name) for name in names}
             self.name = name
             self._adopt(server)
-            result = await self._settle(by="user")
+            try:
+                result = await self._settle(by="user")
+            except BaseException:
+                self._return_to(before)
+                raise
             if isinstance(result, RunEnded):
-                set_retired(self.model, self.model is not before["model"])
-                self._kept += [self.model]
-                self._kept.remove(before["model"])
-                vars(self).update(before)
+                self._return_to(before)
                 return Fault(kind="status", message=result.text)
             set_retired(before["model"], self.model is not before["model"])
             return None
+
+    def _return_to(self, before: dict[str, Any]) -> None:
+        """Use the server and the model again that were used before."""
+        set_retired(self.model, self.model is not before["model"])
+        self._kept += [self.model]
+        self._kept.remove(before["model"])
+        vars(self).update(before)
 
     def _adopt(self, server: Server) -> None:
         self._kept.append(self.model)

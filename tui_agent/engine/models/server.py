@@ -51,7 +51,8 @@ def connect_server(chosen: settings.Settings, scenarios: Path | None = None, key
             return Server(connect("scripted", "", scenarios=scenarios), choice.because)
         target = endpoint(choice.base_url, token, os.environ)
         limits = wire_limits(chosen.timeouts, target.local)
-        model = connect(choice.provider, choice.base_url, token, limits=limits)
+        source = chosen.token_env or "`token_env` in the settings"
+        model = connect(choice.provider, choice.base_url, token, limits=limits, token_source=source)
         return Server(model, choice.because, target.warning)
     except (BadAddress, ScenarioError) as error:
         raise ServerError(str(error)) from error
@@ -65,22 +66,33 @@ def connect_listed(chosen: settings.Settings, listed: FoundServer, key: str = ""
     elif listed.provider == "local":
         server = Server(connect("local", "", limits=wire_limits(chosen.timeouts, True)), "chosen in the session")
     else:
+        token = key or listed_token(chosen, listed)
         own = chosen.servers.get(listed.setting)
-        token, problem = settings.read_token(own) if own is not None else (None, None)
-        if problem is not None and not problem.ignored and not key:
-            raise ServerError(str(problem))
-        if not token and listed.configured:
-            token = settings.read_token(chosen)[0] or os.environ.get("LLM_AUTH_TOKEN")
-        address = own.base_url if own is not None else listed.base_url
+        address, provider = (own.base_url, own.kind) if own is not None else (listed.base_url, listed.provider)
         try:
-            target = endpoint(address, key or token or "", os.environ)
+            target = endpoint(address, token, os.environ)
             limits = wire_limits(chosen.timeouts, target.local)
-            model = connect(listed.provider, address, key or token or "", limits=limits)
+            source = (own.token_env if own is not None else None) or "`token_env` for it in `servers`"
+            model = connect(provider, address, token, limits=limits, token_source=source)
         except BadAddress as error:
             raise ServerError(str(error)) from error
+        listed = msgspec.structs.replace(listed, base_url=target.base, provider=provider)
         server = Server(model, "chosen in the session", target.warning)
     server.listed = None if listed.configured else listed
     return server
+
+
+def listed_token(chosen: settings.Settings, listed: FoundServer) -> str:
+    """Return the token of a server in the list: its own one in the settings, and that of the settings only if they name
+    it; otherwise none. May read `token_file`. Raises ServerError."""
+    sources = [own for own in (chosen.servers.get(listed.setting), chosen if listed.configured else None) if own]
+    for source in sources:
+        token, problem = settings.read_token(source)
+        if problem is not None and not problem.ignored:
+            raise ServerError(str(problem))
+        if token or (token is not None and source is chosen):
+            return token
+    return os.environ.get("LLM_AUTH_TOKEN", "").strip() if listed.configured else ""
 
 
 def resumed_server(chosen: settings.Settings, address: str) -> Server | None:
