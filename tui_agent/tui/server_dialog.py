@@ -44,13 +44,18 @@ class ServerDialog(FirstRun):
         self._base = app
         self._choice: ModelChoice | None = getattr(app.session, "models", None)
         loaded = app.preferences.loaded
-        self._busy = self._closed = False
+        self._busy = self._unmounted = False
         self._asked: Suggestion | None = None
         self._servers: list[FoundServer] = []
         url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
         model = (loaded.settings.model or "") if loaded is not None else ""
         super().__init__(self._explain(explanation), url=url, model=model, field=self._field(), **guard)
         self.commands = self._commands()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether the screen was closed."""
+        return self._unmounted or (self.is_mounted and self not in self._base.screen_stack)
 
     @property
     def _fault(self) -> Fault | None:
@@ -86,7 +91,7 @@ class ServerDialog(FirstRun):
 
     def on_unmount(self) -> None:
         """Report later results as hints."""
-        self._closed = True
+        self._unmounted = True
         if self._base.download is not None:
             self._base.download.show_in(None)
 
@@ -99,7 +104,7 @@ class ServerDialog(FirstRun):
             found = await asyncio.to_thread(_ways_on_this_machine)
             self.show_choices(found)
             servers = await self._choice.servers()
-            if not self._closed:
+            if not self._is_gone:
                 self._servers = list(filter(self._is_usable, servers))
                 self.show_choices([*map(_server_option, self._servers), *found])
 
@@ -165,12 +170,12 @@ class ServerDialog(FirstRun):
             self.show_message("")
         if problem:
             self._report_problem(problem, "url")
-        elif not self._closed:
+        elif not self._is_gone:
             self.dismiss()
 
     def _report_problem(self, problem: str, field: FieldName) -> None:
         """Say why there is no model; as a hint if the screen was closed meanwhile."""
-        if self._closed:
+        if self._is_gone:
             self._base.hints.show(one_line(problem, 300))
         else:
             self.show_problem(problem, field, self._commands())
@@ -232,7 +237,7 @@ class ServerDialog(FirstRun):
             self._busy = False
             self.show_message("")
         if problem:
-            self._report_problem(problem if self._closed else self._explain(problem), self._field())
+            self._report_problem(problem if self._is_gone else self._explain(problem), self._field())
         else:
             await self._use(choice, settings, used, values)
 
@@ -258,7 +263,7 @@ class ServerDialog(FirstRun):
 
     async def _use(self, choice: ModelChoice, before: Settings, used: Settings, values: ServerValues) -> None:
         """Close, and write what changed to the settings; the key is only kept in memory."""
-        if not self._closed:
+        if not self._is_gone:
             self.dismiss()
         keeps = f"{used.token_env} keeps it" if used.token_env and not used.token_file else "`token_file` keeps it"
         key = f"the key is forgotten when you quit: {keeps}" if values.key else ""
