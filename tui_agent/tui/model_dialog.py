@@ -111,7 +111,7 @@ class ModelDialog(ModelPicker):
         self._session_model = ""
         self._window: int | None = None
         self._described = 0
-        self._busy = self._closed = False
+        self._busy = self._is_gone = False
         self._search: asyncio.Future[Any] | None = None
 
     async def fill(self) -> None:
@@ -188,7 +188,7 @@ class ModelDialog(ModelPicker):
             self._show_models()
 
     def _show_models(self) -> None:
-        if self._closed:
+        if self._is_gone:
             return
         if not self._others:
             rows = [_row(candidate, self._own.server) for candidate in self._own.candidates.values()]
@@ -262,7 +262,7 @@ class ModelDialog(ModelPicker):
             problem = await self._choice.choose(role, name, server)
         finally:
             self._busy = False
-        if problem or self._closed:
+        if problem or self._is_gone:
             self._report(problem or _result_message(role, name))
         elif role == SESSION:
             self._base.hints.show(_result_message(role, name))
@@ -320,14 +320,14 @@ class ModelDialog(ModelPicker):
         self._base.push_screen(dialog)
 
     def _report(self, text: str) -> None:
-        if self._closed:
+        if self._is_gone:
             self._base.hints.show(one_line(text, 300))
         else:
             self.show_message(text)
 
     def on_unmount(self) -> None:
         """Report later results as hints."""
-        self._closed = True
+        self._is_gone = True
 
 
 def _in_words(server: str) -> str:
