@@ -359,8 +359,49 @@ async def test_the_list_of_models_leads_to_the_ways_to_another_one(tmp_path: Pat
             await pilot.press("f8")
             await reads(pilot, "here", "F2 get a model")
             await pilot.press("f2")
-            await reads(pilot, "Get a model", "Download a model, use a file", "Get Qwen2.5-Coder 7B")
+            await reads(pilot, "Get a model", "Download a model, use a file", "Get Qwen2.5-Coder 7B", "esc back")
+            assert "demo" not in shown(pilot)
+            await wait_for(pilot, lambda: dialog(pilot).armed)
+            await pilot.press("f2")  # the demo would end the session
+            await wait_until_idle(pilot)
+            assert app.return_value is None and isinstance(app.screen, FirstRun)
             await pilot.press("escape")
             await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
             assert app.view.model == "here"
             app.exit(0)
+
+
+# --- the list and the fields ----------------------------------------------------------------
+
+
+async def test_tab_from_a_selected_row_goes_to_the_address_and_enter_connects(tmp_path: Path) -> None:
+    async with serve(scenario("hi", "hello"), models=("here",)) as server, without_model(tmp_path) as pilot:
+        await pilot.press("down")
+        await reads(pilot, "▸ Get")
+        await pilot.press("tab")
+        await wait_for(pilot, lambda: "▸" not in shown(pilot))
+        fields = dialog(pilot).fields
+        assert fields["url"].has_focus
+        await reads(pilot, "enter connect, or retry", "tab next field")
+        await pilot.press("up")
+        await reads(pilot, "▸ Get Qwen2.5-Coder 1.5B", "enter download it")
+        await pilot.press("tab", "ctrl+u", *server.url)
+        assert (fields["url"].value, fields["key"].value) == (server.url, "")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: current(pilot).view.model == "here")
+
+
+async def test_tab_from_a_selected_row_shows_the_fields_of_a_low_screen(tmp_path: Path) -> None:
+    async with without_model(tmp_path, (60, 16)) as pilot:
+        await pilot.press("down")
+        await reads(pilot, "▸ Get")
+        await pilot.press("tab")
+        await wait_for(pilot, lambda: dialog(pilot).fields["url"].has_focus)
+        await reads(pilot, "URL", "tab next field")
+        assert "▸" not in shown(pilot)
+        await pilot.press("tab")
+        await wait_for(pilot, lambda: dialog(pilot).fields["key"].has_focus)
+        await pilot.press("down")
+        await reads(pilot, "▸ Get")
+        await pilot.press("shift+tab")
+        await wait_for(pilot, lambda: dialog(pilot).fields["model"].has_focus)

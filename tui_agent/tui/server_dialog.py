@@ -51,6 +51,10 @@ class ServerDialog(FirstRun):
         model = (loaded.settings.model or "") if loaded is not None else ""
         super().__init__(self._explain(explanation), url=url, model=model, field=self._field(), **guard)
         self.commands = self._commands()
+        works = self._choice is not None and self._choice.fault is None
+        self.offers_demo = not works and not app.view.tree.roots  # it would end a session that is in use
+        if works:
+            self.escape_label = "back"
 
     @property
     def _fault(self) -> Fault | None:
