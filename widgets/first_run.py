@@ -419,6 +419,8 @@ class FirstRun(GuardedModal):
 
     def _on_input_changed(self, event: Input.Changed) -> None:
         """Select nothing once a field is edited."""
+        if event.input.has_focus:
+            self.tell("")
         if event.input.has_focus and self._selected is not None:
             self._edit()
 
@@ -469,6 +471,7 @@ class FirstRun(GuardedModal):
         self._show()
 
     def _submit(self) -> None:
+        self.tell("")
         if (choice := self._selected) is not None:
             self.choose(choice)
             return
