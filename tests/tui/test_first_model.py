@@ -429,6 +429,12 @@ async def test_a_file_that_is_not_there_leads_to_the_list_and_an_empty_address(t
             await wait_for(pilot, lambda: current(pilot).view.model == "here")
 
 
+async def test_a_file_that_is_not_there_is_noticed_at_the_start_without_any_other(tmp_path: Path) -> None:
+    async with without_model(tmp_path, model=str(tmp_path / "wrong.gguf")) as pilot:
+        await reads(pilot, "wrong.gguf", "Get Qwen2.5-Coder 7B")
+        assert dialog(pilot).fields["url"].value == ""
+
+
 async def test_asking_the_same_server_once_more_is_shown(tmp_path: Path) -> None:
     async with without_model(tmp_path) as pilot:
         for _ in range(2):
