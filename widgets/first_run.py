@@ -125,6 +125,9 @@ class FirstRun(GuardedModal):
         """Paragraphs of what is asked before a download; empty if nothing is asked."""
         self.download: DownloadView | None = None
         """The download that is shown instead of everything else."""
+        self.escape_label = "continue without a model"
+        self.offers_demo = True
+        """Whether the demo, which ends the session, is offered."""
         self._cursor = -1
         """Index in the choices followed by the models; -1 for none."""
         self._edits = False
@@ -242,8 +245,8 @@ class FirstRun(GuardedModal):
         pairs = [
             *KEYS.hints([("retry", retry), ("next_field", field)]),
             *arrows,
-            *KEYS.hints([("demo", "demo: a scripted model on a scratch project")]),
-            ("esc", "continue without a model"),
+            *(KEYS.hints([("demo", "demo: a scripted model on a scratch project")]) if self.offers_demo else []),
+            ("esc", self.escape_label),
             ("ctrl+c", "twice: quit"),
         ]
         return key_lines(pairs, width, styles, gap=3, held=held_label(self.held_key))
@@ -279,6 +282,11 @@ class FirstRun(GuardedModal):
         return self.choices[self._cursor] if is_choice else None
 
     def on_resize(self) -> None:
+        """Arrange everything for the size, with the beginning of the body visible."""
+        self._arrange()
+        self.body.scroll_home(animate=False)
+
+    def _arrange(self) -> None:
         """Limit the body to the screen, and show list, fields or both."""
         rows = FIXED_LINES + (self.size.width < NARROW)
         rows += self._visible_choices + 2 if self._shows_choices else 0
@@ -295,7 +303,7 @@ class FirstRun(GuardedModal):
     def _show(self) -> None:
         """Arrange and paint everything after a change."""
         if self.is_attached:
-            self.on_resize()
+            self._arrange()
             for view in self.query("#body, #server-choices, #server-models").results(LinesView):
                 view.relayout()
             self.repaint_keys()
@@ -352,7 +360,7 @@ class FirstRun(GuardedModal):
         """Keep the focus off the fields until keys are accepted: what is typed until then goes to the draft."""
         for field in self.fields.values():
             field.can_focus = False
-        self.on_resize()
+        self._arrange()
 
     def on_armed(self) -> None:
         """Focus the field to fill in."""
@@ -411,6 +419,8 @@ class FirstRun(GuardedModal):
 
     def _on_input_changed(self, event: Input.Changed) -> None:
         """Select nothing once a field is edited."""
+        if event.input.has_focus:
+            self.tell("")
         if event.input.has_focus and self._selected is not None:
             self._edit()
 
@@ -427,7 +437,8 @@ class FirstRun(GuardedModal):
             else:
                 self.body.scroll_for(action)
         elif action == "demo":
-            self.post_message(self.Picked("demo"))
+            if self.offers_demo:
+                self.post_message(self.Picked("demo"))
         elif action == "retry":
             self._submit()
         elif action in ("next_field", "previous_field"):
@@ -439,6 +450,11 @@ class FirstRun(GuardedModal):
         return bool(action)
 
     def _move_to_field(self, step: int) -> None:
+        """Focus the next field; from a selected row, the first or the last one."""
+        if self._cursor >= 0:
+            self._edit()
+            self._focus_field(tuple(LABELS)[0 if step > 0 else -1])
+            return
         if not self._shows_fields:
             self._edit()
             return
@@ -455,6 +471,7 @@ class FirstRun(GuardedModal):
         self._show()
 
     def _submit(self) -> None:
+        self.tell("")
         if (choice := self._selected) is not None:
             self.choose(choice)
             return

@@ -68,10 +68,10 @@ async def reads(pilot: Pilot[int], *texts: str) -> None:
 
 @asynccontextmanager
 async def without_model(
-    tmp_path: Path, size: tuple[int, int] = (100, 40), url: str = NOBODY
+    tmp_path: Path, size: tuple[int, int] = (100, 40), url: str = NOBODY, model: str = ""
 ) -> AsyncIterator[Pilot[int]]:
     """The app with a session that has no model, showing what can be chosen."""
-    flags = {"mode": "direct", "base_url": url}
+    flags = {"mode": "direct"} | ({"model": model} if model else {"base_url": url})
     options = SessionOptions(workspace=tmp_path / "work", flags=flags, trust=True, attended=True)
     app = TuiAgentApp(partial(open_session, options), quiet_seconds=0)
     async with app.run_test(size=size) as pilot:
@@ -159,6 +159,8 @@ async def test_a_server_that_was_found_is_connected(tmp_path: Path) -> None:
             await reads(pilot, "▸ desk", "enter connect")
             await pilot.press("enter")
             await wait_for(pilot, lambda: current(pilot).view.model == "here")
+            await reads(pilot, "saved as your server in config.yaml")
+            assert f"\nbase_url: {server.url}" in config()
 
 
 async def test_a_download_is_asked_about_shown_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,8 +361,98 @@ async def test_the_list_of_models_leads_to_the_ways_to_another_one(tmp_path: Pat
             await pilot.press("f8")
             await reads(pilot, "here", "F2 get a model")
             await pilot.press("f2")
-            await reads(pilot, "Get a model", "Download a model, use a file", "Get Qwen2.5-Coder 7B")
+            await reads(pilot, "Get a model", "Download a model, use a file", "Get Qwen2.5-Coder 7B", "esc back")
+            assert "demo" not in shown(pilot)
+            await wait_for(pilot, lambda: dialog(pilot).armed)
+            await pilot.press("f2")  # the demo would end the session
+            await wait_until_idle(pilot)
+            assert app.return_value is None and isinstance(app.screen, FirstRun)
             await pilot.press("escape")
             await wait_for(pilot, lambda: not isinstance(app.screen, FirstRun))
             assert app.view.model == "here"
             app.exit(0)
+
+
+# --- the list and the fields ----------------------------------------------------------------
+
+
+async def test_tab_from_a_selected_row_goes_to_the_address_and_enter_connects(tmp_path: Path) -> None:
+    async with serve(scenario("hi", "hello"), models=("here",)) as server, without_model(tmp_path) as pilot:
+        await pilot.press("down")
+        await reads(pilot, "▸ Get")
+        await pilot.press("tab")
+        await wait_for(pilot, lambda: "▸" not in shown(pilot))
+        fields = dialog(pilot).fields
+        assert fields["url"].has_focus
+        await reads(pilot, "enter connect, or retry", "tab next field")
+        await pilot.press("up")
+        await reads(pilot, "▸ Get Qwen2.5-Coder 1.5B", "enter download it")
+        await pilot.press("tab", "ctrl+u", *server.url)
+        assert (fields["url"].value, fields["key"].value) == (server.url, "")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: current(pilot).view.model == "here")
+
+
+async def test_tab_from_a_selected_row_shows_the_fields_of_a_low_screen(tmp_path: Path) -> None:
+    async with without_model(tmp_path, (60, 16)) as pilot:
+        await pilot.press("down")
+        await reads(pilot, "▸ Get")
+        await pilot.press("tab")
+        await wait_for(pilot, lambda: dialog(pilot).fields["url"].has_focus)
+        await reads(pilot, "URL", "tab next field")
+        assert "▸" not in shown(pilot)
+        await pilot.press("tab")
+        await wait_for(pilot, lambda: dialog(pilot).fields["key"].has_focus)
+        await pilot.press("down")
+        await reads(pilot, "▸ Get")
+        await pilot.press("shift+tab")
+        await wait_for(pilot, lambda: dialog(pilot).fields["model"].has_focus)
+
+
+# --- a file that is not there, and the same server once more --------------------------------
+
+
+async def test_a_file_that_is_not_there_leads_to_the_list_and_an_empty_address(tmp_path: Path) -> None:
+    async with serve(scenario("hi", "hello"), models=("here",)) as server:
+        write_gguf(paths.models_dir() / "small.gguf")
+        paths.config_file().write_text(f"servers:\n  desk: {{base_url: '{server.url}', provider: ollama}}\n")
+        async with without_model(tmp_path, model=str(tmp_path / "wrong.gguf")) as pilot:
+            await reads(pilot, f"desk at {server.url}", "small 1.2 kB, here", "Get Qwen2.5-Coder 7B", "no model")
+            fields = dialog(pilot).fields
+            assert fields["url"].value == "" and fields["url"].has_focus
+            await reads(pilot, "http://localhost:11434, or https://…/v1")
+            await pilot.press("enter")
+            await reads(pilot, "tried again")
+            await reads(pilot, f"desk at {server.url}", "small 1.2 kB, here", "Get Qwen2.5-Coder 7B", "no model")
+            assert not dialog(pilot).models
+            await pilot.press(*server.url, "enter")
+            await wait_for(pilot, lambda: current(pilot).view.model == "here")
+
+
+async def test_a_file_that_is_not_there_is_noticed_at_the_start_without_any_other(tmp_path: Path) -> None:
+    async with without_model(tmp_path, model=str(tmp_path / "wrong.gguf")) as pilot:
+        await reads(pilot, "wrong.gguf", "Get Qwen2.5-Coder 7B")
+        assert dialog(pilot).fields["url"].value == ""
+
+
+async def test_asking_the_same_server_once_more_is_shown(tmp_path: Path) -> None:
+    async with without_model(tmp_path) as pilot:
+        for _ in range(2):
+            await pilot.press("enter")
+            await reads(pilot, "tried again: the result is the same", "connection refused")
+            await pilot.press("x", "backspace")
+            await wait_for(pilot, lambda: "tried again" not in shown(pilot))
+
+
+async def test_it_is_shown_which_server_is_asked_until_it_answers(tmp_path: Path) -> None:
+    answers = asyncio.Event()
+
+    async def tags(connection: FakeConnection) -> None:
+        await answers.wait()
+        await connection.answer(500, {})
+
+    async with without_model(tmp_path) as pilot, FakeRawServer({"/api/tags": tags}) as server:
+        await pilot.press("ctrl+u", *server.url, "enter")
+        await reads(pilot, f"Asking {server.url} …")
+        answers.set()
+        await wait_for(pilot, lambda: "Asking" not in shown(pilot))

@@ -21,6 +21,7 @@ from tui_agent.engine.opening import open_session
 from tui_agent.engine.options import SessionOptions
 from tui_agent.tui.app import TuiAgentApp
 from tui_agent.tui.exit_codes import RESTART_AS_DEMO
+from tui_agent.tui.server_dialog import ServerDialog
 from widgets.first_run import FirstRun
 from widgets.request_view import QUIET_SECONDS, RequestModal
 
@@ -317,3 +318,31 @@ async def test_a_key_that_is_typed_at_once_with_enter_stays_in_the_dialog_and_co
 async def test_only_the_default_address_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with real_app(tmp_path, monkeypatch, base_url=NOBODY) as pilot:
         assert "(the default)" not in first_run(dialog_app(pilot)).explanation
+
+
+async def test_a_session_with_messages_is_not_given_up_for_the_demo() -> None:
+    app, _session = app_for("answered")
+    async with run_app(app) as pilot:
+        await wait_until_rendered(pilot)
+        await app.push_screen(ServerDialog(app, "Connect to another server.", quiet_seconds=0))
+        await wait_for(pilot, lambda: open_one(app))
+        await pilot.press("f2")
+        await wait_until_idle(pilot)
+        assert app.return_value is None and isinstance(app.screen, FirstRun)
+        assert "demo" not in screen_text(app)
+
+
+async def test_after_a_resize_the_text_starts_at_its_beginning() -> None:
+    app, _session = app_for("no_server")
+    async with run_app(app, (60, 16)) as pilot:
+        await wait_for(pilot, lambda: open_one(app))
+        await wait_until_idle(pilot)
+        body = first_run(app).body
+        first_run(app).show_problem(f"{first_run(app).explanation} {'Many words follow. ' * 60}", "url")
+        await wait_until_idle(pilot)
+        await pilot.press("down", "down")
+        await wait_for(pilot, lambda: body.scroll_offset.y > 0)
+        await pilot.resize_terminal(80, 24)
+        await wait_until_idle(pilot)
+        assert body.scroll_offset.y == 0
+        assert "No server answers" in screen_text(app)

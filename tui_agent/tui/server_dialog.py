@@ -47,10 +47,15 @@ class ServerDialog(FirstRun):
         self._busy = self._unmounted = False
         self._asked: Suggestion | None = None
         self._servers: list[FoundServer] = []
-        url = self._choice.endpoint if self._choice is not None and self._choice.provider != "scripted" else ""
+        has_url = self._choice is not None and self._choice.provider not in ("scripted", "local")
+        url = self._choice.endpoint if self._choice is not None and has_url else ""
         model = (loaded.settings.model or "") if loaded is not None else ""
         super().__init__(self._explain(explanation), url=url, model=model, field=self._field(), **guard)
         self.commands = self._commands()
+        works = self._choice is not None and self._choice.fault is None
+        self.offers_demo = not works and not app.view.tree.roots  # it would end a session that is in use
+        if works:
+            self.escape_label = "back"
 
     @property
     def _is_gone(self) -> bool:
@@ -60,6 +65,11 @@ class ServerDialog(FirstRun):
     @property
     def _fault(self) -> Fault | None:
         return self._choice.fault if self._choice is not None else None
+
+    @property
+    def _is_local(self) -> bool:
+        """Whether the session's model is a file: the list has the others, and there is no server to ask."""
+        return self._choice is not None and self._choice.provider == "local"
 
     def _explain(self, text: str) -> str:
         """Return `text`, which says why there is no model, with the field of this dialog to fill in."""
@@ -72,7 +82,7 @@ class ServerDialog(FirstRun):
     def _field(self) -> FieldName:
         """Return the field to correct."""
         fault = self._fault
-        if fault is None or fault.kind == "unreachable":
+        if fault is None or fault.kind == "unreachable" or self._is_local:
             return "url"  # also if another kind of server answers
         return "key" if fault.is_unauthorized else "model"
 
@@ -178,7 +188,10 @@ class ServerDialog(FirstRun):
         if self._is_gone:
             self._base.hints.show(one_line(problem, 300))
         else:
+            is_same = self.explanation.startswith(problem)
             self.show_problem(problem, field, self._commands())
+            if is_same:
+                self.tell("tried again: the result is the same")
 
     def start_download(self) -> None:
         """Download what was asked about, and use it."""
@@ -203,6 +216,8 @@ class ServerDialog(FirstRun):
 
     async def _list_models(self) -> bool:
         """List the models of the server; return whether it answers."""
+        if self._is_local:
+            return True
         names = await self._choice.listed() if self._choice is not None else ()
         self.show_models(() if isinstance(names, Fault) else [candidate.name for candidate in names])
         return not isinstance(names, Fault)
@@ -216,11 +231,13 @@ class ServerDialog(FirstRun):
             self.dismiss()
         elif not self._busy:
             settings = self._base.preferences.loaded.settings
+            if values.url and values.model == settings.model and _configured_server(settings)[1] == "local":
+                values = values._replace(model="")  # a file, which no server has
             if values.url and (server := self._choice.chosen_at(values.url)) is not None:
                 self._base.work(self._use_server, server, values, expected=(JournalBroken,))
                 return
             self._busy = True
-            self.show_message(f"Asking {values.url or 'the server'} …")
+            self.show_message(f"Asking {values.url or self._choice.endpoint} …")
             self._base.work(self._connect, self._choice, settings, values, expected=(JournalBroken,))
 
     async def _connect(self, choice: ModelChoice, settings: Settings, values: ServerValues) -> None:
@@ -269,6 +286,8 @@ class ServerDialog(FirstRun):
         key = f"the key is forgotten when you quit: {keeps}" if values.key else ""
 
         def report(text: str) -> None:
+            if used.base_url != before.base_url and text.startswith("saved"):
+                text = text.replace("saved", f"saved as your server in {paths.config_file().name}", 1)
             self._base.hints.show(" · ".join(filter(None, (text and f"settings: {text}", key))))
 
         await _save(self._base, before, used, report)

@@ -380,8 +380,10 @@ class ModelRoles:
             return served if served.kind == "unreachable" or served.is_unauthorized else None
         if not served or served_name(self.name, served):
             info = await self.model.describe(self.name)
-            usable = isinstance(info, Fault) or can_answer(info)
-            return None if usable else embedding_model(self.name, "Choose another one with `/model` or `--model`.")
+            if isinstance(info, Fault):
+                return info if self.model.provider == "local" and info.status == 404 else None
+            advice = "Choose another one with `/model` or `--model`."
+            return None if can_answer(info) else embedding_model(self.name, advice)
         if self.model.provider == "local":  # a file elsewhere, or an unusable one
             info = await self.model.describe(self.name)
             return info if isinstance(info, Fault) else None
