@@ -193,5 +193,5 @@ async def test_steering_reaches_the_run_that_goes_on(tmp_path: Path) -> None:
             await watch.until_event(ToolStarted)
             await session.send("and be quick", steering=True)
             await watch.ended()
-    texts = [message["content"] for message in server.requests[1].messages]
-    assert "and be quick" in texts
+    later = [[message["content"] for message in request.messages] for request in server.requests[1:]]
+    assert any("and be quick" in texts for texts in later)  # the tool may have ended before
