@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-import msgspec
-
 from tui_agent.common.domain import FrozenValue
 from tui_agent.common.errors import CodedError
 from tui_agent.common.suggestions import did_you_mean
@@ -361,10 +359,3 @@ def total_size(source: Source) -> int | None:
         return None
     sizes = [file.size for file in source.files]
     return None if None in sizes else sum(size for size in sizes if size is not None)
-
-
-def with_license(source: Source, license: str) -> Source:
-    """Return the source with this license, if it names none."""
-    if isinstance(source, WebSource | PackageSource) and not source.license:
-        return msgspec.structs.replace(source, license=license)
-    return source
