@@ -292,16 +292,10 @@ def _runs(folder: Path) -> bool:
 def _become_user(folder: Path) -> int:
     """Get the shared lock; waits for an engine that is ending, since its last user has gone."""
     fd = os.open(folder / engine_process.USERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + LEAVE_SECONDS
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return fd
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                close_quietly(fd)
-                raise EngineError("The previous local engine does not end.", "Try again.") from None
-            time.sleep(0.01)
+    if not engine_process.lock_within(fd, fcntl.LOCK_SH, LEAVE_SECONDS):
+        close_quietly(fd)
+        raise EngineError("The previous local engine does not end.", "Try again.")
+    return fd
 
 
 def _spawn(plan: EnginePlan, folder: Path, log: Path) -> None:

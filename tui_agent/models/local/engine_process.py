@@ -57,7 +57,7 @@ def watch(folder: str, request: Request) -> int:
     users, own = (
         os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (USERS, ENGINE)
     )
-    if not _lock(own):
+    if not lock_within(own, fcntl.LOCK_EX, LOCK_SECONDS):  # it is released when this process and the engine have ended
         print("another engine runs this model", flush=True)
         return 1
     alive, write_end = os.pipe()
@@ -81,13 +81,12 @@ def watch(folder: str, request: Request) -> int:
     return 0 if code == -signal.SIGKILL else abs(code)
 
 
-def _lock(fd: int) -> bool:
-    """Get the exclusive lock, which is released when this process and the engine have ended; return whether that
-    worked in time."""
-    deadline = time.monotonic() + LOCK_SECONDS
+def lock_within(fd: int, operation: int, seconds: float) -> bool:
+    """Get a lock by `fcntl.flock`; return whether that worked in time."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, operation | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() > deadline:
